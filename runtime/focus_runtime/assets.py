@@ -1,0 +1,12 @@
+"""Where the files that ship with the project lie: beside the package in a wheel, in assets/ in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def asset_path(*parts: str) -> Path:
+    """Path of a shipped file; it may not exist."""
+    packaged = Path(__file__).parent / "_assets"
+    root = packaged if packaged.is_dir() else Path(__file__).parents[2] / "assets"
+    return root.joinpath(*parts)

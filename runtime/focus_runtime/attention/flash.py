@@ -1,0 +1,41 @@
+"""Calls of torch's CPU flash kernel that return logsumexp, with its hazards handled in one place.
+
+Hazards: length 0 ends the process, a fully masked row reports logsumexp 0, and the mask must have the query's dtype.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Causal attention of equally long query and key on the CPU.
+
+    Args:
+        query: (B, Hq, T, D); key, value: (B, Hkv, T, D); T at least 1.
+
+    Returns:
+        out (B, Hq, T, D), logsumexp (B, Hq, T) in fp32 (fp64 for fp64 inputs).
+    """
+    assert query.shape[2] == key.shape[2] > 0
+    out, lse = _kernel(query, key, value, 0.0, True, scale=scale)
+    return out, lse
+
+
+def masked_flash(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention over the allowed pairs on the CPU.
+
+    Args:
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
+
+    Returns:
+        out, zero where a query has no key; logsumexp, -inf there.
+    """
+    assert query.shape[2] > 0 and key.shape[2] > 0
+    bias = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill_(~allowed, float("-inf"))
+    out, lse = _kernel(query, key, value, 0.0, False, attn_mask=bias, scale=scale)
+    empty = ~allowed.any(dim=-1)
+    return out.masked_fill(empty[..., None], 0.0), lse.masked_fill(empty, float("-inf"))

@@ -1,0 +1,56 @@
+"""Plain masked attention in query blocks: any k, padding and softcap; memory O(block * T) and no future keys computed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.flash import causal_flash, masked_flash
+from focus_runtime.attention.reference import attend, token_positions
+from focus_runtime.mask import allowed_pairs
+
+BLOCK = 512
+
+
+def covers_everything(membership: Tensor, window: int, key_length: int) -> bool:
+    """True when Focus is full causal attention: the window spans the text, or one group holds every token."""
+    if window >= key_length - 1:
+        return True
+    common = membership[:, :1]
+    return bool(((membership & common) == common).all()) and bool((common != 0).all())
+
+
+def masked_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    *,
+    window: int,
+    num_sinks: int = 0,
+    key_padding: Tensor | None = None,
+    scale: float,
+    softcap: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Focus attention with a mask per block of queries. Shapes as in `focus_attention`."""
+    length_q, length_k = query.shape[2], key.shape[2]
+    first = length_k - length_q
+    fast = query.device.type == "cpu" and softcap is None
+    plain = fast and first == 0 and key_padding is None and covers_everything(membership, window, length_k)
+    if plain:
+        return causal_flash(query, key, value, scale)
+    position = token_positions(membership, key_padding)
+    outs, lses = [], []
+    for start in range(0, length_q, BLOCK):
+        stop = min(start + BLOCK, length_q)
+        rows, keys = slice(first + start, first + stop), slice(0, first + stop)
+        allowed = allowed_pairs(
+            membership[:, rows], membership[:, keys], position[:, rows], position[:, keys], window, num_sinks
+        )
+        if key_padding is not None:
+            allowed = allowed & key_padding[:, None, keys]
+        block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys], allowed[:, None])
+        out, lse = masked_flash(*block, scale) if fast else attend(*block, scale, softcap)
+        outs.append(out)
+        lses.append(lse)
+    return torch.cat(outs, dim=2), torch.cat(lses, dim=2)

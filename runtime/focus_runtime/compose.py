@@ -1,0 +1,297 @@
+"""Attach Focus to a frozen Hugging Face model and take it off again, through transformers' attention interface.
+
+Hidden states reach the routers by a pre-hook on each attention module; queries, keys and values arrive after QK-norm,
+rotary embedding and cache update. The model's weights and code are never changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from focus_runtime.attention import focus_attention
+from focus_runtime.attention.soft import gated_attention
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import InputError, ModelError
+from focus_runtime.router import Assignment, CentroidRouter
+
+IMPLEMENTATION = "focus"
+_STATE = "_focus_layer"
+
+
+@dataclass(slots=True)
+class FocusLayer:
+    """What one composed attention module holds while it runs."""
+
+    index: int
+    router: CentroidRouter | None
+    owner: FocusModel
+    assignment: Assignment | None = None
+    padding: Tensor | None = None
+
+
+@dataclass(slots=True)
+class StageSeconds:
+    """Seconds spent since the last reset; attention excludes routing."""
+
+    routing: float = 0.0
+    attention: float = 0.0
+    calls: int = 0
+
+
+@dataclass
+class SoftGate:
+    """Settings of a training forward pass; see `gated_attention`."""
+
+    gate: str = "log"
+    steepness: float = 8.0
+    hard: bool = False
+
+
+def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
+    """Self-attention modules by layer number.
+
+    Raises:
+        ModelError: the model has none that transformers' attention interface can reach.
+    """
+    found: dict[int, nn.Module] = {}
+    for module in model.modules():
+        index = getattr(module, "layer_idx", None)
+        if isinstance(index, int) and "attention" in type(module).__name__.lower():
+            found.setdefault(index, module)
+    if not found:
+        raise ModelError(
+            f"{type(model).__name__} has no attention layers that Focus can find",
+            expected="a decoder whose attention modules carry a layer_idx",
+            fix="use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model",
+        )
+    return dict(sorted(found.items()))
+
+
+def hidden_size(model: nn.Module) -> int:
+    """Width d of the hidden states that enter attention."""
+    return int(model.config.get_text_config().hidden_size)  # type: ignore[operator, union-attr]
+
+
+def _focus_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    layer: FocusLayer = getattr(module, _STATE)
+    owner = layer.owner
+    start = time.perf_counter()
+    if owner.measuring_full or layer.router is None:
+        full = ALL_ATTENTION_FUNCTIONS["sdpa"]
+        extra = {"scaling": scaling, **({"softcap": softcap} if softcap is not None else {})}
+        mask = None if attention_mask is None else _causal_mask(attention_mask, query, key)
+        out, _ = full(module, query, key, value, mask, **extra, is_causal=mask is None, **_known(kwargs))
+    else:
+        out = _sparse(layer, query, key, value, attention_mask, scaling, softcap).transpose(1, 2)
+    owner.seconds.attention += time.perf_counter() - start
+    owner.seconds.calls += 1
+    return out, None
+
+
+def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: kwargs[name] for name in ("dropout",) if name in kwargs}
+
+
+def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    length_q, length_k = query.shape[2], key.shape[2]
+    rows = torch.arange(length_k - length_q, length_k, device=query.device)
+    causal = torch.arange(length_k, device=query.device)[None, :] <= rows[:, None]
+    diagonal = torch.arange(length_k, device=query.device)[None, :] == rows[:, None]
+    return ((causal & padding.bool()[:, None, :]) | diagonal)[:, None]  # the diagonal keeps padded rows finite
+
+
+def _sparse(
+    layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, scaling: float | None,
+    softcap: float | None,
+) -> Tensor:  # fmt: skip
+    if query.shape[2] != key.shape[2]:
+        raise InputError(
+            "Focus was asked to continue from a key-value cache",
+            expected="the whole text in one forward pass",
+            fix="call the model with use_cache=False; generation with Focus is not available yet",
+        )
+    assert layer.assignment is not None, "the pre-hook runs before attention"
+    owner, config = layer.owner, layer.owner.config
+    if owner.soft_gate is not None:
+        gate = owner.soft_gate
+        return gated_attention(
+            query, key, value, layer.assignment.probabilities,
+            window=config.window, num_sinks=config.num_sinks, gate=gate.gate, steepness=gate.steepness,
+            scale=scaling if scaling is not None else query.shape[-1] ** -0.5,
+            hard_top_k=config.top_k if gate.hard else None,
+        )  # fmt: skip
+    return focus_attention(
+        query, key, value, layer.assignment.membership,
+        window=config.window, num_sinks=config.num_sinks,
+        key_padding=None if padding is None else padding.bool(),
+        scale=scaling, softcap=softcap, backend=owner.backend,
+    )  # type: ignore[return-value]  # fmt: skip
+
+
+AttentionInterface.register(IMPLEMENTATION, _focus_forward)
+AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
+
+
+@dataclass(eq=False)
+class FocusModel:
+    """A model with Focus composed onto it; `detach()` gives the original back.
+
+    Attributes:
+        model: the frozen Hugging Face model.
+        routers: routers by layer number, as `nn.ModuleDict`-free plain mapping so that the model stays untouched.
+        config: settings in force.
+        backend: backend given to `focus_attention`.
+        seconds: time spent in routing and attention since `reset_seconds()`.
+    """
+
+    model: nn.Module
+    routers: Mapping[int, CentroidRouter]
+    config: FocusConfig
+    backend: str = "auto"
+    seconds: StageSeconds = field(default_factory=StageSeconds)
+    measuring_full: bool = False
+    soft_gate: SoftGate | None = None
+    padding: Tensor | None = None
+    _hooks: list[Any] = field(default_factory=list)
+    _modules: dict[int, nn.Module] = field(default_factory=dict)
+    _original: str = ""
+
+    def assignments(self) -> dict[int, Assignment]:
+        """What the last forward pass decided, by layer."""
+        layers = (getattr(module, _STATE) for module in self._modules.values())
+        return {layer.index: layer.assignment for layer in layers if layer.assignment is not None}
+
+    def reset_seconds(self) -> None:
+        """Start the stage clocks again."""
+        self.seconds = StageSeconds()
+
+    @contextmanager
+    def full_attention(self) -> Iterator[nn.Module]:
+        """The original model, exactly: its own attention implementation, no routing."""
+        self._set_implementation(self._original)
+        try:
+            yield self.model
+        finally:
+            self._set_implementation(IMPLEMENTATION)
+
+    @contextmanager
+    def measured_full_attention(self) -> Iterator[nn.Module]:
+        """Full attention through torch's SDPA, with the attention calls timed in `seconds`."""
+        self.measuring_full = True
+        try:
+            yield self.model
+        finally:
+            self.measuring_full = False
+
+    @contextmanager
+    def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
+        """Soft gates instead of the hard mask."""
+        self.soft_gate = gate
+        try:
+            yield self.model
+        finally:
+            self.soft_gate = None
+
+    def detach(self) -> nn.Module:
+        """Take Focus off. The model's logits are then the untouched model's, bit for bit. Calling it twice is fine."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        for module in self._modules.values():
+            module.__dict__.pop(_STATE, None)
+        if self._modules:
+            self._set_implementation(self._original)
+        self._modules = {}
+        return self.model
+
+    def _set_implementation(self, name: str) -> None:
+        self.model.set_attn_implementation(name)  # type: ignore[operator]
+
+    def _attach(self) -> None:
+        self._original = self.model.config._attn_implementation  # type: ignore[union-attr, assignment]
+        self._modules = attention_modules(self.model)
+        for index, module in self._modules.items():
+            if _STATE in module.__dict__:
+                self._modules = {}
+                raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
+        for index, module in self._modules.items():
+            module.__dict__[_STATE] = FocusLayer(index, self.routers.get(index), self)
+            if index in self.routers:
+                self._hooks.append(module.register_forward_pre_hook(_route, with_kwargs=True))
+        self._set_implementation(IMPLEMENTATION)
+
+
+def _route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    layer: FocusLayer = getattr(module, _STATE)
+    if layer.owner.measuring_full or layer.router is None:
+        return
+    start = time.perf_counter()
+    hidden = args[0] if args else kwargs["hidden_states"]
+    config = layer.owner.config
+    layer.router.config = config
+    layer.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=config.assignment)
+    layer.owner.seconds.routing += time.perf_counter() - start
+
+
+def _padding(kwargs: dict[str, Any]) -> Tensor | None:
+    mask = kwargs.get("attention_mask")
+    return mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+
+
+def compose(
+    model: nn.Module,
+    centroids: Any,
+    *,
+    top_k: int | None = None,
+    window: int | None = None,
+    num_sinks: int | None = None,
+    assignment: str | None = None,
+    backend: str = "auto",
+) -> FocusModel:
+    """Compose Focus onto a frozen model.
+
+    Args:
+        model: a Hugging Face causal language model.
+        centroids: `Centroids` from `load_centroids` or `random_centroids`.
+        top_k, window, num_sinks, assignment: inference settings; the centroid file's own when None.
+        backend: attention backend, see `focus_attention`.
+
+    Returns:
+        A handle with `full_attention()` and `detach()`.
+
+    Raises:
+        ConfigError: a setting does not fit the centroids. ModelError: the model cannot take Focus.
+        CentroidFileError: the centroids were made for another model.
+    """
+    centroids.check_fits(model)
+    chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment}
+    config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+    if config.assignment == "causal" and not centroids.has_potentials:
+        raise InputError(
+            "these centroids carry no column potentials, which causal assignment needs",
+            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
+        )
+    parameter = next(model.parameters())
+    routers = {index: router.to(parameter.device) for index, router in centroids.routers.items()}
+    focus = FocusModel(model, routers, config, backend)
+    focus._attach()
+    return focus

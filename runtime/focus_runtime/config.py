@@ -1,0 +1,132 @@
+"""FocusConfig: every setting that decides which token pairs attend to each other. It knows nothing of models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from focus_runtime.errors import ConfigError
+
+MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
+CHOICES = {
+    "normalisation": ("sinkhorn", "softmax"),
+    "assignment": ("causal", "sinkhorn"),
+    "gate": ("log", "paper"),
+}
+MINIMA = {"num_groups": 1, "routing_dim": 1, "top_k": 1, "window": 0, "num_sinks": 0, "sinkhorn_iterations": 1}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FocusConfig:
+    """Settings of Focus for one model (symbols as in the paper, section 3).
+
+    Attributes:
+        num_groups: K, groups per layer.
+        routing_dim: d_g, width of the routing space.
+        top_k: k, groups a token belongs to at inference.
+        window: w, pairs with i - j <= w are always allowed.
+        num_sinks: first tokens that every token may attend to (0 in the paper).
+        temperature: tau, divides the token-centroid scores.
+        sinkhorn_iterations: N, column and row normalisations.
+        normalisation: "sinkhorn" (balanced) or "softmax" in training.
+        assignment: "causal" (stored column potentials, a token's groups never depend on later tokens)
+            or "sinkhorn" (column sums over the whole text, as in the paper).
+        gate: soft gate used in training: "log" adds log affinity to the logit, "paper" is equation 2.
+        layers: layers with a router; None means every layer.
+    """
+
+    num_groups: int = 4
+    routing_dim: int = 16
+    top_k: int = 2
+    window: int = 128
+    num_sinks: int = 4
+    temperature: float = 0.1
+    sinkhorn_iterations: int = 20
+    normalisation: str = "sinkhorn"
+    assignment: str = "causal"
+    gate: str = "log"
+    layers: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, minimum in MINIMA.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+                raise ConfigError(f"{name} is {value!r}", expected=f"a whole number of at least {minimum}")
+        if self.num_groups > MAX_GROUPS:
+            raise ConfigError(f"num_groups is {self.num_groups}", expected=f"at most {MAX_GROUPS} groups")
+        if self.top_k > self.num_groups:
+            raise ConfigError(
+                f"top_k is {self.top_k} but these centroids have {self.num_groups} groups",
+                expected=f"top_k between 1 and {self.num_groups}",
+                fix="choose a smaller top_k or a centroid file with more groups",
+            )
+        temperature = self.temperature
+        if isinstance(temperature, bool) or not isinstance(temperature, int | float):
+            raise ConfigError(f"temperature is {temperature!r}", expected="a number above 0")
+        if not math.isfinite(temperature) or temperature <= 0:
+            raise ConfigError(f"temperature is {temperature!r}", expected="a finite number above 0")
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}", expected=" or ".join(allowed))
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        if self.layers is None:
+            return
+        layers = tuple(self.layers)
+        if any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in layers):
+            raise ConfigError(f"layers is {list(layers)}", expected="layer numbers from 0 up")
+        if len(set(layers)) != len(layers) or not layers:
+            raise ConfigError(f"layers is {list(layers)}", expected="at least one layer, none twice")
+        object.__setattr__(self, "layers", tuple(sorted(layers)))
+
+    def replace(self, **changes: Any) -> FocusConfig:
+        """A copy with some settings changed, validated again."""
+        unknown = set(changes) - {f.name for f in dataclasses.fields(self)}
+        if unknown:
+            raise ConfigError(f"unknown setting {sorted(unknown)[0]!r}", expected=_names())
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-ready values."""
+        values = dataclasses.asdict(self)
+        values["layers"] = None if self.layers is None else list(self.layers)
+        return values
+
+    def to_json(self) -> str:
+        """One line of JSON with sorted keys, the same for equal configurations."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @classmethod
+    def from_dict(cls, values: Any) -> FocusConfig:
+        """Read a configuration; unknown keys are refused rather than dropped.
+
+        Raises:
+            ConfigError: values is no mapping, has an unknown key, or a value is out of range.
+        """
+        if not isinstance(values, dict):
+            raise ConfigError(f"the configuration is {type(values).__name__}", expected="a JSON object")
+        known = {f.name for f in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigError(f"unknown setting {unknown[0]!r} in the configuration", expected=_names())
+        values = dict(values)
+        if values.get("layers") is not None:
+            values["layers"] = tuple(values["layers"])
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, text: str) -> FocusConfig:
+        """Inverse of `to_json`."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"the configuration is not JSON ({error})", expected="one JSON object") from error
+        return cls.from_dict(values)
+
+
+def _names() -> str:
+    return "one of " + ", ".join(f.name for f in dataclasses.fields(FocusConfig))

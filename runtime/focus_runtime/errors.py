@@ -1,0 +1,40 @@
+"""The exceptions that tell a user what to change. Everything else that is raised is our own defect."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Something a user gave cannot be used; the message says what it was, what was expected and what to do."""
+
+    def __init__(self, problem: str, *, expected: str = "", fix: str = "") -> None:
+        self.problem, self.expected, self.fix = problem, expected, fix
+        parts = [problem.rstrip(".")]
+        if expected:
+            parts.append("expected " + expected.rstrip("."))
+        if fix:
+            parts.append(fix.rstrip("."))
+        super().__init__("; ".join(parts))
+
+
+class ConfigError(InputError):
+    """A setting is unknown or out of range."""
+
+
+class ModelError(InputError):
+    """A model cannot be found, loaded or composed with Focus."""
+
+
+class CentroidFileError(InputError):
+    """A centroid file is damaged, unsafe, or made for another model."""
+
+
+class TextError(InputError):
+    """A text cannot be analysed."""
+
+
+class StoreError(InputError):
+    """The database cannot be opened, read or written."""
+
+
+class Cancelled(Exception):
+    """The user stopped a computation; nothing of it is kept."""

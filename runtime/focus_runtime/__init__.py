@@ -1,0 +1,25 @@
+"""The Focus runtime: sparse attention by learned token groups, composed onto frozen language models."""
+
+from focus_runtime.attention import focus_attention
+from focus_runtime.calibrate import calibrate_potentials
+from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids, save_centroids
+from focus_runtime.compose import FocusModel, compose
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import InputError
+from focus_runtime.models import load_model
+from focus_runtime.version import __version__
+
+__all__ = [
+    "Centroids",
+    "FocusConfig",
+    "FocusModel",
+    "InputError",
+    "__version__",
+    "calibrate_potentials",
+    "compose",
+    "focus_attention",
+    "load_centroids",
+    "load_model",
+    "random_centroids",
+    "save_centroids",
+]

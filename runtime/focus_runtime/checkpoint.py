@@ -35,7 +35,8 @@ FORMAT_VERSION = 1
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
 FLOATS = {"F64", "F32", "F16", "BF16"}
-_NAME = re.compile(r"layers\.(\d{1,4})\.(projection|centroids|potential)")
+_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,3})\.(projection|centroids|potential)")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _HELP = "see docs/centroid-files.md for the format, or train one with `focus-explorer train`"
 
 
@@ -221,16 +222,19 @@ def _check_header(data: bytes, name: str) -> dict[str, str]:
         raise damaged
     try:
         header = json.loads(data[8 : 8 + size])
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or absurdly long numbers
         raise damaged from error
-    if not isinstance(header, dict):
+    metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict):
         raise damaged
-    metadata = header.pop("__metadata__", {})
     for key, entry in header.items():
         if not isinstance(entry, dict) or entry.get("dtype") not in FLOATS:
             kind = entry.get("dtype") if isinstance(entry, dict) else type(entry).__name__
             raise CentroidFileError(f"{name}: tensor {key!r} has type {kind}", expected="floating point", fix=_HELP)
-        if entry.get("data_offsets", [0, 0])[1] > len(data) - 8 - size:
+        offsets = entry.get("data_offsets")
+        if not isinstance(offsets, list) or len(offsets) != 2 or not all(isinstance(i, int) for i in offsets):
+            raise damaged
+        if max(offsets) > len(data) - 8 - size:
             raise damaged
     return metadata
 
@@ -258,7 +262,7 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
     if metadata and metadata.get("format") not in (None, FORMAT):
         raise CentroidFileError(f"{name} says it is {metadata['format']!r}", expected=FORMAT, fix=_HELP)
     version = str(metadata.get("format_version", FORMAT_VERSION))
-    if not version.isdigit() or int(version) > FORMAT_VERSION:
+    if not _NUMBER.fullmatch(version) or int(version) > FORMAT_VERSION:
         raise CentroidFileError(
             f"{name} has format version {version}", expected=f"at most {FORMAT_VERSION}", fix="update Focus Explorer"
         )
@@ -282,7 +286,7 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
         config,
         base_model=str(metadata.get("base_model", "")),
         base_fingerprint=str(metadata.get("base_fingerprint", "")),
-        num_model_layers=int(total) if total.isdigit() else None,
+        num_model_layers=int(total) if _NUMBER.fullmatch(total) else None,
         training=_training(metadata),
         name=name,
         warnings=warnings,
@@ -296,7 +300,7 @@ def _training(metadata: dict[str, Any]) -> dict[str, Any]:
     raw = metadata.get("training", "{}")
     try:
         value = json.loads(raw) if isinstance(raw, str) else raw
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -347,7 +351,7 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
                 raise CentroidFileError(
                     f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}", expected=f"{want}", fix=_HELP
                 )
-            if not bool(torch.isfinite(tensor).all()):
+            if not bool(torch.isfinite(tensor.float()).all()):  # float64 values may not fit float32
                 raise CentroidFileError(
                     f"{name}: layers.{index}.{part} contains NaN or infinity", expected="finite numbers", fix="train again"
                 )

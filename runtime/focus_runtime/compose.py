@@ -26,6 +26,7 @@ from focus_runtime.router import Assignment, CentroidRouter
 
 IMPLEMENTATION = "focus"
 _STATE = "_focus_layer"
+_OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class SoftGate:
 
 
 def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
-    """Self-attention modules by layer number.
+    """Causal self-attention modules by layer number.
 
     Raises:
         ModelError: the model has none that transformers' attention interface can reach.
@@ -66,13 +67,14 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
     found: dict[int, nn.Module] = {}
     for module in model.modules():
         index = getattr(module, "layer_idx", None)
-        if isinstance(index, int) and "attention" in type(module).__name__.lower():
+        causal = getattr(module, "is_causal", True)  # encoders look ahead; Focus would change what they mean
+        if isinstance(index, int) and causal and "attention" in type(module).__name__.lower():
             found.setdefault(index, module)
     if not found:
         raise ModelError(
             f"{type(model).__name__} has no attention layers that Focus can find",
             expected="a decoder whose attention modules carry a layer_idx",
-            fix="use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model",
+            fix=_OTHER_MODEL,
         )
     return dict(sorted(found.items()))
 
@@ -92,14 +94,17 @@ def _focus_forward(
     softcap: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    layer: FocusLayer = getattr(module, _STATE)
+    layer: FocusLayer | None = module.__dict__.get(_STATE)
+    if layer is None:
+        raise ModelError(
+            "Focus was composed onto another model that shares this model's configuration object",
+            fix="give every model its own copy of the configuration, or call detach() on the other one first",
+        )
     owner = layer.owner
+    _refuse_unsupported(layer.index, key.shape[2], kwargs)
     start = time.perf_counter()
     if owner.measuring_full or layer.router is None:
-        full = ALL_ATTENTION_FUNCTIONS["sdpa"]
-        extra = {"scaling": scaling, **({"softcap": softcap} if softcap is not None else {})}
-        mask = None if attention_mask is None else _causal_mask(attention_mask, query, key)
-        out, _ = full(module, query, key, value, mask, **extra, is_causal=mask is None, **_known(kwargs))
+        out = _full(module, query, key, value, attention_mask, scaling, softcap, kwargs)
     else:
         out = _sparse(layer, query, key, value, attention_mask, scaling, softcap).transpose(1, 2)
     owner.seconds.attention += time.perf_counter() - start
@@ -107,8 +112,39 @@ def _focus_forward(
     return out, None
 
 
-def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {name: kwargs[name] for name in ("dropout",) if name in kwargs}
+def _refuse_unsupported(index: int, length: int, kwargs: dict[str, Any]) -> None:
+    """Arguments that change what attention means must not be dropped silently."""
+    for name, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):
+        if kwargs.get(name) is not None:
+            raise ModelError(f"layer {index} of this model uses {what}, which Focus does not support", fix=_OTHER_MODEL)
+    sliding = kwargs.get("sliding_window")
+    if sliding is not None and length > sliding:
+        raise ModelError(
+            f"layer {index} of this model attends to the last {sliding} tokens only, but the text has {length}",
+            expected=f"at most {sliding} tokens",
+            fix="use a shorter text or a model without sliding-window layers",
+        )
+
+
+def _full(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, scaling: float | None,
+    softcap: float | None, kwargs: dict[str, Any],
+) -> Tensor:  # fmt: skip
+    """Full causal attention, (B, T, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
+    shape = (key.shape[0], key.shape[2])
+    if softcap is not None:
+        everything = torch.ones(shape, dtype=torch.int64, device=key.device)
+        out = focus_attention(
+            query, key, value, everything, window=shape[1], scale=scaling, softcap=softcap, backend="masked",
+            key_padding=None if padding is None else padding.bool(),
+        )  # fmt: skip
+        return out.transpose(1, 2)  # type: ignore[union-attr]
+    if padding is None and query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
+        padding = torch.ones(shape, dtype=torch.bool, device=key.device)
+    mask = None if padding is None else _causal_mask(padding, query, key)
+    dropout = {"dropout": kwargs["dropout"]} if "dropout" in kwargs else {}
+    sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    return sdpa(module, query, key, value, mask, scaling=scaling, is_causal=mask is None, **dropout)[0]
 
 
 def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -137,7 +173,7 @@ def _sparse(
             query, key, value, layer.assignment.probabilities,
             window=config.window, num_sinks=config.num_sinks, gate=gate.gate, steepness=gate.steepness,
             scale=scaling if scaling is not None else query.shape[-1] ** -0.5,
-            hard_top_k=config.top_k if gate.hard else None,
+            hard_top_k=config.top_k if gate.hard else None, softcap=softcap,
         )  # fmt: skip
     return focus_attention(
         query, key, value, layer.assignment.membership,
@@ -169,6 +205,7 @@ class FocusModel:
     backend: str = "auto"
     seconds: StageSeconds = field(default_factory=StageSeconds)
     measuring_full: bool = False
+    paused: bool = False
     soft_gate: SoftGate | None = None
     padding: Tensor | None = None
     _hooks: list[Any] = field(default_factory=list)
@@ -188,10 +225,13 @@ class FocusModel:
     def full_attention(self) -> Iterator[nn.Module]:
         """The original model, exactly: its own attention implementation, no routing."""
         self._set_implementation(self._original)
+        self.paused = True
         try:
             yield self.model
         finally:
-            self._set_implementation(IMPLEMENTATION)
+            self.paused = False
+            if self._modules:  # not detached in between
+                self._set_implementation(IMPLEMENTATION)
 
     @contextmanager
     def measured_full_attention(self) -> Iterator[nn.Module]:
@@ -238,11 +278,17 @@ class FocusModel:
             if index in self.routers:
                 self._hooks.append(module.register_forward_pre_hook(_route, with_kwargs=True))
         self._set_implementation(IMPLEMENTATION)
+        if self.model.config._attn_implementation != IMPLEMENTATION:  # type: ignore[union-attr]
+            self.detach()
+            raise ModelError(
+                f"{type(self.model).__name__} does not use transformers' attention interface, so Focus cannot reach it",
+                fix=_OTHER_MODEL,
+            )
 
 
 def _route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     layer: FocusLayer = getattr(module, _STATE)
-    if layer.owner.measuring_full or layer.router is None:
+    if layer.owner.measuring_full or layer.owner.paused or layer.router is None:
         return
     start = time.perf_counter()
     hidden = args[0] if args else kwargs["hidden_states"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 from focus_runtime.errors import ConfigError
 
+MAX_WHOLE = 2**31 - 1  # larger windows overflow integer tensors and mean nothing more
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
 CHOICES = {
     "normalisation": ("sinkhorn", "softmax"),
@@ -55,6 +56,8 @@ class FocusConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
                 raise ConfigError(f"{name} is {value!r}", expected=f"a whole number of at least {minimum}")
+            if value > MAX_WHOLE:
+                raise ConfigError(f"{name} is {value}", expected=f"at most {MAX_WHOLE}")
         if self.num_groups > MAX_GROUPS:
             raise ConfigError(f"num_groups is {self.num_groups}", expected=f"at most {MAX_GROUPS} groups")
         if self.top_k > self.num_groups:
@@ -66,7 +69,7 @@ class FocusConfig:
         temperature = self.temperature
         if isinstance(temperature, bool) or not isinstance(temperature, int | float):
             raise ConfigError(f"temperature is {temperature!r}", expected="a number above 0")
-        if not math.isfinite(temperature) or temperature <= 0:
+        if not 0 < temperature <= sys.float_info.max:
             raise ConfigError(f"temperature is {temperature!r}", expected="a finite number above 0")
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
@@ -76,6 +79,8 @@ class FocusConfig:
     def _check_layers(self) -> None:
         if self.layers is None:
             return
+        if not isinstance(self.layers, tuple | list):
+            raise ConfigError(f"layers is {self.layers!r}", expected="a list of layer numbers, or none for every layer")
         layers = tuple(self.layers)
         if any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in layers):
             raise ConfigError(f"layers is {list(layers)}", expected="layer numbers from 0 up")
@@ -113,9 +118,6 @@ class FocusConfig:
         unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigError(f"unknown setting {unknown[0]!r} in the configuration", expected=_names())
-        values = dict(values)
-        if values.get("layers") is not None:
-            values["layers"] = tuple(values["layers"])
         return cls(**values)
 
     @classmethod
@@ -123,7 +125,7 @@ class FocusConfig:
         """Inverse of `to_json`."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also numbers of thousands of digits
             raise ConfigError(f"the configuration is not JSON ({error})", expected="one JSON object") from error
         return cls.from_dict(values)
 

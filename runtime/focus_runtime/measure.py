@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,12 +39,15 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     head = model.get_output_embeddings()
     cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
     scale = getattr(model.config.get_text_config(), "logit_scale", None)
+    divisor = getattr(model.config.get_text_config(), "logits_scaling", None)  # Granite's name for the inverse
     parts = []
     for start in range(0, ids.shape[1] - 1, CHUNK):
         stop = min(start + CHUNK, ids.shape[1] - 1)
         logits = head(hidden[:, start:stop]).float()
         if scale is not None:
             logits = logits * scale
+        if divisor is not None:
+            logits = logits / divisor
         if cap is not None:
             logits = cap * torch.tanh(logits / cap)
         target = ids[:, start + 1 : stop + 1]
@@ -132,4 +135,13 @@ def synchronise(module: nn.Module) -> None:
         torch.cuda.synchronize()
 
 
-Progress = Callable[[str, float], None]
+
+def peak_memory_bytes(module: nn.Module) -> int:
+    """Most memory used so far: the GPU's allocator peak on CUDA, else this process's peak resident size."""
+    if next(module.parameters()).device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated())
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)

@@ -42,25 +42,31 @@ def load_model(
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown", expected=" or ".join(DTYPES))
     cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # Path.expanduser raises for an unknown user
     if name == EMBEDDED:
         source = _converted(_embedded_gguf(), cache)
     elif name.lower().endswith(".gguf"):
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ModelError(f"there is no file {name}", expected="a GGUF file", fix="check the path")
         source = _converted(path, cache)
-    elif path.is_dir():
+    elif name.strip() and os.path.isdir(path):  # unlike Path.is_dir, false for names that are too long
         source = path
-    elif path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+    elif os.path.exists(path) or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ModelError(f"{name!r} is not a model folder", expected="a folder with config.json, a .gguf file or a hub id")
     else:
         source = _from_hub(name)
     try:
         model, tokenizer = _load_folder(source, DTYPES[dtype])
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise ModelError(f"{name} cannot be loaded: {reason}", expected="a causal language model with its tokenizer") from error
+    except Exception as error:  # the loaders raise whatever a damaged file makes them stumble over
+        raise ModelError(
+            f"{name} cannot be loaded: {_reason(error)}", expected="a causal language model with its tokenizer"
+        ) from error
     return model.to(device).eval(), tokenizer
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
 
 
 def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
@@ -70,11 +76,15 @@ def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, local_files_only=True)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, local_files_only=True, output_loading_info=True
+        )
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
     finally:
         if bars:
             logging.enable_progress_bar()
+    if info["missing_keys"]:  # transformers would go on with random weights
+        raise ValueError(f"its files lack weights that config.json asks for, such as {min(info['missing_keys'])}")
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError("its tokenizer gives no character offsets (no tokenizer.json)")
     return model, tokenizer
@@ -114,10 +124,10 @@ def _converted(gguf: Path, cache: Path) -> Path:
         model.save_pretrained(work)
         tokenizer.save_pretrained(work)
         work.rename(target)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except Exception as error:  # the GGUF reader raises whatever a damaged file makes it stumble over
         if (target / "config.json").is_file():  # another process was faster
             return target
-        raise ModelError(f"{gguf.name} cannot be converted: {str(error).splitlines()[0][:200]}") from error
+        raise ModelError(f"{gguf.name} cannot be converted: {_reason(error)}") from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return target

@@ -111,7 +111,10 @@ class CentroidRouter(nn.Module):
         """
         logits = self.logits(hidden)
         if (assignment or self.config.assignment) == "sinkhorn":
-            potential = sinkhorn_potential(logits, self.config.sinkhorn_iterations, padding)
+            if self.config.normalisation == "softmax":
+                potential = logits.new_zeros(logits.shape[0], logits.shape[2])
+            else:
+                potential = sinkhorn_potential(logits, self.config.sinkhorn_iterations, padding)
             probabilities = torch.softmax(logits + potential[:, None, :], dim=-1)
         else:
             potential = self.potential

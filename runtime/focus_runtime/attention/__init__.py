@@ -11,7 +11,7 @@ from focus_runtime.attention.reference import reference_attention
 from focus_runtime.errors import InputError
 
 BACKENDS = ("auto", "reference", "masked", "decomposed")
-DECOMPOSED_FROM = 2048  # tokens from which the decomposition beats masked attention, benchmarks/attention_cpu.py
+DECOMPOSED_FROM = 1536  # tokens from which the decomposition beats masked attention, benchmarks/attention_cpu.py
 
 
 def choose_backend(
@@ -25,10 +25,19 @@ def choose_backend(
     return "decomposed" if single_group(membership) else "masked"
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, membership: Tensor, window: int, num_sinks: int) -> None:
+def _needs_gradient(*tensors: Tensor) -> bool:
+    """Autograd through a merge by logsumexp would be silently wrong: the kernel gives logsumexp no gradient."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _check(
+    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, key_padding: Tensor | None, window: int, num_sinks: int
+) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4:
             raise InputError(f"{name} has {tensor.dim()} dimensions", expected="4: (batch, heads, tokens, head size)")
+        if not tensor.is_floating_point():
+            raise InputError(f"{name} is {tensor.dtype}", expected="a floating-point tensor")
         if tensor.dtype != query.dtype or tensor.device != query.device:
             raise InputError(
                 f"{name} is {tensor.dtype} on {tensor.device}", expected=f"{query.dtype} on {query.device} like query"
@@ -40,15 +49,18 @@ def _check(query: Tensor, key: Tensor, value: Tensor, membership: Tensor, window
             f"query has shape {tuple(query.shape)} and key {tuple(key.shape)}",
             expected="equal batch and head size, and no more queries than keys",
         )
-    if query.shape[1] % key.shape[1]:
+    if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
         raise InputError(f"query has {query.shape[1]} heads", expected=f"a multiple of key's {key.shape[1]}")
     if query.shape[2] == 0:
         raise InputError("query has no tokens", expected="at least one token")
-    if membership.dtype != torch.int64 or membership.shape != (key.shape[0], key.shape[2]):
-        raise InputError(
-            f"membership is {membership.dtype} of shape {tuple(membership.shape)}",
-            expected=f"int64 of shape {(key.shape[0], key.shape[2])}",
-        )
+    for name, per_token, dtype in (("membership", membership, torch.int64), ("key_padding", key_padding, torch.bool)):
+        if per_token is None:
+            continue
+        if per_token.dtype != dtype or per_token.shape != (key.shape[0], key.shape[2]) or per_token.device != key.device:
+            raise InputError(
+                f"{name} is {per_token.dtype} of shape {tuple(per_token.shape)} on {per_token.device}",
+                expected=f"{dtype} of shape {(key.shape[0], key.shape[2])} on {key.device}",
+            )
     if window < 0:
         raise InputError(f"window is {window}", expected="0 or more")
     if num_sinks < 0:
@@ -89,13 +101,22 @@ def focus_attention(
     Raises:
         InputError: shapes, dtypes, devices or settings that do not fit.
     """
-    _check(query, key, value, membership, window, num_sinks)
+    _check(query, key, value, membership, key_padding, window, num_sinks)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     if backend == "auto":
-        backend = choose_backend(query, membership, window=window, key_padding=key_padding, softcap=softcap)
+        if _needs_gradient(query, key, value):
+            backend = "masked"
+        else:
+            backend = choose_backend(query, membership, window=window, key_padding=key_padding, softcap=softcap)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     if backend == "decomposed":
+        if _needs_gradient(query, key, value):
+            raise InputError(
+                "backend 'decomposed' was asked for gradients, which it cannot give",
+                expected="tensors that need no gradient",
+                fix='use torch.no_grad(), or backend="masked"',
+            )
         plain = query.shape[2] == key.shape[2] and key_padding is None and softcap is None
         if not plain or query.device.type != "cpu" or not single_group(membership):
             raise InputError(

@@ -25,17 +25,22 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
     return out, lse
 
 
-def masked_flash(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def masked_flash(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, *, empty_rows: bool = True
+) -> tuple[Tensor, Tensor]:
     """Attention over the allowed pairs on the CPU.
 
     Args:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
+        empty_rows: False when every query is known to have a key, which saves a pass over the mask.
 
     Returns:
         out, zero where a query has no key; logsumexp, -inf there.
     """
     assert query.shape[2] > 0 and key.shape[2] > 0
-    bias = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill_(~allowed, float("-inf"))
+    bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
     out, lse = _kernel(query, key, value, 0.0, False, attn_mask=bias, scale=scale)
+    if not empty_rows:
+        return out, lse
     empty = ~allowed.any(dim=-1)
     return out.masked_fill(empty[..., None], 0.0), lse.masked_fill(empty, float("-inf"))

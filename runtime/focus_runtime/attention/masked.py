@@ -20,6 +20,15 @@ def covers_everything(membership: Tensor, window: int, key_length: int) -> bool:
     return bool(((membership & common) == common).all()) and bool((common != 0).all())
 
 
+def _narrow(membership: Tensor) -> Tensor:
+    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost."""
+    largest = int(membership.max())
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        if largest <= torch.iinfo(dtype).max and int(membership.min()) >= 0:
+            return membership.to(dtype)
+    return membership
+
+
 def masked_attention(
     query: Tensor,
     key: Tensor,
@@ -39,7 +48,8 @@ def masked_attention(
     plain = fast and first == 0 and key_padding is None and covers_everything(membership, window, length_k)
     if plain:
         return causal_flash(query, key, value, scale)
-    position = token_positions(membership, key_padding)
+    position = token_positions(membership, key_padding).to(torch.int32)
+    membership = _narrow(membership)
     outs, lses = [], []
     for start in range(0, length_q, BLOCK):
         stop = min(start + BLOCK, length_q)
@@ -50,7 +60,8 @@ def masked_attention(
         if key_padding is not None:
             allowed = allowed & key_padding[:, None, keys]
         block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys], allowed[:, None])
-        out, lse = masked_flash(*block, scale) if fast else attend(*block, scale, softcap)
+        empty = key_padding is not None
+        out, lse = masked_flash(*block, scale, empty_rows=empty) if fast else attend(*block, scale, softcap)
         outs.append(out)
         lses.append(lse)
     return torch.cat(outs, dim=2), torch.cat(lses, dim=2)

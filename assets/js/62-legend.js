@@ -1,0 +1,55 @@
+// One card per group of the chosen layer; pressing a card highlights the group.
+(function () {
+  const el = FX.el;
+  const text = FX.strings.legend;
+  const format = FX.format;
+
+  FX.Legend = class {
+    constructor(pressed) {
+      this.pressed = pressed;
+      this.list = el("div", { class: "fx-legend-list" });
+      this.node = el(
+        "aside",
+        { class: "fx-legend", "data-testid": "fx-legend", "aria-label": text.title },
+        el("h3", { class: "fx-subtitle" }, text.title),
+        el("p", { class: "fx-help" }, text.hint),
+        this.list,
+      );
+      this.cards = [];
+    }
+
+    update(run, layerIndex, selected) {
+      if (this.cards.length !== run.numGroups) this.createCards(run.numGroups);
+      this.cards.forEach((card, group) => {
+        card.setAttribute("aria-pressed", String(group === selected));
+        card.replaceChildren(...cardContent(group, run.groups[layerIndex][group]));
+      });
+    }
+
+    // Cards are kept across layers so that keyboard focus survives a layer switch.
+    createCards(count) {
+      this.cards = FX.range(count).map((group) => el("button", { type: "button", class: "fx-group", "data-group": group, onclick: () => this.pressed(group) }));
+      this.list.replaceChildren(...this.cards);
+    }
+  };
+
+  function cardContent(group, statistics) {
+    const { share, confidence } = statistics;
+    return [
+      el(
+        "span",
+        { class: "fx-group-head" },
+        FX.chip(group),
+        el("span", { class: "fx-group-share" }, text.share(format.percent(share))),
+        el("span", { class: "fx-muted", title: text.confidenceTitle }, confidence === null ? "" : text.confidence(format.percent(confidence))),
+      ),
+      FX.bar(share, `g${group}`),
+      frequentTokens(statistics.tokens),
+    ];
+  }
+
+  function frequentTokens(tokens) {
+    if (tokens.length === 0) return el("span", { class: "fx-muted" }, text.noTokens);
+    return el("span", { class: "fx-frequent" }, tokens.map(([piece, count]) => el("code", { title: text.times(format.count(count)) }, FX.visibleToken(piece))));
+  }
+})();

@@ -1,0 +1,208 @@
+// The sparsity view: which pairs one layer computes and why, and the same totals for every layer.
+(function () {
+  const el = FX.el;
+  const text = FX.strings.sparsity;
+  const format = FX.format;
+  const DROPPED = "dropped";
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const blockRange = (mask, block, numTokens) => [block * mask.blockSize, Math.min((block + 1) * mask.blockSize, numTokens) - 1].map(format.count);
+
+  FX.SparsityView = class {
+    constructor(app, panel) {
+      this.app = app;
+      this.kind = "main";
+      this.build(panel);
+      this.loader = new FX.LayerLoader((run, layer) => app.server.load_mask(run, layer), {
+        waiting: () => this.wait(),
+        ready: (answer) => this.showMask(new FX.Mask(answer)),
+        failed: (message) => this.fail(message),
+      });
+    }
+
+    build(panel) {
+      this.status = el("div", { class: "fx-status" });
+      this.legend = el("ul", { class: "fx-causes" });
+      this.maskTitle = el("h3", { class: "fx-subtitle" });
+      this.mask = el("div", { class: "fx-plot fx-mask", role: "img", "data-testid": "fx-mask" });
+      this.layers = el("div", { class: "fx-plot fx-layers", role: "img", "aria-label": text.layersTitle, "data-testid": "fx-layers-chart" });
+      this.layerTable = FX.lazyDetails(text.layerTable, () => layerTable(this.app.run));
+      this.rowTable = FX.lazyDetails(text.rowTable, () => rowTable(this.maskData, this.app.run.numTokens));
+      panel.append(
+        el("div", { class: "fx-toolbar" }, this.kindSelect(), this.legend),
+        this.status,
+        el(
+          "div",
+          { class: "fx-charts" },
+          el("section", { class: "fx-chart" }, this.maskTitle, el("p", { class: "fx-help" }, text.maskHint), this.mask),
+          el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.layersTitle), el("p", { class: "fx-help" }, text.layersHint), this.layers),
+        ),
+        this.layerTable,
+        this.rowTable,
+      );
+    }
+
+    kindSelect() {
+      const options = Object.entries(text.kinds).map(([value, label]) => el("option", { value }, label));
+      const changed = (event) => {
+        this.kind = event.target.value;
+        if (this.maskData) this.drawMask();
+      };
+      return el("label", { class: "fx-select" }, text.show, el("select", { onchange: changed }, options));
+    }
+
+    update() {
+      const { run, layerIndex } = this.app;
+      this.layerTable.refresh();
+      this.drawLayers();
+      this.maskTitle.textContent = text.maskTitle(run.layerIds[layerIndex]);
+      this.loader.request(run.info.run_id, run.layerIds[layerIndex]);
+    }
+
+    wait() {
+      this.mask.classList.add("fx-stale");
+      this.status.replaceChildren(FX.progress(text.waiting));
+    }
+
+    fail(message) {
+      this.status.replaceChildren(FX.alert(message, () => this.update()));
+    }
+
+    showMask(mask) {
+      this.maskData = mask;
+      this.status.replaceChildren();
+      this.mask.classList.remove("fx-stale");
+      this.rowTable.refresh();
+      this.drawMask();
+    }
+
+    drawMask() {
+      const { app } = this;
+      this.updateLegend();
+      this.mask.setAttribute("aria-label", text.maskTitle(app.run.layerIds[app.layerIndex]));
+      FX.draw(app, this.mask, [this.heatmap()], this.maskLayout(), { hover: (point) => this.describeBlock(point) });
+    }
+
+    heatmap() {
+      const { maskData: mask, app } = this;
+      const centres = FX.range(mask.numBlocks).map((block) => (block + 0.5) * mask.blockSize - 0.5);
+      const look = this.kind === "main" ? this.causeScale() : this.shareScale();
+      return { type: "heatmap", x: centres, y: centres, hoverinfo: "none", hoverongaps: false, showscale: false, xgap: gap(mask), ygap: gap(mask), ...look };
+    }
+
+    causeScale() {
+      const { causes } = this.maskData;
+      const steps = causes.flatMap((cause, i) => [
+        [i / causes.length, FX.cssColour(this.app.root, `cause-${cause}`)],
+        [(i + 1) / causes.length, FX.cssColour(this.app.root, `cause-${cause}`)],
+      ]);
+      return { z: this.maskData.matrix(mainCause), zmin: -0.5, zmax: causes.length - 0.5, colorscale: steps };
+    }
+
+    shareScale() {
+      const { root } = this.app;
+      const cause = this.maskData.causes.indexOf(this.kind);
+      const dropped = this.maskData.causes.indexOf(DROPPED);
+      const value = this.kind === "kept" ? (counts) => 1 - counts[dropped] / sum(counts) : (counts) => counts[cause] / sum(counts);
+      return { z: this.maskData.matrix(value), zmin: 0, zmax: 1, colorscale: [[0, FX.cssColour(root, "scale-low")], [0.5, FX.cssColour(root, "scale-middle")], [1, FX.cssColour(root, "scale-high")]] };
+    }
+
+    maskLayout() {
+      const { root } = this.app;
+      const size = this.maskData.numBlocks * this.maskData.blockSize;
+      const plain = { showgrid: false, zeroline: false, constrain: "domain" };
+      return FX.layout(root, {
+        xaxis: FX.axis(root, text.key, { ...plain, range: [-0.5, size - 0.5] }),
+        yaxis: FX.axis(root, text.query, { ...plain, range: [size - 0.5, -0.5], scaleanchor: "x" }),
+      });
+    }
+
+    updateLegend() {
+      const { causes } = this.maskData;
+      if (this.kind !== "main") {
+        this.legend.replaceChildren(el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh));
+        return;
+      }
+      const { config, layers } = this.app.run;
+      const { pairs } = layers[this.app.layerIndex];
+      const total = sum(causes.map((cause) => pairs[cause]));
+      const hints = text.causeHints(config.window, config.num_sinks);
+      this.legend.replaceChildren(...causes.map((cause) => el("li", { title: hints[cause] }, causeSwatch(cause), text.causes[cause], el("span", { class: "fx-muted" }, format.percent(pairs[cause] / total)))));
+    }
+
+    describeBlock(point) {
+      const { maskData: mask, app } = this;
+      const [row, column] = point.pointNumber;
+      if (column > row) return null;
+      const title = text.blockTitle(...blockRange(mask, row, app.run.numTokens), ...blockRange(mask, column, app.run.numTokens));
+      return countRows(title, mask.causes, mask.blockCounts(row, column));
+    }
+
+    drawLayers() {
+      const { app } = this;
+      const { run, root } = app;
+      const kept = Object.keys(text.causes).filter((cause) => cause !== DROPPED);
+      const bars = kept.map((cause) => ({
+        type: "bar",
+        orientation: "h",
+        name: text.causes[cause],
+        y: FX.range(run.numLayers),
+        x: run.layers.map(({ pairs }) => pairs[cause] / sum(Object.values(pairs))),
+        hoverinfo: "none",
+        marker: { color: FX.cssColour(root, `cause-${cause}`) },
+      }));
+      FX.draw(app, this.layers, bars, this.layersLayout(), {
+        hover: (point) => describeLayer(run, point.pointNumber),
+        click: (point) => app.setLayer(point.pointNumber),
+      });
+    }
+
+    layersLayout() {
+      const { run, root, layerIndex } = this.app;
+      const every = Math.ceil(run.numLayers / 16);
+      const ticks = FX.range(run.numLayers).filter((index) => index % every === 0);
+      const frame = { type: "rect", xref: "paper", x0: 0, x1: 1, y0: layerIndex - 0.5, y1: layerIndex + 0.5, line: { color: FX.cssColour(root, "accent"), width: 2 } };
+      return FX.layout(root, {
+        barmode: "stack",
+        bargap: 0.25,
+        dragmode: false,
+        showlegend: false,
+        shapes: [frame],
+        xaxis: FX.axis(root, text.keptAxis, { range: [0, 1], tickformat: ".0%", fixedrange: true }),
+        yaxis: FX.axis(root, text.layerAxis, { range: [run.numLayers - 0.4, -0.6], tickvals: ticks, ticktext: ticks.map((index) => run.layerIds[index]), showgrid: false, zeroline: false, fixedrange: true }),
+      });
+    }
+  };
+
+  const gap = (mask) => (mask.numBlocks <= 64 ? 1 : 0);
+  const mainCause = (counts) => counts.indexOf(Math.max(...counts));
+  const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
+
+  function countRows(title, causes, counts) {
+    const total = sum(counts);
+    return [
+      el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
+      ...causes.map((cause, i) => el("div", { class: "fx-tooltip-row" }, el("span", {}, causeSwatch(cause), text.causes[cause]), el("span", { class: "fx-number" }, text.pairs(format.count(counts[i]), format.percent(counts[i] / total, 1))))),
+    ];
+  }
+
+  function describeLayer(run, index) {
+    const { pairs } = run.layers[index];
+    const causes = Object.keys(text.causes);
+    return countRows(text.layerTitle(run.layerIds[index]), causes, causes.map((cause) => pairs[cause]));
+  }
+
+  const causeColumns = (causes) => causes.map((cause) => text.causes[cause]);
+  const causeCells = (counts) => counts.map((count) => text.pairs(format.count(count), format.percent(count / sum(counts), 1)));
+
+  function layerTable(run) {
+    const causes = Object.keys(text.causes);
+    const rows = run.layers.map((layer) => [layer.layer, format.percent(layer.retained_pairs, 1), ...causeCells(causes.map((cause) => layer.pairs[cause]))]);
+    return FX.table([text.layerColumn, text.keptColumn, ...causeColumns(causes)], rows);
+  }
+
+  function rowTable(mask, numTokens) {
+    if (!mask) return "";
+    const rows = FX.range(mask.numBlocks).map((row) => [text.range(...blockRange(mask, row, numTokens)), ...causeCells(mask.rowCounts(row))]);
+    return FX.table([text.queryColumn, ...causeColumns(mask.causes)], rows);
+  }
+})();

@@ -1,0 +1,175 @@
+// The comparison view: speed and predictions of Focus against full attention on the same text.
+(function () {
+  const el = FX.el;
+  const text = FX.strings.compare;
+  const format = FX.format;
+  const LISTED = 10;
+  const SAME_LINE_PIXELS = 1;
+
+  FX.CompareView = class {
+    constructor(app, panel) {
+      this.app = app;
+      this.verdict = el("div", { class: "fx-verdict" });
+      this.table = el("div", { class: "fx-table-wrap" });
+      this.chart = el("div", { class: "fx-plot fx-loss", role: "img", "aria-label": text.lossTitle, "data-testid": "fx-loss-chart" });
+      this.lists = el("div", { class: "fx-lists" });
+      panel.append(
+        el("div", { class: "fx-compare", "data-testid": "fx-compare" }, this.verdict, this.table),
+        el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.lossTitle), el("p", { class: "fx-help" }, text.lossHint), this.chart),
+        this.lists,
+      );
+    }
+
+    update() {
+      const { run } = this.app;
+      if (this.run !== run) {
+        this.run = run;
+        this.differences = FX.range(run.numTokens).map((pos) => run.lossDifference(pos));
+        this.verdict.replaceChildren(...verdict(run).map((sentence) => el("p", {}, sentence)));
+        this.table.replaceChildren(comparisonTable(run, this.app.tooltip));
+        this.showLists();
+      }
+      this.drawChart();
+    }
+
+    showLists() {
+      const scored = FX.range(this.run.numTokens).filter((pos) => this.differences[pos] !== null);
+      const ranked = scored.sort((a, b) => this.differences[b] - this.differences[a]);
+      const hurt = ranked.filter((pos) => this.differences[pos] > 0).slice(0, LISTED);
+      const helped = ranked.filter((pos) => this.differences[pos] < 0).slice(-LISTED).reverse();
+      this.lists.replaceChildren(this.tokenList(text.hurt, hurt, text.noneHurt), this.tokenList(text.helped, helped, text.noneHelped));
+    }
+
+    tokenList(title, positions, none) {
+      const items = positions.map((pos) => el("li", {}, this.tokenItem(pos)));
+      return el("section", {}, el("h3", { class: "fx-subtitle" }, title), positions.length ? el("ol", { class: "fx-ranked" }, items) : el("p", { class: "fx-muted" }, none));
+    }
+
+    tokenItem(pos) {
+      const { run, differences, app } = this;
+      const { before, token, after } = run.context(pos, 5);
+      const losses = text.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
+      return el(
+        "button",
+        { type: "button", class: "fx-ranked-token", title: text.goTo(format.count(pos)), onclick: () => app.goToToken(pos) },
+        el("span", { class: "fx-number fx-ranked-value" }, format.signed(differences[pos], 2)),
+        el("span", { class: "fx-ranked-text" }, FX.contextLine(before, token, after), el("span", { class: "fx-muted" }, `${text.at(format.count(pos))} · ${losses}`)),
+      );
+    }
+
+    drawChart() {
+      const { app, differences } = this;
+      const { root } = app;
+      const size = Math.max(15, Math.round(differences.length / 30));
+      const data = [
+        stems(differences, (value) => value > 0, text.worseTrace, FX.cssColour(root, "worse")),
+        stems(differences, (value) => value < 0, text.betterTrace, FX.cssColour(root, "better")),
+        meanLine(differences, size, FX.cssColour(root, "text")),
+      ];
+      FX.draw(app, this.chart, data, this.chartLayout(), {
+        hover: (point) => this.describe(point.x),
+        click: (point) => app.goToToken(point.x),
+      });
+    }
+
+    chartLayout() {
+      const { root } = this.app;
+      return FX.layout(root, {
+        hovermode: "x",
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+        xaxis: FX.axis(root, text.positionAxis, { showgrid: false, range: [0, this.run.numTokens], zeroline: false }),
+        yaxis: FX.axis(root, text.lossAxis, { zeroline: true, fixedrange: true }),
+      });
+    }
+
+    describe(pos) {
+      const { run, differences } = this;
+      if (differences[pos] === null) return null;
+      const losses = text.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
+      return FX.tokenSummary(run, pos, el("div", {}, `${losses} (${format.signed(differences[pos], 2)})`));
+    }
+  };
+
+  // One path of separate strokes: thousands of bar elements would make the page slow.
+  function stems(differences, wanted, name, colour) {
+    const x = [];
+    const y = [];
+    differences.forEach((value, pos) => {
+      if (value === null || !wanted(value)) return;
+      x.push(pos, pos, null);
+      y.push(0, value, null);
+    });
+    return { type: "scatter", mode: "lines", name, x, y, hoverinfo: "none", line: { color: colour, width: SAME_LINE_PIXELS, simplify: false } };
+  }
+
+  function meanLine(differences, size, colour) {
+    const half = Math.floor(size / 2);
+    const sums = [0];
+    const counts = [0];
+    differences.forEach((value, pos) => {
+      sums.push(sums[pos] + (value === null ? 0 : value));
+      counts.push(counts[pos] + (value === null ? 0 : 1));
+    });
+    const y = differences.map((_, pos) => {
+      const from = Math.max(0, pos - half);
+      const to = Math.min(differences.length, pos + half + 1);
+      return counts[to] > counts[from] ? (sums[to] - sums[from]) / (counts[to] - counts[from]) : null;
+    });
+    return { type: "scatter", mode: "lines", name: text.meanTrace(size), x: FX.range(differences.length), y, hoverinfo: "none", line: { color: colour, width: 2.5 } };
+  }
+
+  function verdict(run) {
+    const kept = format.percent(run.meanKept());
+    const setting = text.setting(kept, format.percent(run.meanDominance()));
+    const { device, dtype, backend } = run.info;
+    return [speedSentence(run), qualitySentence(run.quality), setting, text.measuredOn(device, dtype, backend)].filter((sentence) => sentence !== null);
+  }
+
+  function speedSentence(run) {
+    const ratio = run.timeRatio("end_to_end");
+    if (ratio === null) return text.noTiming;
+    const full = run.timing("full", "end_to_end");
+    const focus = run.timing("focus", "end_to_end");
+    const tokens = format.count(focus.sequence_length);
+    const overlap = full.low <= focus.high && focus.low <= full.high;
+    if (overlap) return text.sameSpeed(format.ratio(ratio), tokens);
+    return ratio > 1 ? text.slower(format.ratio(ratio), tokens) : text.faster(format.ratio(ratio), format.ratio(1 / ratio), tokens);
+  }
+
+  function qualitySentence(quality) {
+    if (!quality) return null;
+    const { delta_mean: delta, delta_low: low, delta_high: high } = quality;
+    const numbers = [delta, low, high].map((value) => format.signed(value, 3));
+    if (low <= 0 && high >= 0) return text.sameQuality(...numbers);
+    return delta > 0 ? text.worse(...numbers) : text.better(...numbers);
+  }
+
+  function comparisonTable(run, tooltip) {
+    const columns = Object.entries(text.columns).map(([name, label]) => {
+      const hint = text.columnHints[name];
+      return hint ? el("span", { class: "fx-column" }, label, FX.hint(tooltip, label, hint)) : label;
+    });
+    const table = FX.table(columns, ["full", "focus"].map((mode) => modeRow(run, mode)), { "aria-label": text.tableCaption });
+    table.classList.add("fx-stacked");
+    const labels = Object.values(text.columns);
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => cell.setAttribute("data-label", labels[i]));
+    return table;
+  }
+
+  function modeRow(run, mode) {
+    const ratio = mode === "full" ? 1 : run.timeRatio("end_to_end");
+    return [
+      text.modes[mode],
+      run.quality ? format.perplexity(run.quality[mode]) : text.none,
+      run.quality ? format.count(run.quality.scored) : text.none,
+      ...["end_to_end", "attention", "routing"].map((stage) => timingCell(run.timing(mode, stage))),
+      ratio === null ? text.none : format.ratio(ratio),
+    ];
+  }
+
+  function timingCell(timing) {
+    if (!timing) return text.none;
+    const interval = text.interval(format.ms(timing.low), format.ms(timing.high), timing.repeats);
+    return el("span", {}, el("span", { class: "fx-number" }, format.ms(timing.median)), el("span", { class: "fx-interval" }, interval));
+  }
+})();

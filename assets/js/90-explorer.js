@@ -1,0 +1,157 @@
+// Puts the views together: owns the run, the layer and the open view, and keeps them in the address bar.
+(function () {
+  const el = FX.el;
+  const text = FX.strings;
+  const VIEWS = { tokens: FX.TokensView, map: FX.MapView, sparsity: FX.SparsityView, compare: FX.CompareView };
+  const apps = new WeakMap();
+
+  class App {
+    constructor(root, server) {
+      this.root = root;
+      this.server = server;
+      this.run = null;
+      this.selectedGroup = null;
+      this.opening = 0;
+      this.readAddress();
+      this.build();
+      this.watch();
+      this.clear();
+    }
+
+    readAddress() {
+      const address = new URLSearchParams(window.location.search);
+      const view = address.get("view");
+      this.view = view in VIEWS ? view : "tokens";
+      this.wantedLayer = address.has("layer") ? Number(address.get("layer")) : null;
+    }
+
+    build() {
+      FX.installShades();
+      this.tooltip = new FX.Tooltip(this.root);
+      this.message = el("div", { class: "fx-message" });
+      this.headerPlace = el("div");
+      this.layerControl = new FX.LayerControl((index) => this.setLayer(index));
+      this.tabs = new FX.Tabs(text.tabs, text.tabsLabel, (name) => this.openView(name));
+      this.views = {};
+      for (const [name, View] of Object.entries(VIEWS)) this.views[name] = new View(this, this.tabs.panels[name]);
+      this.content = el("div", { class: "fx-content" }, this.headerPlace, el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node), Object.values(this.tabs.panels));
+      this.root.classList.add("fx-root");
+      this.root.replaceChildren(this.message, this.content, this.tooltip.node);
+    }
+
+    watch() {
+      this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.tooltip.hide());
+      this.themeObserver = FX.watchTheme(this.root, () => this.run && this.refresh());
+      this.sizeObserver = new ResizeObserver(() => this.run && FX.resizePlots(this.tabs.panels[this.view]));
+      this.sizeObserver.observe(this.root);
+    }
+
+    dispose() {
+      this.themeObserver.disconnect();
+      this.sizeObserver.disconnect();
+    }
+
+    async open(runId) {
+      const turn = (this.opening += 1);
+      this.showMessage(FX.progress(text.loadingRun));
+      const payload = await FX.ask(() => this.server.load_run(runId));
+      if (turn !== this.opening) return;
+      if (payload.error !== undefined) this.showMessage(FX.alert(payload.error, () => this.open(runId)));
+      else this.show(payload);
+    }
+
+    show(payload) {
+      this.opening += 1;
+      try {
+        this.run = new FX.Run(payload);
+      } catch (error) {
+        this.run = null;
+        this.showMessage(FX.alert(text.badPayload(error.message)));
+        return;
+      }
+      this.selectedGroup = null;
+      this.layerIndex = this.startLayer();
+      this.showContent();
+      this.headerPlace.replaceChildren(FX.header(this.run, this.tooltip));
+      this.layerControl.update(this.run, this.layerIndex);
+      this.openView(this.view);
+    }
+
+    // The layer asked for by the address, else the one just looked at, else the middle, where groups say most.
+    startLayer() {
+      const named = this.run.layerIds.indexOf(this.wantedLayer);
+      return named >= 0 ? named : Math.floor(this.run.numLayers / 2);
+    }
+
+    clear(message) {
+      this.opening += 1;
+      this.run = null;
+      this.showMessage(el("div", { class: "fx-empty" }, el("h2", { class: "fx-title" }, text.empty.title), el("p", {}, message || text.empty.body)));
+    }
+
+    showMessage(node) {
+      this.tooltip.hide();
+      this.message.replaceChildren(node);
+      this.message.hidden = false;
+      this.content.hidden = true;
+    }
+
+    showContent() {
+      this.message.replaceChildren();
+      this.message.hidden = true;
+      this.content.hidden = false;
+    }
+
+    setLayer(index) {
+      if (index < 0 || index >= this.run.numLayers || index === this.layerIndex) return;
+      const start = performance.now();
+      this.layerIndex = index;
+      this.wantedLayer = this.run.layerIds[index];
+      this.tooltip.hide();
+      this.layerControl.update(this.run, index);
+      this.refresh();
+      this.root.dataset.switchMs = (performance.now() - start).toFixed(1);
+      this.writeAddress();
+    }
+
+    selectGroup(group) {
+      this.selectedGroup = group;
+      this.refresh();
+    }
+
+    openView(name) {
+      this.view = name;
+      this.tooltip.hide();
+      this.tabs.choose(name);
+      this.refresh();
+      this.writeAddress();
+    }
+
+    // Only the open view is drawn: charts drawn in a hidden panel would have no height.
+    refresh() {
+      this.views[this.view].update();
+    }
+
+    goToToken(pos) {
+      this.openView("tokens");
+      this.views.tokens.goTo(pos);
+    }
+
+    writeAddress() {
+      const address = new URL(window.location.href);
+      address.searchParams.set("run", this.run.info.run_id);
+      address.searchParams.set("layer", this.run.layerIds[this.layerIndex]);
+      address.searchParams.set("view", this.view);
+      window.history.replaceState(window.history.state, "", address);
+    }
+  }
+
+  window.FocusExplorer = {
+    create(root, server) {
+      if (apps.has(root)) apps.get(root).dispose();
+      const app = new App(root, server);
+      apps.set(root, app);
+      return { open: (runId) => app.open(runId), show: (payload) => app.show(payload), clear: (message) => app.clear(message) };
+    },
+  };
+})();

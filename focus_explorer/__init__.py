@@ -1,0 +1,1 @@
+"""Focus Explorer: a dashboard and command line over the Focus runtime."""

@@ -1,0 +1,259 @@
+"""The focus-explorer command: every result of the page without the page.
+
+Exit status 0, or 2 with one line `error: ...` on standard error for anything a user can put right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from focus_explorer import settings
+from focus_explorer.errors import InputError
+from focus_runtime.version import __version__
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with errors in the one-line form scripts rely on."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message, fix=f"see `{self.prog} --help`")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="focus-explorer", description="See, measure and compare Focus sparse attention.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    _add_analyze(commands)
+    _add_runs(commands)
+    _add_centroids(commands)
+    _add_train(commands)
+    _add_serve(commands)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser, *names: str) -> None:
+    for name in names:
+        option = settings.SETTINGS[name]
+        kind: Callable[[str], Any] = int if name == "port" else str
+        parser.add_argument(f"--{name}", default=kind(option.default) if option.default else None, type=kind,
+                            help=f"{option.help} (default: {option.default or 'the user data folder'})")  # fmt: skip
+
+
+def _add_analyze(commands: Any) -> None:
+    parser = commands.add_parser("analyze", help="run full attention and Focus on a text and store the run")
+    parser.add_argument("file", help="a UTF-8 text file, or - for standard input")
+    _common(parser, "model", "centroids", "db")
+    parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
+    parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
+    parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
+    parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
+    parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
+    parser.add_argument("--repeats", type=int, help="timed repeats (default: 5, or 3 when they take long)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=_analyze)
+
+
+def _add_runs(commands: Any) -> None:
+    parser = commands.add_parser("runs", help="list stored runs, newest first")
+    _common(parser, "db")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.set_defaults(run=_runs)
+    parser = commands.add_parser("export", help="write a table of a run")
+    parser.add_argument("run_id", help="as listed by `focus-explorer runs`")
+    parser.add_argument("--what", required=True, choices=("groups", "tokens", "layers"), help="which table")
+    parser.add_argument("--format", required=True, choices=("csv", "json", "parquet", "latex"), help="file format")
+    parser.add_argument("--out", required=True, help="file to write")
+    _common(parser, "db")
+    parser.set_defaults(run=_export)
+
+
+def _add_centroids(commands: Any) -> None:
+    parser = commands.add_parser("centroids", help="centroid files")
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=_Parser)
+    check = actions.add_parser("check", help="validate a centroid file")
+    check.add_argument("file", help=".safetensors, .pt or .pth, or the word default")
+    check.add_argument("--model", help="also check that it fits this model")
+    check.add_argument("--json", action="store_true", help="print one JSON object")
+    check.set_defaults(run=_check)
+
+
+def _add_train(commands: Any) -> None:
+    parser = commands.add_parser("train", help="train centroids on your own text")
+    parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
+    parser.add_argument("--out", required=True, help="centroid file to write (.safetensors)")
+    _common(parser, "model")
+    parser.add_argument("--val", nargs="*", default=[], help="held-out text, scored at the end; left out of --text folders")
+    numbers = (
+        ("--groups", 4), ("--routing-dim", 16), ("--top-k", 2), ("--window", 128), ("--sinks", 4), ("--iterations", 20),
+        ("--steps", 300), ("--seq-len", 512), ("--batch", 1), ("--seed", 0), ("--val-sequences", 24),
+    )  # fmt: skip
+    for name, default in numbers:
+        parser.add_argument(name, type=int, default=default, help=f"(default: {default})")
+    parser.add_argument("--train-window", type=int, help="window during training (default: the same as --window)")
+    parser.add_argument("--lr", type=float, default=3e-3, help="peak learning rate (default: 0.003)")
+    parser.add_argument("--gate", choices=("log", "paper"), default="log", help="soft gate (default: log)")
+    parser.add_argument("--hard", action="store_true", help="train on the hard mask with straight-through gradients")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the frozen model")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.set_defaults(run=_train)
+
+
+def _add_serve(commands: Any) -> None:
+    parser = commands.add_parser("serve", help="open the page")
+    _common(parser, "host", "port", "db", "model", "centroids")
+    parser.set_defaults(run=_serve)
+
+
+def _service(arguments: argparse.Namespace) -> Any:
+    from focus_explorer.service import Service
+
+    return Service(getattr(arguments, "db", None))
+
+
+def _bar() -> tuple[Callable[[str, float], None], Callable[[], None]]:
+    """A progress bar on standard error that a terminal shows and a log stays readable with."""
+    from tqdm import tqdm
+
+    bar = tqdm(total=100, file=sys.stderr, bar_format="{desc:<28} {percentage:3.0f}% |{bar:30}| {elapsed}", delay=0.5)
+
+    def update(stage: str, fraction: float) -> None:
+        bar.set_description_str(stage[:28])
+        bar.update(max(0, round(fraction * 100) - bar.n))
+
+    return update, bar.close
+
+
+def _read(source: str) -> str:
+    from focus_explorer.service import read_text_file
+    from focus_runtime.tokens import decode_text
+
+    if source == "-":
+        return decode_text(sys.stdin.buffer.read(settings.MAX_TEXT_BYTES + 1), "standard input")
+    return read_text_file(Path(source).expanduser())
+
+
+def _analyze(arguments: argparse.Namespace) -> None:
+    from focus_explorer.service import AnalyzeRequest
+
+    text = _read(arguments.file)
+    request = AnalyzeRequest(
+        model=arguments.model, centroids=arguments.centroids, top_k=arguments.top_k, window=arguments.window,
+        num_sinks=arguments.sinks, assignment=arguments.assignment, max_tokens=arguments.max_tokens,
+        repeats=arguments.repeats,
+    )  # fmt: skip
+    service = _service(arguments)
+    progress, close = _bar()
+    try:
+        run_id = service.analyze(text, request, command=_command_line(), progress=progress)
+    finally:
+        close()
+    summary = service.summary(run_id)
+    print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
+
+
+def _command_line() -> str:
+    return shlex.join(["focus-explorer", *sys.argv[1:]])
+
+
+def _describe(summary: dict[str, Any]) -> str:
+    config, times = summary["config"], summary["milliseconds"]
+    full, focus = summary["perplexity"]["full"], summary["perplexity"]["focus"]
+    even = 1 / config["num_groups"]
+    kept = summary["distant_pairs_kept"]
+
+    def row(stage: str, label: str) -> str:
+        a, b = times[stage]["full"], times[stage]["focus"]
+        return (
+            f"{label:<22} full {a['median']:,.0f} ms ({a['low']:,.0f} to {a['high']:,.0f}), Focus {b['median']:,.0f} ms "
+            f"({b['low']:,.0f} to {b['high']:,.0f}), {a['repeats']} repeats: {a['median'] / b['median']:.2f}x as fast"
+        )
+
+    lines = [
+        f"run                    {summary['run_id']}   {summary['num_tokens']:,} tokens, {summary['model']}, "
+        f"{summary['device']}, {summary['dtype']}",
+        f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
+        f"{config['num_sinks']} sinks, {config['assignment']} assignment, centroids {summary['centroids']}, "
+        f"backend {summary['backend']}",
+        f"perplexity             full {full:.3f}, Focus {focus:.3f} ({focus / full - 1:+.2%}), "
+        f"{summary['scored_tokens']:,} scored tokens",
+        f"pairs kept             {summary['retained_pairs']:.1%} of all"
+        + (f", {kept:.1%} of the distant ones" if kept is not None else ""),
+        f"largest group          {summary['dominance']:.1%} of tokens, mean over layers (even would be {even:.1%})",
+        row("end_to_end", "forward pass"),
+        row("attention", "attention alone"),
+        *(f"note                   {note}" for note in summary["notes"]),
+        f"stored in              {summary['db']}",
+    ]
+    return "\n".join(lines)
+
+
+def _runs(arguments: argparse.Namespace) -> None:
+    rows = _service(arguments).runs()
+    if arguments.json:
+        print(json.dumps(rows, ensure_ascii=False, default=str))
+        return
+    if not rows:
+        print("no runs yet; `focus-explorer analyze FILE` makes one")
+    for row in rows:
+        print(
+            f"{row['run_id']}  {row['num_tokens']:>7,} tokens  {row['model_id']}  K={row['config']['num_groups']} "
+            f"k={row['config']['top_k']} w={row['config']['window']}  perplexity {row['perplexity_full']:.2f} -> "
+            f"{row['perplexity_focus']:.2f}  pairs {row['retained_pairs']:.0%}  {row['title'][:40]}"
+        )
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    print(_service(arguments).export(arguments.run_id, arguments.what, arguments.format, arguments.out))
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from focus_explorer.service import Service
+
+    centroids, report = Service().check_centroids(arguments.file, arguments.model)
+    if arguments.json:
+        found = {"sha256": centroids.sha256, "config": centroids.config.to_dict(), "base_model": centroids.base_model,
+                 "layers": sorted(centroids.routers), "training": centroids.training, "report": report}  # fmt: skip
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        print("\n".join([f"{arguments.file} is a valid centroid file", *report, f"sha256 {centroids.sha256}"]))
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from focus_explorer.training import train
+
+    train(arguments)
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    from focus_explorer.ui.shell import build_app
+
+    app = build_app(database=arguments.db, model=arguments.model, centroids=arguments.centroids)
+    app.launch(host=arguments.host, port=arguments.port)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit status."""
+    settings.quiet_libraries()
+    try:
+        arguments = _parser().parse_args(argv)
+        arguments.run(arguments)
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("error: stopped; nothing of this run was kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""The exceptions a user can meet, all with one readable message; the runtime's are re-exported."""
+
+from focus_runtime.errors import (
+    Cancelled,
+    CentroidFileError,
+    ConfigError,
+    InputError,
+    ModelError,
+    StoreError,
+    TextError,
+)
+
+
+class NotFoundError(InputError):
+    """A run, layer or file that was asked for does not exist."""
+
+
+__all__ = [
+    "Cancelled",
+    "CentroidFileError",
+    "ConfigError",
+    "InputError",
+    "ModelError",
+    "NotFoundError",
+    "StoreError",
+    "TextError",
+]

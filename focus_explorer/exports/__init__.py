@@ -1,0 +1,1 @@
+"""Stored runs -> files for papers."""

@@ -1,0 +1,72 @@
+"""Routing vectors -> two dimensions by UMAP, seeded, with its trustworthiness; PCA where a text is too short."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEIGHBOURS, MIN_DIST, METRIC = 15, 0.1, "cosine"
+SHORTEST_FOR_UMAP = 32
+TRUST_SAMPLE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Coordinates (T + K, 2), tokens first and then centroids, and how they were made."""
+
+    xy: NDArray[np.float64]
+    method: str
+    parameters: dict[str, Any]
+    seed: int
+    trustworthiness: float | None
+
+
+def project(routing: NDArray[np.float32], centroids: NDArray[np.float32], *, seed: int = 0) -> Projection:
+    """Lay out tokens and centroids together by the angle between their routing vectors.
+
+    Scores are dot products with the centroids, so direction decides the group and the metric is cosine.
+
+    Args:
+        routing: (T, G); centroids: (K, G).
+    """
+    points = np.concatenate([routing, centroids]).astype(np.float64)
+    points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    if len(routing) < SHORTEST_FOR_UMAP:
+        xy, method, parameters = _pca(points), "PCA", {"metric": METRIC}
+    else:
+        xy, method = _umap(points, seed), "UMAP"
+        parameters = {"n_neighbors": NEIGHBOURS, "min_dist": MIN_DIST, "metric": METRIC}
+    return Projection(xy, method, parameters, seed, _trust(points[: len(routing)], xy[: len(routing)], seed))
+
+
+def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    from umap import UMAP
+
+    model = UMAP(n_neighbors=NEIGHBOURS, min_dist=MIN_DIST, metric=METRIC, random_state=seed, n_jobs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.asarray(model.fit_transform(points), dtype=np.float64)
+
+
+def _pca(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = points - points.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    xy = centred @ axes[:2].T
+    return np.pad(xy, ((0, 0), (0, 2 - xy.shape[1])))
+
+
+def _trust(points: NDArray[np.float64], xy: NDArray[np.float64], seed: int) -> float | None:
+    """Share of neighbourhoods kept (Venna and Kaski), on at most 2,000 tokens; None when there are too few."""
+    from sklearn.manifold import trustworthiness
+
+    neighbours = 10
+    if len(points) < 3 * neighbours:
+        return None
+    picked = np.arange(len(points))
+    if len(points) > TRUST_SAMPLE:
+        picked = np.sort(np.random.default_rng(seed).choice(len(points), TRUST_SAMPLE, replace=False))
+    return float(trustworthiness(points[picked], xy[picked], n_neighbors=neighbours, metric=METRIC))

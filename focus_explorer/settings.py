@@ -1,0 +1,51 @@
+"""Options of the application with their defaults and help texts; the only place that reads the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_UPLOAD_BYTES = 512 * 1024 * 1024
+MAX_TEXT_BYTES = 20 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option: name, default and help text, shown by the command line and the documentation."""
+
+    name: str
+    default: str
+    help: str
+
+
+SETTINGS = {
+    setting.name: setting
+    for setting in (
+        Setting("model", "smollm2-135m", "embedded model name, Hugging Face hub id, model folder or .gguf file"),
+        Setting("centroids", "default", "default, random, or a path to a centroid file"),
+        Setting("host", "127.0.0.1", "address the page is served on"),
+        Setting("port", "7860", "port the page is served on; the next free one when it is taken"),
+        Setting("db", "", "DuckDB file with the runs (environment: FOCUS_EXPLORER_DB)"),
+    )
+}
+
+
+def default_database() -> Path:
+    """FOCUS_EXPLORER_DB, or a file in the user's data folder."""
+    given = os.environ.get("FOCUS_EXPLORER_DB")
+    return Path(given) if given else Path.home() / ".local" / "share" / "focus-explorer" / "explorer.duckdb"
+
+
+def cache_dir() -> Path:
+    """FOCUS_EXPLORER_CACHE, or a folder in the user's cache."""
+    given = os.environ.get("FOCUS_EXPLORER_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "focus-explorer"
+
+
+def quiet_libraries() -> None:
+    """No telemetry and no progress bars of libraries between our own."""
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -1,0 +1,1 @@
+"""The Gradio page: a shell that routes, and one file per tab."""

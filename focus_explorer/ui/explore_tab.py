@@ -1,0 +1,225 @@
+"""The Explore tab: a form, progress by stage, and the browser component that draws a run."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from focus_explorer.errors import Cancelled, InputError, NotFoundError
+from focus_explorer.service import SAMPLES, AnalyzeRequest, Service, sample_text
+from focus_explorer.ui.text import HELP
+
+DEFAULT_LIMIT = 4000
+MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusExplorer || !window.Plotly) { setTimeout(start, 30); return; }
+  const root = element.querySelector('.fx-root');
+  const view = FocusExplorer.create(root, server);
+  let shown = null;
+  const open = () => {
+    const wanted = (props.value || '').split(' ')[0];
+    if (wanted && props.value !== shown) { shown = props.value; view.open(wanted); }
+  };
+  watch('value', open);
+  open();
+};
+start();
+"""
+
+
+@dataclass(slots=True)
+class Explore:
+    """Components other tabs talk to."""
+
+    view: gr.HTML
+    centroids: gr.Dropdown
+    status: gr.HTML
+    model: gr.Dropdown
+    finished: gr.State
+
+
+def alert(message: str) -> str:
+    """One readable problem, announced to screen readers."""
+    return f'<div class="fe-alert" role="alert">{escape(message[:1].upper() + message[1:])}.</div>'
+
+
+def done(message: str) -> str:
+    """Quiet confirmation."""
+    return f'<div class="fe-done" role="status">{escape(message)}</div>'
+
+
+def _bar(stage: str, fraction: float) -> str:
+    percent = round(100 * fraction)
+    return (
+        f'<div class="fe-progress" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{percent}" '
+        f'aria-label="{escape(stage)}"><span>{escape(stage)}</span><i style="width:{percent}%"></i></div>'
+    )
+
+
+def build(service: Service, request: AnalyzeRequest) -> Explore:
+    """Lay out the tab."""
+    with gr.Row(elem_classes="fe-explore"):
+        with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
+            text = gr.Textbox(
+                label=HELP["text"], lines=8, max_lines=12, placeholder="Paste a text…", elem_id="fe-text",
+                value=sample_text("Novel"),
+            )  # fmt: skip
+            sample = gr.Radio(list(SAMPLES), value="Novel", label=HELP["sample"], elem_id="fe-sample")
+            with gr.Row():
+                run = gr.Button("Explore", variant="primary", elem_id="fe-run", scale=2)
+                stop = gr.Button("Stop", elem_id="fe-stop", scale=1, interactive=False)
+            status = gr.HTML(elem_id="fe-status", padding=False)
+            inputs = _settings(service, request)
+        with gr.Column(scale=3, min_width=340):
+            view = gr.HTML(
+                value="", html_template='<div class="fx-root" data-run="${value}"></div>', js_on_load=ON_LOAD,
+                server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,
+            )  # fmt: skip
+    finished = gr.State(0)
+    sample.input(sample_text, sample, text, show_progress="hidden", api_name=False)
+    started = run.click(
+        lambda: gr.update(interactive=True), None, stop, show_progress="hidden", queue=False, api_name=False
+    )
+    work = started.then(
+        _runner(service), [text, *inputs], [status, view, finished], show_progress="hidden", api_name="analyze",
+        **MODEL_WORK,
+    )  # fmt: skip
+    work.then(lambda: gr.update(interactive=False), None, stop, show_progress="hidden", queue=False, api_name=False)
+    stop.click(
+        lambda: (done("Stopped; nothing of that run was kept."), gr.update(interactive=False)), None, [status, stop],
+        cancels=[work], show_progress="hidden", queue=False, api_name=False,
+    )  # fmt: skip
+    return Explore(view, inputs[1], status, inputs[0], finished)
+
+
+def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
+    with gr.Accordion("Model and settings", open=True):
+        model = gr.Dropdown(
+            [request.model], value=request.model, label="Model", info=HELP["model"], allow_custom_value=True,
+            elem_id="fe-model",
+        )  # fmt: skip
+        centroids = gr.Dropdown(
+            centroid_choices(service, request.centroids), value=request.centroids, label="Centroids",
+            info=HELP["centroids"], elem_id="fe-centroids",
+        )  # fmt: skip
+        with gr.Row():
+            top_k = gr.Number(1, label="Top-k", info=HELP["top_k"], precision=0, min_width=120, elem_id="fe-top-k")
+            window = gr.Number(128, label="Window", info=HELP["window"], precision=0, min_width=120, elem_id="fe-window")
+        with gr.Row():
+            sinks = gr.Number(4, label="Sinks", info=HELP["sinks"], precision=0, min_width=120, elem_id="fe-sinks")
+            limit = gr.Number(
+                DEFAULT_LIMIT, label="Longest text", info=HELP["limit"], precision=0, min_width=120, elem_id="fe-limit"
+            )
+        assignment = gr.Radio(
+            ["causal", "sinkhorn"], value="causal", label="Assignment", info=HELP["assignment"], elem_id="fe-assignment"
+        )
+    return [model, centroids, top_k, window, sinks, assignment, limit]
+
+
+def centroid_choices(service: Service, preselected: str) -> list[str]:
+    """Default, random, the preselected file and every uploaded one."""
+    names = ["default", "random", preselected, *(row["name"] for row in service.centroid_files())]
+    return list(dict.fromkeys(names))
+
+
+def _server_functions(service: Service) -> list[Callable[..., Any]]:
+    def load_run(run_id: str) -> dict[str, Any]:
+        return _guarded(lambda: service.run_payload(str(run_id)))
+
+    def load_mask(run_id: str, layer: int) -> dict[str, Any]:
+        return _guarded(lambda: service.mask_payload(str(run_id), int(layer)))
+
+    def load_projection(run_id: str, layer: int) -> dict[str, Any]:
+        return _guarded(lambda: service.projection_payload(str(run_id), int(layer)))
+
+    return [load_run, load_mask, load_projection]
+
+
+def _guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return work()
+    except InputError as error:
+        return {"error": str(error)}
+
+
+def _request(
+    model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None, assignment: str,
+    limit: int | None,
+) -> AnalyzeRequest:  # fmt: skip
+    return AnalyzeRequest(
+        model=(model or "").strip(), centroids=centroids, top_k=top_k, window=window, num_sinks=sinks,
+        assignment=assignment, max_tokens=limit or None,
+    )  # fmt: skip
+
+
+def _runner(service: Service) -> Callable[..., Iterator[tuple[Any, Any, Any]]]:
+    def analyze(
+        text: str, model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None,
+        assignment: str, limit: int | None,
+    ) -> Iterator[tuple[Any, Any, Any]]:  # fmt: skip
+        """Analyse a text; yields progress and at last the run's id."""
+        request = _request(model, centroids, top_k, window, sinks, assignment, limit)
+        messages: queue.Queue[tuple[str, Any]] = queue.Queue()
+        stopped = threading.Event()
+        thread = threading.Thread(target=_work, args=(service, text, request, messages, stopped), daemon=True)
+        thread.start()
+        yield _bar("Starting", 0.0), gr.skip(), gr.skip()
+        try:
+            while True:
+                kind, value = messages.get()
+                if kind == "progress":
+                    yield _bar(*value), gr.skip(), gr.skip()
+                elif kind == "run":
+                    yield done("Done. The run is stored."), value, value
+                    return
+                elif kind == "problem":
+                    yield alert(value), gr.skip(), gr.skip()
+                    return
+                else:
+                    raise value
+        finally:
+            stopped.set()  # the page was closed or Stop was pressed: the worker gives up at its next stage
+
+    return analyze
+
+
+def _work(
+    service: Service, text: str, request: AnalyzeRequest, messages: queue.Queue[tuple[str, Any]], stopped: threading.Event
+) -> None:  # fmt: skip
+    try:
+        run_id = service.analyze(
+            text, request, command="focus-explorer serve", cancelled=stopped.is_set,
+            progress=lambda stage, fraction: messages.put(("progress", (stage, fraction))),
+        )  # fmt: skip
+        messages.put(("run", run_id))
+    except InputError as error:
+        messages.put(("problem", str(error)))
+    except Cancelled:
+        messages.put(("problem", "stopped; nothing of that run was kept"))
+    except BaseException as error:  # handed to the page's thread, which raises it
+        messages.put(("defect", error))
+
+
+def connect_load(blocks: gr.Blocks, service: Service, explore: Explore) -> None:
+    """Open the run named in the link, or the newest one."""
+
+    def initial(request: gr.Request) -> tuple[Any, Any]:
+        wanted = request.query_params.get("run") if request else None
+        try:
+            runs = service.runs()
+            if wanted and wanted not in {run["run_id"] for run in runs}:
+                raise NotFoundError(f"the run {wanted} of this link is not in {service.database.path}", fix="the newest run is shown instead")
+            return (wanted or (runs[0]["run_id"] if runs else "")), gr.skip()
+        except NotFoundError as error:
+            return (runs[0]["run_id"] if runs else ""), alert(str(error))
+        except InputError as error:
+            return gr.skip(), alert(str(error))
+
+    blocks.load(initial, None, [explore.view, explore.status], show_progress="hidden", api_name=False)

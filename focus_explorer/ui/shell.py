@@ -1,0 +1,124 @@
+"""The page: one Gradio Blocks with three tabs. Everything it shows comes from the service."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from focus_explorer import settings
+from focus_explorer.errors import InputError
+from focus_explorer.service import AnalyzeRequest, Service
+from focus_explorer.ui import centroids_tab, explore_tab, runs_tab
+from focus_explorer.ui.browser import head_html, static_paths, stylesheets
+from focus_explorer.ui.text import TAGLINE, TITLE
+
+THEME = gr.themes.Base(
+    primary_hue=gr.themes.colors.blue,
+    neutral_hue=gr.themes.colors.slate,
+    font=["system-ui", "-apple-system", "Segoe UI", "sans-serif"],
+    font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
+    radius_size=gr.themes.sizes.radius_md,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The built page and what it needs to start."""
+
+    blocks: gr.Blocks
+    service: Service
+    request: AnalyzeRequest
+
+    def launch(self, *, host: str | None = None, port: int | None = None, block: bool = True) -> Any:
+        """Explore a sample if the database is empty, then serve.
+
+        Args:
+            host: address; port: port, the next free one when taken; block: wait until stopped.
+
+        Raises:
+            InputError: the database, model or centroids cannot be used, or no port is free.
+        """
+        self._explore_sample()
+        first = port or int(settings.SETTINGS["port"].default)
+        try:
+            return self.blocks.queue(max_size=16, default_concurrency_limit=8).launch(
+                server_name=host or settings.SETTINGS["host"].default,
+                server_port=_free_port(host or settings.SETTINGS["host"].default, first),
+                theme=THEME,
+                css_paths=stylesheets(),
+                head=head_html(),
+                footer_links=["api"],
+                max_file_size=settings.MAX_UPLOAD_BYTES,
+                show_error=False,
+                ssr_mode=False,
+                run_history=False,
+                prevent_thread_lock=not block,
+            )
+        except OSError as error:
+            raise InputError(f"the page cannot be served: {error}", fix="choose another --host or --port") from error
+
+    def _explore_sample(self) -> None:
+        if self.service.runs():
+            return
+        from tqdm import tqdm
+
+        print("Exploring a sample text first, so that the page has something to show (once).", file=sys.stderr)
+        with tqdm(total=100, file=sys.stderr, bar_format="{desc:<28} {percentage:3.0f}% |{bar:30}| {elapsed}") as bar:
+
+            def update(stage: str, fraction: float) -> None:
+                bar.set_description_str(stage[:28])
+                bar.update(max(0, round(fraction * 100) - bar.n))
+
+            self.service.ensure_sample(self.request, update)
+
+
+def _free_port(host: str, first: int) -> int:
+    import socket
+
+    for port in range(first, first + 50):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except PermissionError as error:
+                raise InputError(f"port {port} is not allowed", fix="choose a --port above 1023") from error
+            except OverflowError as error:
+                raise InputError(f"port {port} does not exist", expected="1 to 65535") from error
+            except OSError as error:
+                if "resolve" in str(error) or "known" in str(error) or "assign" in str(error):
+                    raise InputError(f"the address {host!r} is not one of this machine's", fix="use 127.0.0.1 or 0.0.0.0") from error
+                continue
+            return port
+    raise InputError(f"ports {first} to {first + 49} are all in use", fix="choose another --port")
+
+
+def build_app(
+    *, database: str | Path | None = None, model: str | None = None, centroids: str | None = None
+) -> App:
+    """Build the page; nothing is loaded or served yet.
+
+    Args:
+        database: DuckDB file; the user's own when None.
+        model, centroids: preselected in the form.
+    """
+    settings.quiet_libraries()
+    service = Service(database)
+    request = AnalyzeRequest(
+        model=model or settings.SETTINGS["model"].default, centroids=centroids or settings.SETTINGS["centroids"].default
+    )
+    gr.set_static_paths(static_paths())
+    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
+        gr.HTML(f'<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
+        with gr.Tabs(elem_id="fe-tabs"):
+            with gr.Tab("Explore", id="explore"):
+                explore = explore_tab.build(service, request)
+            with gr.Tab("Centroid files", id="centroids"):
+                centroids_tab.build(service, request, explore)
+            with gr.Tab("Runs and export", id="runs") as runs:
+                runs_tab.build(service, explore, runs, blocks)
+        explore_tab.connect_load(blocks, service, explore)
+    return App(blocks, service, request)

@@ -1,0 +1,269 @@
+"""Run a text through full attention and Focus and say what happened. It knows nothing of databases or the screen."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from focus_runtime.attention import choose_backend
+from focus_runtime.checkpoint import Centroids
+from focus_runtime.compose import FocusModel, attention_modules, compose
+from focus_runtime.errors import Cancelled, TextError
+from focus_runtime.mask import count_pairs
+from focus_runtime.measure import final_hidden, peak_memory_bytes, synchronise, token_nll
+from focus_runtime.tokens import TokenizedText, tokenize
+from focus_runtime.trace import LayerTrace, Timing, Trace
+from focus_runtime.version import __version__
+
+TARGET_REPEATS, MIN_REPEATS = 5, 3
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """How a text is analysed.
+
+    Attributes:
+        top_k, window, num_sinks, assignment: the centroid file's own when None.
+        max_tokens: analyse at most this many tokens.
+        repeats: timed repeats of each mode; None means 5, or as few as 3 once `timing_seconds` are spent.
+        timing_seconds: budget of the repeats beyond the third.
+        seed: recorded; the run itself has no randomness.
+    """
+
+    top_k: int | None = None
+    window: int | None = None
+    num_sinks: int | None = None
+    assignment: str | None = None
+    backend: str = "auto"
+    max_tokens: int | None = None
+    repeats: int | None = None
+    timing_seconds: float = 15.0
+    seed: int = 0
+
+
+def context_length(model: Any) -> int | None:
+    """Positions the model was trained for, None if it does not say."""
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+
+def analyze(
+    model: Any,
+    tokenizer: Any,
+    text: str,
+    centroids: Centroids,
+    options: RunOptions,
+    *,
+    model_id: str = "",
+    model_fingerprint: str = "",
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Trace:
+    """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
+
+    Args:
+        model: causal language model without Focus.
+        centroids: routers with potentials (or assignment "sinkhorn").
+        progress: called with a stage name and the fraction done, 0 to 1.
+        cancelled: asked between stages; True raises `Cancelled`.
+
+    Raises:
+        InputError: the text, settings and centroids do not fit together.
+    """
+    tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens)
+    ids = torch.tensor([tokens.ids], device=next(model.parameters()).device)
+    _check_positions(model, len(tokens.ids))
+
+    def step(stage: str, fraction: float) -> None:
+        if cancelled():
+            raise Cancelled(stage)
+        progress(stage, fraction)
+
+    focus = compose(
+        model, centroids, top_k=options.top_k, window=options.window, num_sinks=options.num_sinks,
+        assignment=options.assignment, backend=options.backend,
+    )  # fmt: skip
+    try:
+        with torch.no_grad(), _RoutingVectors(focus) as routing:
+            step("Warming up", 0.02)
+            _warm_up(focus, ids)
+            step("Full attention", 0.05)
+            timings, full_hidden = _timed(focus, ids, "full", 0)
+            nll = {"full": _score(model, full_hidden, ids)}
+            step("Focus", 0.2)
+            more, focus_hidden = _timed(focus, ids, "focus", 0)
+            nll["focus"] = _score(model, focus_hidden, ids)
+            timings += more
+            step("Counting pairs", 0.35)
+            layers = _layers(focus, routing.vectors)
+            timings += _repeat(focus, ids, options, timings, step)
+        backend = choose_backend(
+            torch.empty(1, 1, ids.shape[1], 1, device=ids.device),
+            focus.assignments()[layers[0].layer].membership, window=focus.config.window,
+        ) if options.backend == "auto" else options.backend  # fmt: skip
+        info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
+    finally:
+        focus.detach()
+    progress("Done", 1.0)
+    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids))
+
+
+def _check_positions(model: Any, length: int) -> None:
+    table = getattr(model.config.get_text_config(), "n_positions", None)  # GPT-2 style learned positions end hard
+    if table is not None and length > table:
+        raise TextError(
+            f"the text has {length:,} tokens but the model has only {table:,} positions",
+            expected=f"at most {table:,} tokens",
+            fix=f"cut it with --max-tokens {table}",
+        )
+
+
+def _warm_up(focus: FocusModel, ids: Tensor) -> None:
+    prefix = ids[:, : min(256, ids.shape[1])]
+    with focus.measured_full_attention():
+        final_hidden(focus.model, prefix)
+    final_hidden(focus.model, prefix)
+
+
+def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list[Timing], Tensor]:
+    """One forward pass to the last hidden state (prefill without the output embedding), timed by stage."""
+    focus.reset_seconds()
+    synchronise(focus.model)
+    start = time.perf_counter()
+    if mode == "full":
+        with focus.measured_full_attention():
+            hidden = final_hidden(focus.model, ids)
+    else:
+        hidden = final_hidden(focus.model, ids)
+    synchronise(focus.model)
+    total = time.perf_counter() - start
+    stages = {"end_to_end": total, "attention": focus.seconds.attention + focus.seconds.routing}
+    if mode == "focus":
+        stages["routing"] = focus.seconds.routing
+    peak = peak_memory_bytes(focus.model)
+    return [Timing(mode, stage, repeat, seconds * 1000, peak) for stage, seconds in stages.items()], hidden
+
+
+def _repeat(
+    focus: FocusModel, ids: Tensor, options: RunOptions, first: list[Timing], step: Callable[[str, float], None]
+) -> list[Timing]:
+    """More repeats, full attention and Focus in turn, so that a drift of the machine hits both."""
+    target = options.repeats or TARGET_REPEATS
+    least = options.repeats or MIN_REPEATS
+    spent = sum(t.milliseconds for t in first if t.stage == "end_to_end") / 1000
+    pair = spent
+    timings: list[Timing] = []
+    for repeat in range(1, target):
+        if repeat >= least and spent + pair > options.timing_seconds:
+            break
+        for mode in ("full", "focus"):
+            step(f"Timing, repeat {repeat + 1} of up to {target}", 0.4 + 0.55 * (repeat - 1) / max(1, target - 1))
+            timings += _timed(focus, ids, mode, repeat)[0]
+        spent += pair
+    return timings
+
+
+def _score(model: Any, hidden: Tensor, ids: Tensor) -> np.ndarray:
+    return token_nll(model, hidden, ids)[0].double().cpu().numpy()
+
+
+class _RoutingVectors:
+    """Remember the routing vectors each router computed in the latest pass."""
+
+    def __init__(self, focus: FocusModel) -> None:
+        self.focus = focus
+        self.vectors: dict[int, Tensor] = {}
+
+    def __enter__(self) -> _RoutingVectors:
+        for index, router in self.focus.routers.items():
+            original = type(router).embed
+
+            def embed(hidden: Tensor, *, index: int = index, router: Any = router, run: Any = original) -> Tensor:
+                self.vectors[index] = run(router, hidden)
+                return self.vectors[index]
+
+            router.__dict__["embed"] = embed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for router in self.focus.routers.values():
+            router.__dict__.pop("embed", None)
+
+
+def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
+    modules = attention_modules(focus.model)
+    traces = []
+    for index, assignment in focus.assignments().items():
+        membership = assignment.membership[0].cpu().numpy()
+        potential = assignment.potential if assignment.potential.dim() == 1 else assignment.potential[0]
+        traces.append(
+            LayerTrace(
+                layer=index,
+                attention_kind=type(modules[index]).__name__,
+                membership=membership,
+                probabilities=assignment.probabilities[0].float().cpu().numpy(),
+                routing=vectors[index][0].float().cpu().numpy(),
+                centroids=focus.routers[index].centroids.detach().float().cpu().numpy(),
+                potential=potential.detach().float().cpu().numpy(),
+                counts=count_pairs(membership, focus.config.window, focus.config.num_sinks),
+            )
+        )
+    return traces
+
+
+def _info(
+    model: Any, focus: FocusModel, tokens: TokenizedText, centroids: Centroids, options: RunOptions, backend: str,
+    model_id: str, model_fingerprint: str,
+) -> dict[str, Any]:  # fmt: skip
+    parameter = next(model.parameters())
+    return {
+        "model_id": model_id,
+        "model_fingerprint": model_fingerprint,
+        "centroids_name": centroids.name,
+        "centroids_sha256": centroids.sha256,
+        "config": focus.config.to_dict(),
+        "num_tokens": len(tokens.ids),
+        "device": str(parameter.device),
+        "dtype": str(parameter.dtype).removeprefix("torch."),
+        "backend": backend,
+        "seed": options.seed,
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions that can change a number."""
+    found = {"focus-explorer": __version__, "python": platform.python_version()}
+    for package in ("torch", "transformers", "numpy", "safetensors"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # pragma: no cover - all four are hard dependencies
+            found[package] = "unknown"
+    return found
+
+
+def _notes(model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids) -> list[str]:
+    notes = list(centroids.warnings)
+    length, context = len(tokens.ids), context_length(model)
+    if length < tokens.total_tokens:
+        notes.append(f"The text was cut to its first {length:,} of {tokens.total_tokens:,} tokens.")
+    if context is not None and length > context:
+        notes.append(
+            f"The text has {length:,} tokens, more than the {context:,} the model was trained for: "
+            "perplexity beyond that point is not meaningful."
+        )
+    if length <= focus.config.window + 1:
+        notes.append(
+            f"The text is no longer than the window ({focus.config.window} + 1 tokens), so Focus is full attention here."
+        )
+    if length < 200:
+        notes.append(f"With {length} tokens, shares and perplexities are rough.")
+    return notes

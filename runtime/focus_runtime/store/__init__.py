@@ -1,0 +1,1 @@
+"""The DuckDB store: schema, connections and the writer."""

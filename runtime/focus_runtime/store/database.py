@@ -1,0 +1,123 @@
+"""Short-lived connections to one DuckDB file, shared politely between processes.
+
+DuckDB lets one process write at a time. Every use opens, works and closes; a lock held elsewhere is waited for, and
+when it stays, the message names the process that holds it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from focus_runtime.errors import StoreError
+from focus_runtime.store.schema import applied, check_version, migrate
+
+WAIT_SECONDS = 20.0
+
+
+class Database:
+    """A DuckDB file with the schema of `MIGRATIONS`.
+
+    Args:
+        path: the file; its folder is made when missing.
+        wait: seconds to wait for another process's lock.
+    """
+
+    def __init__(self, path: str | Path, *, wait: float = WAIT_SECONDS) -> None:
+        self.path = Path(path).expanduser()
+        self.wait = wait
+        self._lock = threading.RLock()
+        self._ready = False
+
+    @contextmanager
+    def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection inside one transaction: committed at the end, rolled back on any error."""
+        with self._lock:
+            connection = self._open(read_only=False)
+            try:
+                if not self._ready:
+                    migrate(connection, str(self.path))
+                    self._ready = True
+                connection.execute("BEGIN")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    _rollback(connection)
+                    raise
+            except (duckdb.IOException, OSError) as error:
+                raise self._explain(error) from error
+            finally:
+                connection.close()
+
+    @contextmanager
+    def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A read-only connection; other readers may work at the same time. A missing file reads as empty."""
+        if not self.path.exists():
+            with self.write():
+                pass
+        with self._lock:
+            connection = self._open(read_only=True)
+            try:
+                done = applied(connection)
+                check_version(done, str(self.path))
+                if not done:
+                    raise StoreError(
+                        f"{self.path} is a DuckDB file without Focus Explorer's tables",
+                        expected="a database written by Focus Explorer",
+                        fix="choose another file with --db",
+                    )
+                yield connection
+            except duckdb.IOException as error:
+                raise self._explain(error) from error
+            finally:
+                connection.close()
+
+    def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        deadline = time.monotonic() + self.wait
+        pause = 0.02
+        while True:
+            try:
+                if not read_only:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                return duckdb.connect(str(self.path), read_only=read_only)
+            except (duckdb.Error, OSError) as error:
+                if "lock" not in str(error).lower() or time.monotonic() > deadline:
+                    raise self._explain(error) from error
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+
+    def _explain(self, error: Exception) -> StoreError:
+        text = str(error)
+        if "lock" in text.lower():
+            holder = re.search(r"held in (.+?\(PID \d+\))", text)
+            return StoreError(
+                f"the database {self.path} is in use by {holder[1] if holder else 'another process'}",
+                expected="no other program writing to it",
+                fix="wait for it to finish, or choose another file with --db",
+            )
+        lowered = text.lower()
+        if "no space" in lowered or "disk full" in lowered or "could not write" in lowered:
+            problem, fix = "the disk is full", "free some space; nothing of this run was kept"
+        elif "permission" in lowered or "read-only" in lowered or "cannot open" in lowered and "denied" in lowered:
+            problem, fix = "it cannot be written", "choose a writable file with --db"
+        elif "not a valid duckdb" in lowered or "storage version" in lowered or "serialized" in lowered:
+            problem = "it is no DuckDB file, or one from a newer DuckDB"
+            fix = "choose another file with --db, or update Focus Explorer"
+        else:
+            problem, fix = text.strip().splitlines()[0][:200], "choose another file with --db"
+        return StoreError(f"the database {self.path} cannot be used: {problem}", fix=fix)
+
+
+def _rollback(connection: Any) -> None:
+    try:
+        connection.execute("ROLLBACK")
+    except duckdb.Error:
+        pass  # the failed statement already ended the transaction, and its error is the one to report

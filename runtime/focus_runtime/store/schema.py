@@ -1,0 +1,95 @@
+"""Ordered, recorded schema migrations. Never edit one that has been released; append another. See docs/schema.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from focus_runtime.errors import StoreError
+
+MIGRATIONS: tuple[tuple[str, str], ...] = (
+    (
+        "0001_first_tables",
+        """
+        CREATE TABLE runs (
+            run_id VARCHAR PRIMARY KEY, created_at TIMESTAMPTZ NOT NULL, status VARCHAR NOT NULL, title VARCHAR NOT NULL,
+            model_id VARCHAR NOT NULL, model_fingerprint VARCHAR NOT NULL, centroids_name VARCHAR NOT NULL,
+            centroids_sha256 VARCHAR NOT NULL, config VARCHAR NOT NULL, text_sha256 VARCHAR NOT NULL,
+            num_tokens BIGINT NOT NULL, device VARCHAR NOT NULL, dtype VARCHAR NOT NULL, backend VARCHAR NOT NULL,
+            seed BIGINT NOT NULL, versions VARCHAR NOT NULL, command VARCHAR NOT NULL, notes VARCHAR NOT NULL);
+        CREATE TABLE tokens (
+            run_id VARCHAR NOT NULL, position BIGINT NOT NULL, token_id BIGINT NOT NULL, piece VARCHAR NOT NULL,
+            start_char BIGINT NOT NULL, end_char BIGINT NOT NULL);
+        CREATE TABLE assignments (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, position BIGINT NOT NULL, membership BIGINT NOT NULL,
+            top_group INTEGER NOT NULL, probabilities FLOAT[] NOT NULL, confidence FLOAT NOT NULL,
+            entropy FLOAT NOT NULL, routing FLOAT[] NOT NULL);
+        CREATE TABLE masks (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, row_block INTEGER NOT NULL, col_block INTEGER NOT NULL,
+            block_size BIGINT NOT NULL, local_only BIGINT NOT NULL, group_only BIGINT NOT NULL,
+            local_and_group BIGINT NOT NULL, sink_only BIGINT NOT NULL, dropped BIGINT NOT NULL);
+        CREATE TABLE layers (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, attention_kind VARCHAR NOT NULL, dominance DOUBLE NOT NULL,
+            retained_pairs DOUBLE NOT NULL, attention_mass_retained DOUBLE, column_potential FLOAT[] NOT NULL,
+            centroids FLOAT[][] NOT NULL);
+        CREATE TABLE losses (
+            run_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, position BIGINT NOT NULL, nll DOUBLE NOT NULL);
+        CREATE TABLE timings (
+            run_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, stage VARCHAR NOT NULL, repeat INTEGER NOT NULL,
+            sequence_length BIGINT NOT NULL, backend VARCHAR NOT NULL, milliseconds DOUBLE NOT NULL,
+            peak_memory_bytes BIGINT NOT NULL);
+        CREATE TABLE projections (
+            projection_id VARCHAR NOT NULL, layer INTEGER NOT NULL, position BIGINT NOT NULL, x DOUBLE NOT NULL,
+            y DOUBLE NOT NULL);
+        CREATE TABLE projection_meta (
+            projection_id VARCHAR PRIMARY KEY, run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, method VARCHAR NOT NULL,
+            parameters VARCHAR NOT NULL, seed BIGINT NOT NULL, trustworthiness DOUBLE, created_at TIMESTAMPTZ NOT NULL);
+        CREATE TABLE centroid_files (
+            sha256 VARCHAR PRIMARY KEY, name VARCHAR NOT NULL, uploaded_at TIMESTAMPTZ NOT NULL, config VARCHAR NOT NULL,
+            base_model VARCHAR NOT NULL, num_groups INTEGER NOT NULL, routing_dim INTEGER NOT NULL,
+            layers INTEGER NOT NULL, report VARCHAR NOT NULL, path VARCHAR NOT NULL);
+        """,
+    ),
+)
+
+
+def applied(connection: Any) -> list[str]:
+    """Names of the migrations a database has, oldest first; empty for a blank database."""
+    known = connection.execute(
+        "SELECT count(*) FROM information_schema.tables WHERE table_name = 'schema_migrations'"
+    ).fetchone()[0]
+    if not known:
+        return []
+    return [row[0] for row in connection.execute("SELECT name FROM schema_migrations ORDER BY name").fetchall()]
+
+
+def check_version(done: list[str], path: str) -> None:
+    """Refuse a database that a newer version has migrated.
+
+    Raises:
+        StoreError: it holds migrations this version does not know.
+    """
+    unknown = [name for name in done if name not in {name for name, _ in MIGRATIONS}]
+    if unknown:
+        raise StoreError(
+            f"the database {path} was written by a newer version (it has {unknown[-1]!r})",
+            expected=f"a schema up to {MIGRATIONS[-1][0]!r}",
+            fix="update Focus Explorer, or choose another file with --db",
+        )
+
+
+def migrate(connection: Any, path: str) -> None:
+    """Bring a database up to date, each migration in a transaction of its own."""
+    done = applied(connection)
+    check_version(done, path)
+    for name, statements in MIGRATIONS:
+        if name in done:
+            continue
+        connection.execute("BEGIN")
+        try:
+            connection.execute("CREATE TABLE IF NOT EXISTS schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)")
+            connection.execute(statements)
+            connection.execute("INSERT INTO schema_migrations VALUES (?, now())", [name])
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,216 @@
+"""Trace -> rows. A run becomes visible only when all its rows are in; a crash leaves nothing of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_runtime.checkpoint import Centroids
+from focus_runtime.mask import CAUSES
+from focus_runtime.store.database import Database
+from focus_runtime.trace import LayerTrace, Trace
+
+TITLE_LENGTH = 80
+
+
+def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
+    """Store a whole run in one transaction.
+
+    Returns:
+        The new run's id.
+
+    Raises:
+        StoreError: the database cannot be written; nothing of the run is kept.
+    """
+    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    with database.write() as connection:
+        _insert(connection, "tokens", _tokens(run_id, trace))
+        for layer in trace.layers:
+            _insert(connection, "assignments", _assignments(run_id, layer))
+            _insert(connection, "masks", _masks(run_id, layer))
+        _insert(connection, "layers", _layers(run_id, trace))
+        _insert(connection, "losses", _losses(run_id, trace))
+        _insert(connection, "timings", _timings(run_id, trace))
+        _insert(connection, "runs", _run(run_id, trace, command))
+    return run_id
+
+
+def write_projection(
+    database: Database, run_id: str, layer: int, xy: NDArray[np.float64], meta: dict[str, Any]
+) -> str:
+    """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
+
+    Args:
+        xy: (T + K, 2), tokens first, then centroids.
+        meta: method, parameters, seed, trustworthiness, num_centroids.
+    """
+    projection_id = f"{run_id}/{layer}/{meta['method']}-{meta['seed']}"
+    tokens = xy.shape[0] - meta["num_centroids"]
+    position = np.concatenate([np.arange(tokens), -1 - np.arange(meta["num_centroids"])])
+    rows = pa.table(
+        {
+            "projection_id": pa.array([projection_id] * len(xy)),
+            "layer": _constant(layer, len(xy), pa.int32()),
+            "position": position,
+            "x": xy[:, 0].astype(np.float64),
+            "y": xy[:, 1].astype(np.float64),
+        }
+    )
+    with database.write() as connection:
+        connection.execute("DELETE FROM projections WHERE projection_id = ?", [projection_id])
+        connection.execute("DELETE FROM projection_meta WHERE projection_id = ?", [projection_id])
+        _insert(connection, "projections", rows)
+        connection.execute(
+            "INSERT INTO projection_meta VALUES (?, ?, ?, ?, ?, ?, ?, now())",
+            [projection_id, run_id, layer, meta["method"], json.dumps(meta["parameters"], sort_keys=True), meta["seed"],
+             meta["trustworthiness"]],
+        )  # fmt: skip
+    return projection_id
+
+
+def register_centroids(database: Database, centroids: Centroids, report: list[str], path: str) -> None:
+    """Remember a validated centroid file; the same file again only renews name, time and report."""
+    with database.write() as connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO centroid_files VALUES (?, ?, now(), ?, ?, ?, ?, ?, ?, ?)",
+            [centroids.sha256, centroids.name, centroids.config.to_json(), centroids.base_model,
+             centroids.config.num_groups, centroids.config.routing_dim, len(centroids.routers), json.dumps(report), path],
+        )  # fmt: skip
+
+
+def _insert(connection: Any, table: str, rows: pa.Table) -> None:
+    connection.register("incoming", rows)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+    connection.unregister("incoming")
+
+
+def _constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
+    return pa.repeat(pa.scalar(value, type=kind), count)
+
+
+def _lists(values: NDArray[np.float32]) -> pa.Array:
+    rows, width = values.shape
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * width, pa.int32()), pa.array(values.ravel()))
+
+
+def _run(run_id: str, trace: Trace, command: str) -> pa.Table:
+    info = trace.info
+    title = " ".join(trace.tokens.text.split())
+    row = {
+        "run_id": run_id,
+        "created_at": datetime.now(UTC),
+        "status": "complete",
+        "title": title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1] + "…",
+        "config": json.dumps(info["config"], sort_keys=True),
+        "versions": json.dumps(info["versions"], sort_keys=True),
+        "text_sha256": hashlib.sha256(trace.tokens.text.encode()).hexdigest(),
+        "command": command,
+        "notes": json.dumps(trace.notes),
+    }
+    keys = ("model_id", "model_fingerprint", "centroids_name", "centroids_sha256", "num_tokens", "device", "dtype",
+            "backend", "seed")  # fmt: skip
+    return pa.Table.from_pylist([row | {key: info[key] for key in keys}])
+
+
+def _tokens(run_id: str, trace: Trace) -> pa.Table:
+    tokens, count = trace.tokens, trace.num_tokens
+    return pa.table(
+        {
+            "run_id": _constant(run_id, count),
+            "position": np.arange(count),
+            "token_id": pa.array(tokens.ids, pa.int64()),
+            "piece": tokens.pieces,
+            "start_char": pa.array(tokens.starts, pa.int64()),
+            "end_char": pa.array(tokens.ends, pa.int64()),
+        }
+    )
+
+
+def _assignments(run_id: str, layer: LayerTrace) -> pa.Table:
+    probabilities = layer.probabilities
+    count = probabilities.shape[0]
+    entropy = -(probabilities * np.log(np.clip(probabilities, 1e-30, None))).sum(axis=1)
+    return pa.table(
+        {
+            "run_id": _constant(run_id, count),
+            "layer": _constant(layer.layer, count, pa.int32()),
+            "position": np.arange(count),
+            "membership": layer.membership,
+            "top_group": layer.top_group.astype(np.int32),
+            "probabilities": _lists(probabilities),
+            "confidence": probabilities.max(axis=1),
+            "entropy": entropy.astype(np.float32),
+            "routing": _lists(layer.routing),
+        }
+    )
+
+
+def _masks(run_id: str, layer: LayerTrace) -> pa.Table:
+    counts = layer.counts
+    row, column = np.tril_indices(counts.counts.shape[1])
+    columns = {cause: counts.counts[number][row, column] for number, cause in enumerate(CAUSES)}
+    return pa.table(
+        {
+            "run_id": _constant(run_id, row.size),
+            "layer": _constant(layer.layer, row.size, pa.int32()),
+            "row_block": row.astype(np.int32),
+            "col_block": column.astype(np.int32),
+            "block_size": _constant(counts.block_size, row.size, pa.int64()),
+            **columns,
+        }
+    )
+
+
+def _layers(run_id: str, trace: Trace) -> pa.Table:
+    rows = [
+        {
+            "run_id": run_id,
+            "layer": layer.layer,
+            "attention_kind": layer.attention_kind,
+            "dominance": layer.dominance,
+            "retained_pairs": layer.counts.retained_pairs,
+            "column_potential": layer.potential.tolist(),
+            "centroids": layer.centroids.tolist(),
+        }
+        for layer in trace.layers
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def _losses(run_id: str, trace: Trace) -> pa.Table:
+    parts = [
+        pa.table(
+            {
+                "run_id": _constant(run_id, nll.size),
+                "mode": _constant(mode, nll.size),
+                "position": np.arange(1, nll.size + 1),
+                "nll": nll,
+            }
+        )
+        for mode, nll in trace.nll.items()
+    ]
+    return pa.concat_tables(parts)
+
+
+def _timings(run_id: str, trace: Trace) -> pa.Table:
+    rows = [
+        {
+            "run_id": run_id,
+            "mode": timing.mode,
+            "stage": timing.stage,
+            "repeat": timing.repeat,
+            "sequence_length": trace.num_tokens,
+            "backend": trace.info["backend"] if timing.mode == "focus" else "sdpa",
+            "milliseconds": timing.milliseconds,
+            "peak_memory_bytes": timing.peak_memory_bytes,
+        }
+        for timing in trace.timings
+    ]
+    return pa.Table.from_pylist(rows)

@@ -1,0 +1,164 @@
+"""Text -> token ids, display pieces that add up to the text byte for byte, and character offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from focus_runtime.errors import TextError
+
+MAX_CHARACTERS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text and its tokens.
+
+    Attributes:
+        text: what was tokenised (cut at a token boundary when a limit was given).
+        ids: token ids.
+        pieces: text of each token; a token that holds part of a character's bytes shows them as ‹F0 9F›.
+        starts, ends: character offsets into `text`; tokens that share one character have the same span.
+        total_tokens: tokens of the whole text before any cut.
+    """
+
+    text: str
+    ids: list[int]
+    pieces: list[str]
+    starts: list[int]
+    ends: list[int]
+    total_tokens: int
+
+
+def check_text(text: Any) -> str:
+    """Refuse what cannot be analysed, with the place of the first offence.
+
+    Raises:
+        TextError: not a string, empty, too long, or with NUL characters or lone surrogates.
+    """
+    if not isinstance(text, str):
+        raise TextError(f"the text is {type(text).__name__}", expected="a string")
+    if not text.strip():
+        raise TextError("the text is empty", expected="at least two tokens of text", fix="paste some text")
+    if len(text) > MAX_CHARACTERS:
+        raise TextError(
+            f"the text has {len(text):,} characters", expected=f"at most {MAX_CHARACTERS:,}", fix="cut it into parts"
+        )
+    if "\0" in text:
+        raise TextError(
+            f"the text has a NUL character at position {text.index(chr(0)):,}",
+            expected="plain text",
+            fix="this is probably a binary file; extract its text first",
+        )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TextError(
+            f"the text has half of a surrogate pair (U+{ord(text[error.start]):04X}) at position {error.start:,}",
+            expected="valid Unicode",
+            fix="remove or replace that character",
+        ) from error
+    return text
+
+
+def decode_text(data: bytes, name: str = "the file") -> str:
+    """Bytes of a text file -> text, refusing binary content.
+
+    Raises:
+        TextError: the bytes are not UTF-8 (with or without a byte order mark).
+    """
+    if b"\0" in data[:65536] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise TextError(f"{name} is a binary file", expected="plain text in UTF-8", fix="extract its text first")
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise TextError(
+            f"{name} is not {encoding[:5].upper()} text (byte {error.start:,} is invalid)",
+            expected="plain text in UTF-8",
+            fix="convert it, for example with iconv",
+        ) from error
+
+
+def tokenize(tokenizer: Any, text: str, *, max_tokens: int | None = None) -> TokenizedText:
+    """Tokenise without special tokens.
+
+    Args:
+        tokenizer: a fast Hugging Face tokenizer.
+        text: any valid text.
+        max_tokens: keep at most this many tokens, cutting the text at a token boundary.
+
+    Raises:
+        TextError: the text cannot be analysed or has fewer than two tokens.
+    """
+    check_text(text)
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ids, spans = list(encoded["input_ids"]), [tuple(span) for span in encoded["offset_mapping"]]
+    total = len(ids)
+    if total < 2:
+        raise TextError(
+            f"the text has {total} token{'' if total == 1 else 's'}",
+            expected="at least two: attention needs something to look back at",
+            fix="paste a longer text",
+        )
+    if max_tokens is not None and total > max_tokens:
+        keep = _boundary(spans, max_tokens)
+        ids, spans = ids[:keep], spans[:keep]
+        text = text[: spans[-1][1]]
+    pieces, starts, ends = _pieces(tokenizer, text, ids, spans)
+    return TokenizedText(text, ids, pieces, starts, ends, total)
+
+
+def _boundary(spans: list[tuple[int, int]], limit: int) -> int:
+    """The largest cut of at most `limit` tokens that splits no character; `limit` itself if there is none."""
+    for keep in range(limit, 1, -1):
+        if spans[keep][0] >= spans[keep - 1][1]:
+            return keep
+    return limit
+
+
+def _pieces(
+    tokenizer: Any, text: str, ids: list[int], spans: list[tuple[int, int]]
+) -> tuple[list[str], list[int], list[int]]:
+    pieces, starts, ends = [], [], []
+    for index, (start, end) in enumerate(spans):
+        reached = ends[-1] if ends else 0
+        shares_previous = start < reached
+        shares_next = index + 1 < len(spans) and spans[index + 1][0] < end
+        if shares_previous or shares_next:
+            pieces.append(_bytes_piece(tokenizer, ids[index]))
+        else:
+            start = reached  # characters the tokenizer skips, such as a leading space, belong to the next token
+            if index + 1 == len(spans):
+                end = len(text)
+            pieces.append(text[start:end])
+        starts.append(min(start, end))
+        ends.append(end)
+    return pieces, starts, ends
+
+
+def _bytes_piece(tokenizer: Any, token_id: int) -> str:
+    """A token of a byte-level vocabulary as text if its bytes are whole characters, else as hexadecimal."""
+    token = tokenizer.convert_ids_to_tokens(token_id)
+    table = _byte_table()
+    if token.startswith("<0x") and token.endswith(">"):
+        data = bytes([int(token[3:-1], 16)])
+    elif all(character in table for character in token):
+        data = bytes(table[character] for character in token)
+    else:
+        return str(token)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "‹" + data.hex(" ").upper() + "›"
+
+
+@cache
+def _byte_table() -> dict[str, int]:
+    """The printable stand-ins byte-level BPE uses for the 256 bytes: printable Latin-1 maps to itself."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in plain}
+    others = [byte for byte in range(256) if byte not in set(plain)]
+    table.update({chr(256 + rank): byte for rank, byte in enumerate(others)})
+    return table

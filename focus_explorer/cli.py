@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
+from focus_explorer.progress import stage_bar
 from focus_runtime.version import __version__
 
 
@@ -116,19 +117,6 @@ def _service(arguments: argparse.Namespace) -> Any:
     return Service(getattr(arguments, "db", None))
 
 
-def _bar() -> tuple[Callable[[str, float], None], Callable[[], None]]:
-    """A progress bar on standard error that a terminal shows and a log stays readable with."""
-    from tqdm import tqdm
-
-    bar = tqdm(total=100, file=sys.stderr, bar_format="{desc:<28} {percentage:3.0f}% |{bar:30}| {elapsed}", delay=0.5)
-
-    def update(stage: str, fraction: float) -> None:
-        bar.set_description_str(stage[:28])
-        bar.update(max(0, round(fraction * 100) - bar.n))
-
-    return update, bar.close
-
-
 def _read(source: str) -> str:
     from focus_explorer.service import read_text_file
     from focus_runtime.tokens import decode_text
@@ -148,11 +136,8 @@ def _analyze(arguments: argparse.Namespace) -> None:
         repeats=arguments.repeats,
     )  # fmt: skip
     service = _service(arguments)
-    progress, close = _bar()
-    try:
+    with stage_bar() as progress:
         run_id = service.analyze(text, request, command=_command_line(), progress=progress)
-    finally:
-        close()
     summary = service.summary(run_id)
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
 

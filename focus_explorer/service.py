@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -334,8 +334,7 @@ class Service:
         found = self.runs()
         if found:
             return str(found[0]["run_id"])
-        default = replace(request, window=request.window, max_tokens=request.max_tokens)
-        run_id = self.analyze(sample_text("Novel"), default, command="focus-explorer serve", progress=progress)
+        run_id = self.analyze(sample_text("Novel"), request, command="focus-explorer serve", progress=progress)
         self.projection_payload(run_id, self.summary_layer(run_id))
         return run_id
 

@@ -53,7 +53,7 @@ def train(arguments: argparse.Namespace) -> None:
     texts, names = gather_texts(arguments.text, arguments.val)
     held_out = gather_texts(arguments.val, [])[0] if arguments.val else []
     model, tokenizer = load_model(arguments.model, dtype=arguments.dtype, cache_dir=settings.cache_dir())
-    with tqdm(total=plan.steps, file=sys.stderr, unit="step", desc="Training centroids") as bar:
+    with tqdm(total=plan.steps, file=sys.stderr, unit="step", desc="Training centroids", disable=None) as bar:
 
         def report(step: TrainStep) -> None:
             bar.update()

@@ -1,4 +1,4 @@
-"""Shared fixtures: tiny random models and an in-memory byte-level tokenizer. Nothing here touches the network."""
+"""Shared fixtures; the builders behind them are in tests/helpers.py."""
 
 from __future__ import annotations
 
@@ -9,70 +9,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that would reach for the 
 
 import pytest
 import torch
-import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-from focus_runtime.checkpoint import random_centroids
-from focus_runtime.config import FocusConfig
-
-VOCAB = 128
-TINY = {
-    "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
-    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
-EXTRA = {
-    "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256},
-    "Gemma2": {"query_pre_attn_scalar": 16, "attn_logit_softcapping": 2.0},
-    "Granite": {"logits_scaling": 4.0},
-    "Bloom": {"n_layer": 2, "n_head": 4},
-    "GPTJ": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256, "rotary_dim": 8},
-    "GptOss": {"num_local_experts": 2, "num_experts_per_tok": 1},
-}
-
-
-def build_model(family="Llama", *, seed=0, implementation="eager", **changes):
-    """A tiny random causal language model of one family, in evaluation mode; larger weights than usual, so that
-    attention is far from uniform and a wrong mask shows."""
-    values = {**TINY, **EXTRA.get(family, {}), **changes}
-    config = getattr(transformers, family + "Config")(**values)
-    config._attn_implementation = implementation
-    torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 2:
-                parameter.mul_(4.0)
-    return model
-
-
-def build_centroids(model, *, seed=0, potentials=True, **settings):
-    """Random routers; with `potentials` also random column potentials, so that causal assignment is allowed."""
-    values = {"num_groups": 4, "top_k": 1, "window": 4, "num_sinks": 1, **settings}
-    centroids = random_centroids(model, FocusConfig(**values), seed=seed)
-    if potentials:
-        generator = torch.Generator().manual_seed(seed + 1)
-        for router in centroids.routers.values():
-            router.potential.copy_(torch.randn(values["num_groups"], generator=generator))
-            router.has_potential = True
-    return centroids
-
-
-def build_tokenizer():
-    """One token per byte of the text, ids below `VOCAB` for ASCII."""
-    special = ["<pad>", "<s>", "</s>"]
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    ordered = special + [c for c in alphabet if ord(c) < 128] + [c for c in alphabet if ord(c) >= 128]
-    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(ordered)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
-
-
-def random_ids(length, *, batch=1, seed=0):
-    """(batch, length) token ids without special tokens."""
-    return torch.randint(3, VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
+from tests.helpers import build_model, build_tokenizer, random_ids
 
 
 @pytest.fixture

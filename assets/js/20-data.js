@@ -154,7 +154,8 @@
     async fetch(key, runId, layerId) {
       const answer = await FX.ask(() => this.load(runId, layerId));
       if (answer.error === undefined) this.remember(key, answer);
-      if (this.wanted !== key) return;
+      // A chart must not be drawn into a view that is closed by now; it asks again when it opens.
+      if (this.wanted !== key || !this.handlers.open()) return;
       if (answer.error !== undefined) this.handlers.failed(answer.error);
       else this.handlers.ready(answer);
     }

@@ -19,10 +19,8 @@
       return (value > 0 ? "+" : MINUS) + text;
     },
     signedPercent: (share) => `${FX.format.signed(share * 100, 1)}${NBSP}%`,
-    ms(value) {
-      const digits = value < 10 ? 2 : value < 100 ? 1 : 0;
-      return `${fixed(value, digits)}${NBSP}ms`;
-    },
+    msNumber: (value) => fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0),
+    ms: (value) => `${FX.format.msNumber(value)}${NBSP}ms`,
     date(iso) {
       const date = new Date(iso);
       return Number.isNaN(date.getTime()) ? iso : date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });

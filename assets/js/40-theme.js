@@ -2,8 +2,8 @@
 (function () {
   // Okabe–Ito hues; darkened for light pages so that underlines and points reach 3:1, lightened for dark ones.
   const BASE = {
-    light: ["#0072b2", "#c27c00", "#00805c", "#b34a86", "#3399d4", "#c94f00", "#857a00", "#59626e"],
-    dark: ["#4a9fe0", "#e69f00", "#2fbf93", "#e08dbb", "#97d6ff", "#f2783c", "#f0e442", "#aeb6c2"],
+    light: ["#0068ab", "#c77e00", "#00805c", "#b03a80", "#3399d4", "#b83d00", "#3d3900", "#3d4550"],
+    dark: ["#4a9fe0", "#e69f00", "#2fbf93", "#e08dbb", "#97d6ff", "#f2683c", "#f0e442", "#7f8a99"],
   };
   const PAGE = { light: "#ffffff", dark: "#0f141c" };
   const TINT = { light: 0.2, dark: 0.3 };
@@ -11,7 +11,7 @@
   const GOLDEN_ANGLE = 137.508;
   const MAX_GROUPS = 64;
   const SEQUENTIAL = { light: "#4338ca", dark: "#a5b4fc" };
-  const DIVERGING = { light: ["#0072b2", "#c94f00"], dark: ["#4a9fe0", "#f2783c"] };
+  const DIVERGING = { light: ["#0068ab", "#c94f00"], dark: ["#4a9fe0", "#f2783c"] };
   const CONFIDENCE_STEPS = 8;
   const LOSS_LIMITS = [-1, -0.5, -0.2, -0.05, 0.05, 0.2, 0.5, 1];
   const NEUTRAL_LOSS = LOSS_LIMITS.length / 2;
@@ -78,7 +78,7 @@
   }
 
   function styleRules(theme) {
-    const prefix = theme === "dark" ? ".dark .fx-root" : ".fx-root";
+    const prefix = theme === "dark" ? ":is(.dark .fx-root, .fx-root.dark)" : ".fx-root";
     return [...groupShades(theme), ...confidenceRules(theme), ...lossRules(theme)]
       .map(([name, tint, strong]) => `${prefix} [data-shade="${name}"]{--fx-tint:${tint};--fx-strong:${strong}}`)
       .join("\n");

@@ -6,10 +6,11 @@
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     toImageButtonOptions: { format: "svg", filename: "focus-explorer" },
   };
+  const CONTEXT_REACH = 5;
   const wired = new WeakSet();
 
   FX.axis = (root, title, extra = {}) => ({
-    title: { text: title, standoff: 8 },
+    title: { text: title, standoff: 8, font: { size: 13 } },
     gridcolor: FX.cssColour(root, "grid"),
     zerolinecolor: FX.cssColour(root, "border-strong"),
     linecolor: FX.cssColour(root, "border-strong"),
@@ -21,11 +22,12 @@
     autosize: true,
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: getComputedStyle(root).fontFamily, size: 13, color: FX.cssColour(root, "text") },
+    font: { family: getComputedStyle(root).fontFamily, size: 12, color: FX.cssColour(root, "text") },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: FX.cssColour(root, "muted"), activecolor: FX.cssColour(root, "accent") },
     margin: { l: 8, r: 8, t: 32, b: 8 },
     hovermode: "closest",
-    dragmode: "pan",
+    // On a touch screen a chart that pans would trap the finger that wants to scroll the page.
+    dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "pan",
     ...extra,
   });
 
@@ -62,14 +64,20 @@
   };
 
   FX.tokenSummary = (run, pos, ...more) => {
-    const { before, token, after } = run.context(pos, 5);
     return [
-      FX.el("div", { class: "fx-tooltip-head" }, FX.el("code", {}, FX.visibleToken(token)), FX.el("span", { class: "fx-muted" }, FX.strings.tokens.tooltip.position(FX.format.count(pos), FX.format.count(run.numTokens)))),
-      FX.contextLine(before, token, after),
+      FX.el("div", { class: "fx-tooltip-head" }, FX.el("code", {}, FX.visibleToken(run.pieces[pos])), FX.el("span", { class: "fx-muted" }, FX.strings.tokens.tooltip.position(FX.format.count(pos), FX.format.count(run.numTokens)))),
+      FX.contextLine(run, pos),
       ...more,
     ];
   };
 
-  FX.contextLine = (before, token, after) =>
-    FX.el("p", { class: "fx-context" }, FX.oneLine(before), FX.el("mark", {}, FX.oneLine(token)), FX.oneLine(after));
+  // The marked token with a few neighbours; its leading space stays outside the mark, where it looks like a space.
+  FX.contextLine = (run, pos) => {
+    const { before, token, after } = run.context(pos, CONTEXT_REACH);
+    const space = token.trim() && token.startsWith(" ") ? " " : "";
+    const lead = pos > CONTEXT_REACH ? "… " : "";
+    const tail = pos + CONTEXT_REACH + 1 < run.numTokens ? " …" : "";
+    const mark = FX.el("mark", {}, FX.oneLine(token.slice(space.length)));
+    return FX.el("p", { class: "fx-context" }, lead, FX.oneLine(before.trimStart()), space, mark, FX.oneLine(after.trimEnd()), tail);
+  };
 })();

@@ -53,7 +53,7 @@
     if (ratio === null) return card(tooltip, words, text.notMeasured, "");
     const full = run.timing("full", "attention");
     const focus = run.timing("focus", "attention");
-    return card(tooltip, words, change(format.ms(full.median), format.ms(focus.median)), words.detail(format.ratio(ratio), format.count(focus.sequence_length)));
+    return card(tooltip, words, change(format.msNumber(full.median), format.ms(focus.median)), words.detail(format.ratio(ratio), format.count(focus.sequence_length)));
   }
 
   function notes(list) {

@@ -202,6 +202,7 @@
       span.textContent = piece;
       return span;
     }
+    span.classList.add("fx-breaks");
     // The mark before each line end is drawn by CSS, so copied text stays exact.
     piece.split(/(?=\n)/).forEach((part) => {
       if (part.startsWith("\n")) span.append(el("span", { class: "fx-newline", "aria-hidden": "true" }));

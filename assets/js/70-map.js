@@ -10,10 +10,11 @@
     constructor(app, panel) {
       this.app = app;
       this.status = el("div", { class: "fx-status" });
-      this.plot = el("div", { class: "fx-plot fx-map", role: "img", "data-testid": "fx-map" });
+      this.plot = el("div", { class: "fx-plot fx-map", role: "group", "data-testid": "fx-map" });
       this.caption = el("figcaption", { class: "fx-caption" });
       panel.append(this.status, el("figure", { class: "fx-figure" }, this.plot, this.caption));
       this.loader = new FX.LayerLoader((run, layer) => app.server.load_projection(run, layer), {
+        open: () => app.isOpen("map"),
         waiting: () => this.wait(),
         ready: (projection) => this.show(projection),
         failed: (message) => this.fail(message),
@@ -40,16 +41,16 @@
       this.plot.classList.remove("fx-stale");
       this.plot.setAttribute("aria-label", text.plotLabel(app.run.layerIds[app.layerIndex]));
       this.caption.replaceChildren(...captionOf(projection, app.tooltip));
-      FX.draw(app, this.plot, traces(app, projection), this.layout(), {
+      FX.draw(app, this.plot, traces(app, projection), this.layout(projection), {
         hover: (point) => describe(app, point),
         click: (point) => point.data.meta.tokens && app.goToToken(point.data.meta.tokens[point.pointNumber]),
       });
     }
 
-    layout() {
-      const { root } = this.app;
-      const bare = { showticklabels: false, zeroline: false, gridcolor: FX.cssColour(root, "grid") };
-      return FX.layout(root, {
+    layout(projection) {
+      const bare = { showticklabels: false, zeroline: false, showgrid: false };
+      return FX.layout(this.app.root, {
+        annotations: centroidLetters(this.app, projection),
         xaxis: { ...bare },
         yaxis: { ...bare, scaleanchor: "x" },
         legend: { orientation: "h", x: 0, y: -0.02, yanchor: "top", itemsizing: "constant" },
@@ -88,23 +89,33 @@
     const theme = FX.themeOf(app.root);
     const groups = FX.range(app.run.numGroups);
     return {
-      type: "scatter",
-      mode: "markers+text",
+      type: FX.scatterType(),
+      mode: "markers",
       name: text.centroids,
       x: projection.centroid_x,
       y: projection.centroid_y,
-      text: groups.map(FX.groupLabel),
-      textfont: { size: 13, weight: 700, color: FX.cssColour(app.root, "on-strong") },
       hoverinfo: "none",
       meta: {},
       showlegend: false,
       marker: {
         symbol: "diamond",
-        size: 28,
-        color: groups.map((group) => FX.groupColour(group, theme)),
-        line: { width: 2, color: FX.cssColour(app.root, "text") },
+        size: 30,
+        color: FX.cssColour(app.root, "surface"),
+        line: { width: 4, color: groups.map((group) => FX.groupColour(group, theme)) },
       },
     };
+  }
+
+  // Annotations, because text of a trace would lie beneath the points that WebGL draws.
+  function centroidLetters(app, projection) {
+    return FX.range(app.run.numGroups).map((group) => ({
+      x: projection.centroid_x[group],
+      y: projection.centroid_y[group],
+      text: FX.groupLabel(group),
+      showarrow: false,
+      captureevents: false,
+      font: { size: 13, weight: 700, color: FX.cssColour(app.root, "text") },
+    }));
   }
 
   function describe(app, point) {

@@ -4,6 +4,7 @@
   const text = FX.strings.sparsity;
   const format = FX.format;
   const DROPPED = "dropped";
+  const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const blockRange = (mask, block, numTokens) => [block * mask.blockSize, Math.min((block + 1) * mask.blockSize, numTokens) - 1].map(format.count);
 
@@ -13,6 +14,7 @@
       this.kind = "main";
       this.build(panel);
       this.loader = new FX.LayerLoader((run, layer) => app.server.load_mask(run, layer), {
+        open: () => app.isOpen("sparsity"),
         waiting: () => this.wait(),
         ready: (answer) => this.showMask(new FX.Mask(answer)),
         failed: (message) => this.fail(message),
@@ -23,8 +25,8 @@
       this.status = el("div", { class: "fx-status" });
       this.legend = el("ul", { class: "fx-causes" });
       this.maskTitle = el("h3", { class: "fx-subtitle" });
-      this.mask = el("div", { class: "fx-plot fx-mask", role: "img", "data-testid": "fx-mask" });
-      this.layers = el("div", { class: "fx-plot fx-layers", role: "img", "aria-label": text.layersTitle, "data-testid": "fx-layers-chart" });
+      this.mask = el("div", { class: "fx-plot fx-mask", role: "group", "data-testid": "fx-mask" });
+      this.layers = el("div", { class: "fx-plot fx-layers", role: "group", "aria-label": text.layersTitle, "data-testid": "fx-layers-chart" });
       this.layerTable = FX.lazyDetails(text.layerTable, () => layerTable(this.app.run));
       this.rowTable = FX.lazyDetails(text.rowTable, () => rowTable(this.maskData, this.app.run.numTokens));
       panel.append(
@@ -109,7 +111,7 @@
     maskLayout() {
       const { root } = this.app;
       const size = this.maskData.numBlocks * this.maskData.blockSize;
-      const plain = { showgrid: false, zeroline: false, constrain: "domain" };
+      const plain = { showgrid: false, zeroline: false, constrain: "domain", tickformat: ",d" };
       return FX.layout(root, {
         xaxis: FX.axis(root, text.key, { ...plain, range: [-0.5, size - 0.5] }),
         yaxis: FX.axis(root, text.query, { ...plain, range: [size - 0.5, -0.5], scaleanchor: "x" }),
@@ -162,12 +164,13 @@
       const ticks = FX.range(run.numLayers).filter((index) => index % every === 0);
       const frame = { type: "rect", xref: "paper", x0: 0, x1: 1, y0: layerIndex - 0.5, y1: layerIndex + 0.5, line: { color: FX.cssColour(root, "accent"), width: 2 } };
       return FX.layout(root, {
+        margin: { l: 8, r: 24, t: 32, b: 8 },
         barmode: "stack",
         bargap: 0.25,
         dragmode: false,
         showlegend: false,
         shapes: [frame],
-        xaxis: FX.axis(root, text.keptAxis, { range: [0, 1], tickformat: ".0%", fixedrange: true }),
+        xaxis: FX.axis(root, text.keptAxis, { range: [0, 1], tickvals: SHARE_TICKS, tickformat: ".0%", fixedrange: true }),
         yaxis: FX.axis(root, text.layerAxis, { range: [run.numLayers - 0.4, -0.6], tickvals: ticks, ticktext: ticks.map((index) => run.layerIds[index]), showgrid: false, zeroline: false, fixedrange: true }),
       });
     }

@@ -4,14 +4,14 @@
   const text = FX.strings.compare;
   const format = FX.format;
   const LISTED = 10;
-  const SAME_LINE_PIXELS = 1;
+  const STROKE_PIXELS = 1;
 
   FX.CompareView = class {
     constructor(app, panel) {
       this.app = app;
       this.verdict = el("div", { class: "fx-verdict" });
       this.table = el("div", { class: "fx-table-wrap" });
-      this.chart = el("div", { class: "fx-plot fx-loss", role: "img", "aria-label": text.lossTitle, "data-testid": "fx-loss-chart" });
+      this.chart = el("div", { class: "fx-plot fx-loss", role: "group", "aria-label": text.lossTitle, "data-testid": "fx-loss-chart" });
       this.lists = el("div", { class: "fx-lists" });
       panel.append(
         el("div", { class: "fx-compare", "data-testid": "fx-compare" }, this.verdict, this.table),
@@ -47,13 +47,12 @@
 
     tokenItem(pos) {
       const { run, differences, app } = this;
-      const { before, token, after } = run.context(pos, 5);
       const losses = text.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
       return el(
         "button",
         { type: "button", class: "fx-ranked-token", title: text.goTo(format.count(pos)), onclick: () => app.goToToken(pos) },
         el("span", { class: "fx-number fx-ranked-value" }, format.signed(differences[pos], 2)),
-        el("span", { class: "fx-ranked-text" }, FX.contextLine(before, token, after), el("span", { class: "fx-muted" }, `${text.at(format.count(pos))} · ${losses}`)),
+        el("span", { class: "fx-ranked-text" }, FX.contextLine(run, pos), el("span", { class: "fx-muted" }, `${text.at(format.count(pos))} · ${losses}`)),
       );
     }
 
@@ -77,7 +76,7 @@
       return FX.layout(root, {
         hovermode: "x",
         legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-        xaxis: FX.axis(root, text.positionAxis, { showgrid: false, range: [0, this.run.numTokens], zeroline: false }),
+        xaxis: FX.axis(root, text.positionAxis, { showgrid: false, range: [0, this.run.numTokens], zeroline: false, tickformat: ",d" }),
         yaxis: FX.axis(root, text.lossAxis, { zeroline: true, fixedrange: true }),
       });
     }
@@ -99,7 +98,7 @@
       x.push(pos, pos, null);
       y.push(0, value, null);
     });
-    return { type: "scatter", mode: "lines", name, x, y, hoverinfo: "none", line: { color: colour, width: SAME_LINE_PIXELS, simplify: false } };
+    return { type: "scatter", mode: "lines", name, x, y, hoverinfo: "none", line: { color: colour, width: STROKE_PIXELS, simplify: false } };
   }
 
   function meanLine(differences, size, colour) {
@@ -169,7 +168,7 @@
 
   function timingCell(timing) {
     if (!timing) return text.none;
-    const interval = text.interval(format.ms(timing.low), format.ms(timing.high), timing.repeats);
+    const interval = text.interval(format.msNumber(timing.low), format.msNumber(timing.high), timing.repeats);
     return el("span", {}, el("span", { class: "fx-number" }, format.ms(timing.median)), el("span", { class: "fx-interval" }, interval));
   }
 })();

@@ -41,8 +41,8 @@
 
     watch() {
       this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.tooltip.hide());
-      this.themeObserver = FX.watchTheme(this.root, () => this.run && this.refresh());
-      this.sizeObserver = new ResizeObserver(() => this.run && FX.resizePlots(this.tabs.panels[this.view]));
+      this.themeObserver = FX.watchTheme(this.root, () => this.isOpen(this.view) && this.refresh());
+      this.sizeObserver = new ResizeObserver(() => this.isOpen(this.view) && FX.resizePlots(this.tabs.panels[this.view]));
       this.sizeObserver.observe(this.root);
     }
 
@@ -125,6 +125,10 @@
       this.tabs.choose(name);
       this.refresh();
       this.writeAddress();
+    }
+
+    isOpen(name) {
+      return this.run !== null && !this.content.hidden && this.view === name;
     }
 
     // Only the open view is drawn: charts drawn in a hidden panel would have no height.

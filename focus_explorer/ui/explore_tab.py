@@ -79,7 +79,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
             inputs = _settings(service, request)
         with gr.Column(scale=3, min_width=340):
             view = gr.HTML(
-                value="", html_template='<div class="fx-root" data-run="${value}"></div>', js_on_load=ON_LOAD,
+                value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
                 server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,
             )  # fmt: skip
     finished = gr.State(0)

@@ -11,13 +11,14 @@ import gradio as gr
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
+from focus_explorer.progress import stage_bar
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.ui import centroids_tab, explore_tab, runs_tab
 from focus_explorer.ui.browser import head_html, static_paths, stylesheets
 from focus_explorer.ui.text import TAGLINE, TITLE
 
 THEME = gr.themes.Base(
-    primary_hue=gr.themes.colors.blue,
+    primary_hue=gr.themes.colors.indigo,
     neutral_hue=gr.themes.colors.slate,
     font=["system-ui", "-apple-system", "Segoe UI", "sans-serif"],
     font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
@@ -64,16 +65,9 @@ class App:
     def _explore_sample(self) -> None:
         if self.service.runs():
             return
-        from tqdm import tqdm
-
         print("Exploring a sample text first, so that the page has something to show (once).", file=sys.stderr)
-        with tqdm(total=100, file=sys.stderr, bar_format="{desc:<28} {percentage:3.0f}% |{bar:30}| {elapsed}") as bar:
-
-            def update(stage: str, fraction: float) -> None:
-                bar.set_description_str(stage[:28])
-                bar.update(max(0, round(fraction * 100) - bar.n))
-
-            self.service.ensure_sample(self.request, update)
+        with stage_bar() as progress:
+            self.service.ensure_sample(self.request, progress)
 
 
 def _free_port(host: str, first: int) -> int:

@@ -76,7 +76,7 @@ class Quality:
 
 def pair_shares(membership: NDArray[np.int64], window: int, num_sinks: int) -> tuple[float, float]:
     """Retained pairs and distant pairs kept of one layer; the second is 1 when no pair is distant."""
-    counts = count_pairs(membership, window, num_sinks, max_blocks=1)
+    counts = count_pairs(membership, window, num_sinks, max_blocks=32)  # one block would take O(T^2) time
     far = counts.total("group_only") + counts.total("dropped")
     # sink pairs that also share a group count as group_only; they are few and kept by both causes
     return counts.retained_pairs, counts.total("group_only") / far if far else 1.0

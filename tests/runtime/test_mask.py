@@ -95,4 +95,4 @@ def test_a_long_text_is_exact_and_needs_no_square_array(fresh_seed):
 
 def test_the_highest_group_bit():
     membership = np.array([1 << 62, 1, 1 << 62, (1 << 62) + 1], dtype=np.int64)
-    assert count_pairs(membership, 0, 0).total("group_only") == 3
+    assert count_pairs(membership, 0, 0).total("group_only") == 4

@@ -8,6 +8,7 @@ from torch import Tensor
 from focus_runtime.router import top_k_membership
 
 AFFINITY_FLOOR = 1e-6
+LARGEST_EXPONENT = 30.0  # reached by dropped pairs only, where the gradient needs a finite weight
 
 
 def gated_attention(
@@ -61,5 +62,7 @@ def gated_attention(
     membership = top_k_membership(probabilities.detach(), hard_top_k)
     hard = ((membership[:, :, None] & membership[:, None, :]) != 0).to(affinity.dtype)
     passed = torch.where(always, 1.0, affinity + (hard - affinity).detach())[:, None]
-    weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True).detach()) * passed
+    # The maximum of the allowed pairs alone: under a larger dropped score all allowed weights could round to zero.
+    top = scores.detach().masked_fill(passed == 0, float("-inf")).amax(dim=-1, keepdim=True)
+    weights = torch.exp((scores - top).clamp(max=LARGEST_EXPONENT)) * passed
     return (weights / weights.sum(dim=-1, keepdim=True)).to(value.dtype) @ value

@@ -1,0 +1,29 @@
+"""A tiny saved model, and a database with one run of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from focus_explorer.service import AnalyzeRequest, Service
+from tests.helpers import build_model, build_tokenizer
+
+TEXT = "The harbour was quiet. <script>alert('x')</script> Déjà vu 🙂 — the cat sat on the mat & left.\n" * 6
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny-model")
+    build_model(vocab_size=512).save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory):
+    return Service(tmp_path_factory.mktemp("db") / "runs.duckdb")
+
+
+@pytest.fixture(scope="session")
+def run_id(service, model_folder):
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=2)
+    return service.analyze(TEXT, request, command="focus-explorer test")

@@ -1,0 +1,144 @@
+"""Soft gates: gradients, equation 2 and the log gate against explicit loops, limits that must meet the hard mask."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from focus_runtime.attention.reference import reference_attention
+from focus_runtime.attention.soft import gated_attention
+
+
+def random_inputs(length=9, *, groups=3, batch=1, heads=2, kv_heads=1, dim=4):
+    query = torch.randn(batch, heads, length, dim, dtype=torch.float64)
+    key, value = (torch.randn(batch, kv_heads, length, dim, dtype=torch.float64) for _ in range(2))
+    return query, key, value, torch.softmax(torch.randn(batch, length, groups, dtype=torch.float64), -1)
+
+
+def loop_gated(query, key, value, probabilities, *, window, num_sinks, gate, scale, steepness=8.0, softcap=None):
+    """METHOD section 2, one pair at a time."""
+    out, repeats = torch.zeros_like(query), query.shape[1] // key.shape[1]
+    for b in range(query.shape[0]):
+        for h in range(query.shape[1]):
+            for i in range(query.shape[2]):
+                logits = []
+                for j in range(i + 1):
+                    logit = float(query[b, h, i] @ key[b, h // repeats, j]) * scale
+                    if softcap:
+                        logit = softcap * math.tanh(logit / softcap)
+                    affinity = float(probabilities[b, i] @ probabilities[b, j])
+                    if i - j > window and j >= num_sinks:
+                        if gate == "paper":
+                            logit *= 1 / (1 + math.exp(-steepness * affinity))
+                        else:
+                            logit += math.log(affinity)
+                    logits.append(logit)
+                weights = torch.softmax(torch.tensor(logits, dtype=torch.float64), -1)
+                out[b, h, i] = weights @ value[b, h // repeats, : i + 1]
+    return out
+
+
+@pytest.mark.parametrize("gate", ["log", "paper"])
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (2, 0), (1, 3), (50, 0)])
+@pytest.mark.parametrize("softcap", [None, 1.5])
+def test_gates_equal_a_loop(gate, window, num_sinks, softcap, fresh_seed):
+    inputs = random_inputs(batch=2)
+    settings: dict[str, Any] = {
+        "window": window, "num_sinks": num_sinks, "gate": gate, "scale": 0.7, "steepness": 3.0, "softcap": softcap,
+    }  # fmt: skip
+    torch.testing.assert_close(gated_attention(*inputs, **settings), loop_gated(*inputs, **settings))
+
+
+@pytest.mark.parametrize("gate", ["log", "paper"])
+def test_gradcheck(gate, fresh_seed):
+    inputs = [x.requires_grad_() for x in random_inputs(6)]
+
+    def run(*tensors):
+        return gated_attention(*tensors, window=1, num_sinks=1, gate=gate, scale=0.5, steepness=4.0)
+
+    assert torch.autograd.gradcheck(run, inputs)
+
+
+def one_hot(length, groups=3):
+    chosen = torch.randint(groups, (1, length))
+    return torch.nn.functional.one_hot(chosen, groups).double(), 1 << chosen
+
+
+@pytest.mark.parametrize("hard", [None, 1])
+def test_log_gate_of_one_hot_probabilities_is_the_hard_mask(hard, fresh_seed):
+    query, key, value, _ = random_inputs(30)
+    probabilities, membership = one_hot(30)
+    settings: dict[str, Any] = {"window": 3, "num_sinks": 2, "scale": 0.5}
+    soft = gated_attention(query, key, value, probabilities, gate="log", hard_top_k=hard, **settings)
+    exact, _ = reference_attention(query, key, value, membership, **settings)
+    torch.testing.assert_close(soft, exact, rtol=1e-4, atol=1e-4)  # the floor leaves dropped pairs a weight of 1e-6
+
+
+def test_the_limit_is_approached_as_probabilities_sharpen(fresh_seed):
+    query, key, value, _ = random_inputs(30)
+    logits = torch.randn(1, 30, 3, dtype=torch.float64)
+    settings: dict[str, Any] = {"window": 1, "num_sinks": 0, "scale": 0.5}
+    exact, _ = reference_attention(query, key, value, 1 << logits.argmax(-1), **settings)
+    errors = [
+        (gated_attention(query, key, value, torch.softmax(logits * s, -1), gate="log", **settings) - exact).abs().mean()
+        for s in (1.0, 10.0, 1000.0)
+    ]
+    assert errors[0] > errors[1] > errors[2]
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_straight_through_forward_is_the_hard_mask(top_k, fresh_seed):
+    query, key, value, probabilities = random_inputs(25, groups=4)
+    order = probabilities.topk(top_k, dim=-1).indices
+    settings: dict[str, Any] = {"window": 2, "num_sinks": 1, "scale": 0.5}
+    out = gated_attention(query, key, value, probabilities, gate="log", hard_top_k=top_k, **settings)
+    exact, _ = reference_attention(query, key, value, (1 << order).sum(-1), **settings)
+    torch.testing.assert_close(out, exact, rtol=1e-10, atol=1e-10)
+
+
+def test_straight_through_passes_a_gradient_to_dropped_pairs(fresh_seed):
+    query, key, value, probabilities = random_inputs(25, groups=4)
+    probabilities.requires_grad_()
+    out = gated_attention(
+        query, key, value, probabilities, window=0, num_sinks=0, gate="log", scale=0.5, hard_top_k=1
+    )
+    (gradient,) = torch.autograd.grad(out.pow(2).sum(), probabilities)
+    assert torch.isfinite(gradient).all()
+    assert (gradient[0, 1:].abs().sum(-1) > 0).all()
+
+
+@pytest.mark.parametrize("gate", ["log", "paper"])
+def test_nothing_is_gated_within_window_and_sinks(gate, fresh_seed):
+    query, key, value, probabilities = random_inputs(20)
+    full = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=0.5, enable_gqa=True
+    )
+    for settings in ({"window": 19, "num_sinks": 0}, {"window": 0, "num_sinks": 20}):
+        out = gated_attention(query, key, value, probabilities, gate=gate, scale=0.5, **settings)
+        torch.testing.assert_close(out, full)
+
+
+def test_extreme_scores_stay_finite(fresh_seed):
+    query, key, value, probabilities = random_inputs(20)
+    for hard in (None, 1):
+        out = gated_attention(
+            1e3 * query, key, value, probabilities, window=2, num_sinks=0, gate="log", scale=1.0, hard_top_k=hard
+        )
+        assert torch.isfinite(out).all()
+
+
+def test_a_dropped_pair_with_the_largest_score_leaves_the_hard_mask_exact(fresh_seed):
+    """The allowed weights must not round to zero below a score that the mask removes."""
+    query, key, value, _ = random_inputs(10, heads=1)
+    groups = torch.tensor([[0] + [1, 2, 1] * 3])  # nothing later shares token 0's group
+    probabilities = torch.nn.functional.one_hot(groups, 3).double().requires_grad_()
+    key[0, 0, 0] = 2000 * query[0, 0, 9]
+    settings: dict[str, Any] = {"window": 0, "num_sinks": 0, "scale": 1.0}
+    out = gated_attention(query, key, value, probabilities, gate="log", hard_top_k=1, **settings)
+    exact, _ = reference_attention(query, key, value, 1 << groups, **settings)
+    torch.testing.assert_close(out, exact)
+    (gradient,) = torch.autograd.grad(out.sum(), probabilities)
+    assert torch.isfinite(gradient).all()

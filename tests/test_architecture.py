@@ -1,0 +1,50 @@
+"""The direction of dependencies holds: the runtime knows nothing of the explorer, views nothing of torch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def imported(path):
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "runtime").rglob("*.py")), ids=lambda p: p.name)
+def test_runtime_imports_nothing_of_the_screen(path):
+    assert not imported(path) & {"focus_explorer", "gradio", "plotly", "umap", "pandas"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "focus_explorer" / "views").glob("*.py")), ids=lambda p: p.name)
+def test_views_import_no_torch_and_no_database(path):
+    assert not imported(path) & {"torch", "duckdb", "transformers", "gradio"}
+
+
+def test_the_attention_runtime_needs_little():
+    """A bare GPU machine with torch, transformers and safetensors can import what it needs."""
+    code = (
+        "import sys\n"
+        "for name in ('duckdb', 'pyarrow', 'gradio', 'plotly', 'umap', 'sklearn', 'gguf', 'pandas'):\n"
+        "    sys.modules[name] = None\n"
+        "import focus_runtime, focus_runtime.compose, focus_runtime.measure, focus_runtime.train\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT / "runtime", timeout=120)
+
+
+def test_one_place_reads_the_environment():
+    allowed = {"settings.py"}
+    for path in [*(ROOT / "runtime").rglob("*.py"), *(ROOT / "focus_explorer").rglob("*.py")]:
+        if path.name not in allowed:
+            assert "os.environ" not in path.read_text(), path

@@ -39,7 +39,8 @@ bench: setup
 train-default: setup
 	@test -n "$(TEXT)" || { echo "error: no text given; use make train-default TEXT=FOLDER [VAL=FILE]" >&2; exit 2; }
 	$(BIN)/focus-explorer train --text $(TEXT) $(if $(VAL),--val $(VAL)) --model smollm2-135m --out assets/centroids/smollm2-135m.safetensors \
-	  --groups 4 --routing-dim 16 --sinks 4 --top-k 1 --gate log --lr 0.003 --iterations 20 --dtype bfloat16 $(ARGS)
+	  --groups 4 --routing-dim 16 --sinks 4 --top-k 1 --window 128 --train-window 64 --gate log --lr 0.003 \
+	  --iterations 20 --steps 900 --seq-len 512 --dtype bfloat16 $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

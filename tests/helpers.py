@@ -17,11 +17,9 @@ TINY = {
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 EXTRA = {
-    "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256},
     "Gemma2": {"query_pre_attn_scalar": 16, "attn_logit_softcapping": 2.0},
     "Granite": {"logits_scaling": 4.0},
-    "Bloom": {"n_layer": 2, "n_head": 4},
-    "GPTJ": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256, "rotary_dim": 8},
+    "GPTJ": {"rotary_dim": 8},
     "GptOss": {"num_local_experts": 2, "num_experts_per_tok": 1},
 }
 
@@ -54,10 +52,10 @@ def build_centroids(model, *, seed=0, potentials=True, **settings):
 
 
 def build_tokenizer():
-    """One token per byte of the text, ids below `VOCAB` for ASCII."""
+    """One token per byte of the text; ids below `VOCAB` for printable ASCII, space and newline."""
     special = ["<pad>", "<s>", "</s>"]
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    ordered = special + [c for c in alphabet if ord(c) < 128] + [c for c in alphabet if ord(c) >= 128]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet(), key=lambda c: (ord(c) >= 128 and c not in "ĠĊ", c))
+    ordered = special + alphabet
     tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(ordered)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -3,6 +3,9 @@
   const CONFIG = {
     responsive: true,
     displaylogo: false,
+    // Plotly offers to upload charts to its cloud by default; texts must not leave this page.
+    showSendToCloud: false,
+    plotlyServerURL: "",
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     toImageButtonOptions: { format: "svg", filename: "focus-explorer" },
   };

@@ -21,7 +21,11 @@
     }
 
     update() {
-      const { run } = this.app;
+      const { run, root } = this.app;
+      const theme = FX.themeOf(root);
+      // Nothing here depends on the layer.
+      if (this.run === run && this.theme === theme) return;
+      this.theme = theme;
       if (this.run !== run) {
         this.run = run;
         this.differences = FX.range(run.numTokens).map((pos) => run.lossDifference(pos));

@@ -21,7 +21,10 @@ ON_LOAD = """
 const start = () => {
   if (!window.FocusExplorer || !window.Plotly) { setTimeout(start, 30); return; }
   const root = element.querySelector('.fx-root');
-  const view = FocusExplorer.create(root, server);
+  const ask = (name) => (run, layer) => server[name]({ run, layer });  // a server function takes one argument
+  const view = FocusExplorer.create(root, {
+    load_run: ask('load_run'), load_mask: ask('load_mask'), load_projection: ask('load_projection'),
+  });
   let shown = null;
   const open = () => {
     const wanted = (props.value || '').split(' ')[0];
@@ -130,16 +133,23 @@ def centroid_choices(service: Service, preselected: str) -> list[str]:
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_run(run_id: str) -> dict[str, Any]:
-        return _guarded(lambda: service.run_payload(str(run_id)))
+    def load_run(asked: dict[str, Any]) -> dict[str, Any]:
+        return _guarded(lambda: service.run_payload(str(asked.get("run"))))
 
-    def load_mask(run_id: str, layer: int) -> dict[str, Any]:
-        return _guarded(lambda: service.mask_payload(str(run_id), int(layer)))
+    def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
+        return _guarded(lambda: service.mask_payload(*_run_and_layer(asked)))
 
-    def load_projection(run_id: str, layer: int) -> dict[str, Any]:
-        return _guarded(lambda: service.projection_payload(str(run_id), int(layer)))
+    def load_projection(asked: dict[str, Any]) -> dict[str, Any]:
+        return _guarded(lambda: service.projection_payload(*_run_and_layer(asked)))
 
     return [load_run, load_mask, load_projection]
+
+
+def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:
+    layer = asked.get("layer")
+    if not isinstance(layer, int):
+        raise InputError(f"the layer is {layer!r}", expected="a layer number")
+    return str(asked.get("run")), layer
 
 
 def _guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

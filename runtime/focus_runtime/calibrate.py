@@ -51,7 +51,7 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
     focus = compose(model, centroids, assignment="sinkhorn")
     logits: dict[int, list[Tensor]] = {index: [] for index in centroids.routers}
     try:
-        with _collect(centroids, logits):
+        with _Collect(centroids, logits):
             for ids in sequences.split(1):
                 final_hidden(model, ids)
     finally:
@@ -64,7 +64,7 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
     return centroids
 
 
-class _collect:
+class _Collect:
     """Keep what each router's `logits` returns while the block runs."""
 
     def __init__(self, centroids: Centroids, into: dict[int, list[Tensor]]) -> None:

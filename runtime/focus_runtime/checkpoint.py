@@ -7,14 +7,13 @@ Format: safetensors with `layers.{i}.projection` (d, d_g), `layers.{i}.centroids
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
-import pickle
 import re
 import struct
 import tempfile
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,8 +95,8 @@ class Centroids:
         beyond = [i for i in self.routers if i not in layers]
         if beyond or (total is not None and total != len(layers)):
             raise CentroidFileError(
-                f"{self.name or 'these centroids'}{made_for} are for a model of {total or max(self.routers) + 1} layers, "
-                f"but the model has {len(layers)}",
+                f"{self.name or 'these centroids'}{made_for} are for a model of "
+                f"{total or max(self.routers) + 1} layers, but the model has {len(layers)}",
                 fix="choose the model the file was trained for, or another file",
             )
 
@@ -184,7 +183,7 @@ def load_centroids(source: str | os.PathLike[str]) -> Centroids:
     data = _read(path)
     name = "default" if str(source) == "default" else path.name
     if path.suffix.lower() in (".pt", ".pth"):
-        tensors, metadata = _read_pickle(path)
+        tensors, metadata = _read_pickle(data, path.name)
     else:
         metadata = _check_header(data, name)
         try:
@@ -228,7 +227,7 @@ def _check_header(data: bytes, name: str) -> dict[str, str]:
     if not isinstance(metadata, dict):
         raise damaged
     for key, entry in header.items():
-        if not isinstance(entry, dict) or entry.get("dtype") not in FLOATS:
+        if not isinstance(entry, dict) or str(entry.get("dtype")) not in FLOATS:
             kind = entry.get("dtype") if isinstance(entry, dict) else type(entry).__name__
             raise CentroidFileError(f"{name}: tensor {key!r} has type {kind}", expected="floating point", fix=_HELP)
         offsets = entry.get("data_offsets")
@@ -239,18 +238,18 @@ def _check_header(data: bytes, name: str) -> dict[str, str]:
     return metadata
 
 
-def _read_pickle(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a .pt file without ever executing code from it."""
+def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read the content of a .pt file without ever executing code from it."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # the unpickler raises whatever a damaged file makes it stumble over
         raise CentroidFileError(
-            f"{path.name} cannot be read safely: it is damaged or holds something other than tensors",
+            f"{name} cannot be read safely: it is damaged or holds something other than tensors",
             expected="tensors and plain values only; nothing in the file was executed",
             fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
         ) from error
     if not isinstance(content, dict):
-        raise CentroidFileError(f"{path.name} holds a {type(content).__name__}", expected="a dict of tensors", fix=_HELP)
+        raise CentroidFileError(f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=_HELP)
     metadata = content.pop("metadata", content.pop("__metadata__", {}))
     for wrapper in ("state_dict", "tensors"):
         if isinstance(content.get(wrapper), dict):
@@ -271,13 +270,17 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
         match = _NAME.fullmatch(key)
         if match is None:
             raise CentroidFileError(
-                f"{name} holds {key!r}", expected="layers.N.projection, layers.N.centroids, layers.N.potential", fix=_HELP
+                f"{name} holds {key!r}",
+                expected="layers.N.projection, layers.N.centroids, layers.N.potential",
+                fix=_HELP,
             )
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=_HELP)
         by_layer.setdefault(int(match[1]), {})[match[2]] = tensor
     if not by_layer:
-        raise CentroidFileError(f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=_HELP)
+        raise CentroidFileError(
+            f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=_HELP
+        )
     config, warnings = _config(by_layer, metadata, name)
     _check_layers(by_layer, config, name)
     total = str(metadata.get("num_model_layers", ""))
@@ -305,7 +308,9 @@ def _training(metadata: dict[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _config(by_layer: dict[int, dict[str, Tensor]], metadata: dict[str, Any], name: str) -> tuple[FocusConfig, list[str]]:
+def _config(
+    by_layer: dict[int, dict[str, Tensor]], metadata: dict[str, Any], name: str
+) -> tuple[FocusConfig, list[str]]:
     first = next(iter(by_layer.values()))
     if metadata.get("config"):
         raw = metadata["config"]
@@ -329,12 +334,16 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
     if missing:
         raise CentroidFileError(
             f"{name} has no tensors for layer {missing[0]}",
-            expected=f"a router for each of {len(listed)} layers" if config.layers is None else f"layers {sorted(listed)}",
+            expected=f"a router for each of {len(listed)} layers"
+            if config.layers is None
+            else f"layers {sorted(listed)}",
             fix="save every layer, or list the layers that have routers in the configuration",
         )
     extra = sorted(set(by_layer) - listed)
     if extra:
-        raise CentroidFileError(f"{name} has tensors for layer {extra[0]}, which its configuration does not list", fix=_HELP)
+        raise CentroidFileError(
+            f"{name} has tensors for layer {extra[0]}, which its configuration does not list", fix=_HELP
+        )
     width = None
     for index, parts in sorted(by_layer.items()):
         for part, dims in (("projection", 2), ("centroids", 2), ("potential", 1)):
@@ -342,7 +351,9 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
             if tensor is None:
                 if part == "potential":
                     continue
-                raise CentroidFileError(f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=_HELP)
+                raise CentroidFileError(
+                    f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=_HELP
+                )
             if part == "projection":
                 width = width or tensor.shape[0]
             want = {"projection": (width, config.routing_dim), "centroids": (config.num_groups, config.routing_dim),
@@ -353,7 +364,9 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
                 )
             if not bool(torch.isfinite(tensor.float()).all()):  # float64 values may not fit float32
                 raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} contains NaN or infinity", expected="finite numbers", fix="train again"
+                    f"{name}: layers.{index}.{part} contains NaN or infinity",
+                    expected="finite numbers",
+                    fix="train again",
                 )
 
 

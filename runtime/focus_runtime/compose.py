@@ -269,7 +269,7 @@ class FocusModel:
     def _attach(self) -> None:
         self._original = self.model.config._attn_implementation  # type: ignore[union-attr, assignment]
         self._modules = attention_modules(self.model)
-        for index, module in self._modules.items():
+        for module in self._modules.values():
             if _STATE in module.__dict__:
                 self._modules = {}
                 raise ModelError("this model already has Focus composed onto it", fix="call detach() first")

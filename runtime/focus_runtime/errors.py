@@ -36,5 +36,5 @@ class StoreError(InputError):
     """The database cannot be opened, read or written."""
 
 
-class Cancelled(Exception):
+class Cancelled(Exception):  # noqa: N818 - it is no error
     """The user stopped a computation; nothing of it is kept."""

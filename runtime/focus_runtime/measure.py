@@ -135,7 +135,6 @@ def synchronise(module: nn.Module) -> None:
         torch.cuda.synchronize()
 
 
-
 def peak_memory_bytes(module: nn.Module) -> int:
     """Most memory used so far: the GPU's allocator peak on CUDA, else this process's peak resident size."""
     if next(module.parameters()).device.type == "cuda":

@@ -26,7 +26,11 @@ def default_cache_dir() -> Path:
 
 
 def load_model(
-    name: str = EMBEDDED, *, dtype: str = "float32", device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None
+    name: str = EMBEDDED,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[Any, Any]:
     """Load a causal language model and its tokenizer, in evaluation mode.
 
@@ -52,7 +56,9 @@ def load_model(
     elif name.strip() and os.path.isdir(path):  # unlike Path.is_dir, false for names that are too long
         source = path
     elif os.path.exists(path) or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
-        raise ModelError(f"{name!r} is not a model folder", expected="a folder with config.json, a .gguf file or a hub id")
+        raise ModelError(
+            f"{name!r} is not a model folder", expected="a folder with config.json, a .gguf file or a hub id"
+        )
     else:
         source = _from_hub(name)
     try:
@@ -76,7 +82,10 @@ def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model: Any
+        info: dict[str, Any]
+        loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
+        model, info = loader.from_pretrained(
             source, dtype=dtype, local_files_only=True, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
@@ -114,7 +123,9 @@ def _converted(gguf: Path, cache: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".converting-"))
     except OSError as error:
-        raise ModelError(f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder") from error
+        raise ModelError(
+            f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder"
+        ) from error
     try:
         model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)

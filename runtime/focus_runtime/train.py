@@ -78,7 +78,9 @@ def encode_texts(tokenizer: Any, texts: list[str], minimum: int) -> Tensor:
     ids = torch.cat(parts) if parts else torch.empty(0)
     if ids.numel() < minimum:
         raise TextError(
-            f"the text has {ids.numel()} tokens", expected=f"at least {minimum}", fix="give more text or a shorter --seq-len"
+            f"the text has {ids.numel()} tokens",
+            expected=f"at least {minimum}",
+            fix="give more text or a shorter --seq-len",
         )
     return ids.long()
 
@@ -190,7 +192,7 @@ def _update_potentials(focus: Any, centroids: Centroids, decay: float, step: int
 def validate(
     model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = (1, 2), window: int | None = None
 ) -> dict[str, Any]:
-    """Held-out perplexity under the hard mask for several k, with dominance and retained pairs, and of full attention."""
+    """Held-out perplexity under the hard mask for several k, with balance and sparsity, and of full attention."""
     full, scored = evaluate_full(model, sequences)
     report: dict[str, Any] = {"full": full, "scored_tokens": scored, "sequence_length": sequences.shape[1]}
     for top_k in top_ks:

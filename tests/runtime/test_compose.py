@@ -79,8 +79,8 @@ def test_a_window_over_the_text_is_full_attention(family, window, ids):
 @pytest.mark.parametrize("top_k", [1, 2])
 def test_the_mask_in_the_model_is_the_definition(family, top_k, ids):
     """Eager attention with an explicit 4-d mask gives the same logits. One layer, so one mask serves the model."""
-    changes = {"n_layer": 1} if family == "GPT2" else {"num_hidden_layers": 1}
-    model = build_model(family, **changes)
+    model = build_model(family, num_hidden_layers=1)
+    assert len(attention_modules(model)) == 1
     focus = compose(model, build_centroids(model, num_groups=6), top_k=top_k, window=3, num_sinks=2)
     actual = logits(model, ids)
     membership = focus.assignments()[0].membership
@@ -163,7 +163,7 @@ def test_decoding_from_a_cache_is_refused(tiny_model, ids):
     compose(tiny_model, build_centroids(tiny_model))
     with torch.no_grad():
         first = tiny_model(input_ids=ids, use_cache=True)
-        with pytest.raises(InputError, match="key-value cache.*use_cache=False"):
+        with pytest.raises(InputError, match=r"key-value cache.*use_cache=False"):
             tiny_model(input_ids=ids[:, :1], past_key_values=first.past_key_values, use_cache=True)
 
 
@@ -253,7 +253,11 @@ def test_padded_batches_equal_single_runs(family, side, assignment):
         batched = logits(model, ids, attention_mask=mask, position_ids=positions)
         for row, text in enumerate(texts):
             torch.testing.assert_close(
-                batched[row][mask[row].bool()], logits(model, text)[0], rtol=1e-4, atol=1e-4, msg=lambda m: f"{side} {m}"
+                batched[row][mask[row].bool()],
+                logits(model, text)[0],
+                rtol=1e-4,
+                atol=1e-4,
+                msg=lambda m: f"{side} {m}",
             )
     finally:
         focus.detach()
@@ -276,7 +280,9 @@ def test_causal_focus_never_looks_ahead(tiny_model, ids):
     compose(tiny_model, build_centroids(tiny_model), assignment="causal")
     changed = ids.clone()
     changed[:, 25:] = random_ids(15, seed=9)
-    torch.testing.assert_close(logits(tiny_model, ids)[:, :25], logits(tiny_model, changed)[:, :25], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        logits(tiny_model, ids)[:, :25], logits(tiny_model, changed)[:, :25], rtol=1e-5, atol=1e-5
+    )
 
 
 def test_assignments_cover_every_layer_and_come_from_the_modules_input(tiny_model, ids):

@@ -51,7 +51,7 @@ def test_choices(name, value):
 
 
 def test_top_k_above_the_groups_names_both_numbers():
-    with pytest.raises(ConfigError, match="top_k is 5 .* 4 groups"):
+    with pytest.raises(ConfigError, match=r"top_k is 5 .* 4 groups"):
         FocusConfig(top_k=5, num_groups=4)
 
 

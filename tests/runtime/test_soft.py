@@ -102,9 +102,7 @@ def test_straight_through_forward_is_the_hard_mask(top_k, fresh_seed):
 def test_straight_through_passes_a_gradient_to_dropped_pairs(fresh_seed):
     query, key, value, probabilities = random_inputs(25, groups=4)
     probabilities.requires_grad_()
-    out = gated_attention(
-        query, key, value, probabilities, window=0, num_sinks=0, gate="log", scale=0.5, hard_top_k=1
-    )
+    out = gated_attention(query, key, value, probabilities, window=0, num_sinks=0, gate="log", scale=0.5, hard_top_k=1)
     (gradient,) = torch.autograd.grad(out.pow(2).sum(), probabilities)
     assert torch.isfinite(gradient).all()
     assert (gradient[0, 1:].abs().sum(-1) > 0).all()

@@ -31,7 +31,13 @@ def _needs_gradient(*tensors: Tensor) -> bool:
 
 
 def _check(
-    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, key_padding: Tensor | None, window: int, num_sinks: int
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    key_padding: Tensor | None,
+    window: int,
+    num_sinks: int,
 ) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4:
@@ -56,7 +62,11 @@ def _check(
     for name, per_token, dtype in (("membership", membership, torch.int64), ("key_padding", key_padding, torch.bool)):
         if per_token is None:
             continue
-        if per_token.dtype != dtype or per_token.shape != (key.shape[0], key.shape[2]) or per_token.device != key.device:
+        if (
+            per_token.dtype != dtype
+            or per_token.shape != (key.shape[0], key.shape[2])
+            or per_token.device != key.device
+        ):
             raise InputError(
                 f"{name} is {per_token.dtype} of shape {tuple(per_token.shape)} on {per_token.device}",
                 expected=f"{dtype} of shape {(key.shape[0], key.shape[2])} on {key.device}",

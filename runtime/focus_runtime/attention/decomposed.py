@@ -102,7 +102,9 @@ def decomposed_attention(
     query: Tensor, key: Tensor, value: Tensor, membership: Tensor, *, window: int, num_sinks: int = 0, scale: float
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus attention for k = 1 on the CPU. Shapes as in `focus_attention`, with Tq = Tk and no padding."""
-    window = min(window, query.shape[2] - 1)  # local blocks reach back a whole window, so a longer one only costs memory
+    window = min(
+        window, query.shape[2] - 1
+    )  # local blocks reach back a whole window, so a longer one only costs memory
     outs, lses = [], []
     for b in range(query.shape[0]):
         q, k, v, group = query[b : b + 1], key[b : b + 1], value[b : b + 1], membership[b]

@@ -37,7 +37,7 @@ def masked_flash(
     Returns:
         out, zero where a query has no key; logsumexp, -inf there.
     """
-    assert query.shape[2] > 0 and key.shape[2] > 0
+    assert min(query.shape[2], key.shape[2]) > 0
     bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
     out, lse = _kernel(query, key, value, 0.0, False, attn_mask=bias, scale=scale)
     if not empty_rows:

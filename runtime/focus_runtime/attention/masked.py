@@ -1,4 +1,4 @@
-"""Plain masked attention in query blocks: any k, padding and softcap; memory O(block * T) and no future keys computed."""
+"""Plain masked attention in query blocks: any k, padding and softcap; memory O(block * T), no future keys computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dense oracle: plain torch, any device, any k. Slow and O(T^2) on purpose; every fast path is tested against it."""
+"""The dense oracle: plain torch, any device, any k. Slow and O(T^2) on purpose; fast paths are tested against it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def token_positions(membership: Tensor, key_padding: Tensor | None) -> Tensor:
     return count - key_padding.to(torch.int8).argmax(dim=1, keepdim=True)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, softcap: float | None) -> tuple[Tensor, Tensor]:
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, softcap: float | None
+) -> tuple[Tensor, Tensor]:
     """Softmax attention over the allowed pairs in the inputs' dtype.
 
     Args:

@@ -1,0 +1,88 @@
+"""A served page over the real model, and headless Chromium to drive it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from focus_explorer.service import AnalyzeRequest, Service
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+SIZES = {"wide": {"width": 1440, "height": 900}, "narrow": {"width": 390, "height": 844}}
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory):
+    """A database with one explored text of about 300 tokens, so that pages open at once."""
+    path = tmp_path_factory.mktemp("page") / "runs.duckdb"
+    service = Service(path)
+    text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
+    service.analyze(text, AnalyzeRequest(top_k=1, window=16, repeats=2))
+    return path
+
+
+@pytest.fixture(scope="session")
+def page_url(database):
+    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--db", str(database), "--port", "7951"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            line = server.stdout.readline()
+            found = re.search(r"http://[\d.]+:\d+", line)
+            if found:
+                yield found[0] + "/"
+                break
+            assert server.poll() is None, "the server ended before it served"
+        else:
+            pytest.fail("the page was not served within 90 seconds")
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.fail("no Chromium found; install Debian's package `chromium`, or run .ci/run, which does")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium, page_url):
+    """Open the page in a new context; afterwards nothing may have gone wrong in the console or left this machine."""
+    contexts, problems = [], []
+
+    def open_one(query="", size="wide", scheme="light"):
+        context = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
+        page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
+        page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
+        page.goto(page_url + query)
+        page.wait_for_selector("span.fx-token", state="attached", timeout=30_000)
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def _external(url):
+    return not url.startswith(("http://127.0.0.1", "http://localhost", "data:", "blob:"))

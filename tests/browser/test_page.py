@@ -1,0 +1,194 @@
+"""The page as a person meets it, driven in headless Chromium from paste to download."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from focus_explorer.queries import fetch
+from focus_explorer.service import Service
+from focus_runtime.checkpoint import random_centroids, save_centroids
+from focus_runtime.config import FocusConfig
+from tests.helpers import build_model
+
+pytestmark = [pytest.mark.browser, pytest.mark.model]
+TEXT = "The lighthouse keeper counted the ships. One ship, two ships, and then <b>no</b> ships at all.\n" * 8
+
+
+def stored(database, run_id):
+    return fetch(Service(database).database, "assignments", run_id=run_id).to_pylist()
+
+
+def shown_run(page):
+    return page.evaluate("new URLSearchParams(location.search).get('run')")
+
+
+def set_layer(page, layer):
+    slider = page.locator("[data-testid=fx-layer] input[type=range], input[type=range][data-testid=fx-layer]").first
+    slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input', {bubbles: true})); }", layer)
+
+
+def test_tokens_show_the_stored_text_and_groups(open_page, database):
+    page = open_page()
+    run_id = shown_run(page)
+    service = Service(database)
+    pieces = [row["piece"] for row in fetch(service.database, "tokens", run_id=run_id).to_pylist()]
+    spans = page.locator("span.fx-token")
+    assert spans.count() == len(pieces)
+    assert page.evaluate("window.hacked") is None
+    assert "<script>" in page.locator("[data-testid=fx-tokens]").inner_text()
+    rows = stored(database, run_id)
+    for layer in (0, 7, 29):
+        set_layer(page, layer)
+        wanted = [row["top_group"] for row in rows if row["layer"] == layer]
+        found = page.eval_on_selector_all("span.fx-token", "spans => spans.map(s => Number(s.dataset.group))")
+        assert found == wanted
+
+
+def test_layer_switch_needs_no_server_and_is_quick(open_page):
+    page = open_page()
+    page.wait_for_timeout(1500)  # let the page finish its own start-up requests
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    for layer in (3, 9, 27):
+        set_layer(page, layer)
+        page.wait_for_timeout(100)
+        assert float(page.locator(".fx-root").get_attribute("data-switch-ms")) < 100
+    assert [url for url in asked if "component_server" in url] == []
+
+
+def test_hover_shows_probabilities_that_add_up(open_page, database):
+    page = open_page()
+    page.locator("span.fx-token").nth(5).hover()
+    tip = page.locator("[data-testid=fx-tooltip]")
+    expect(tip).to_be_visible()
+    text = tip.inner_text()
+    for part in ("A", "B", "C", "D", "%"):
+        assert part in text
+
+
+def test_legend_highlights_a_group_by_keyboard(open_page):
+    page = open_page()
+    card = page.locator("[data-testid=fx-legend] [aria-pressed]").first
+    card.focus()
+    page.keyboard.press("Enter")
+    expect(card).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Enter")
+    expect(card).to_have_attribute("aria-pressed", "false")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("narrow", "dark")])
+def test_every_view_draws(open_page, size, scheme):
+    page = open_page(f"?__theme={scheme}", size=size, scheme=scheme)
+    for name, hook in (("Map", "fx-map"), ("Sparsity", "fx-mask"), ("Compare", "fx-loss-chart")):
+        page.get_by_role("tab", name=name).click()
+        chart = page.locator(f"[data-testid={hook}] .main-svg").first
+        expect(chart).to_be_visible(timeout=60_000)
+        assert chart.bounding_box()["height"] > 150
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_sparsity_shows_the_stored_counts(open_page, database):
+    page = open_page("?view=sparsity&layer=4")
+    run_id = shown_run(page)
+    layer = fetch(Service(database).database, "layers", run_id=run_id).to_pylist()[4]
+    page.locator("[data-testid=fx-mask] .main-svg").first.wait_for(timeout=30_000)
+    assert f"{layer['retained_pairs']:.0%}".rstrip("%") in page.locator(".fx-root").inner_text()
+
+
+def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
+    page = open_page()
+    before = shown_run(page)
+    page.locator("#fe-text textarea").fill(TEXT)
+    page.locator("#fe-window input").fill("12")
+    page.locator("#fe-run").click()
+    page.wait_for_selector("#fe-status .fe-progress")
+    page.wait_for_function(
+        "old => { const run = new URLSearchParams(location.search).get('run'); return run && run !== old; }",
+        arg=before, timeout=90_000,
+    )  # fmt: skip
+    run_id = shown_run(page)
+    expect(page.locator("[data-testid=fx-tokens]")).to_contain_text("lighthouse")
+    summary = Service(database).summary(run_id)
+    header = page.locator("[data-testid=fx-header]").inner_text()
+    assert f"{summary['perplexity']['focus']:.2f}" in header
+    assert summary["config"]["window"] == 12
+
+    again = open_page(f"?run={run_id}&layer=3")
+    expect(again.locator("[data-testid=fx-tokens]")).to_contain_text("lighthouse")
+    rows = [row["top_group"] for row in stored(database, run_id) if row["layer"] == 3]
+    assert again.eval_on_selector_all("span.fx-token", "s => s.map(x => Number(x.dataset.group))") == rows
+
+    page.get_by_role("tab", name="Runs and export").click()
+    expect(page.locator("#fe-runs")).to_contain_text(run_id)
+    for file_format in ("csv", "json"):
+        page.locator("#fe-export-format").get_by_label(file_format, exact=True).check()
+        page.locator("#fe-export-make").click()
+        button = page.locator("#fe-export-download")
+        expect(button).to_be_visible(timeout=20_000)
+        with page.expect_download() as waiting:
+            button.click()
+        path = tmp_path / f"groups.{file_format}"
+        waiting.value.save_as(path)
+        found = list(csv.DictReader(path.open())) if file_format == "csv" else json.loads(path.read_text())
+        assert len(found) == 30 * 4
+        assert {row["run_id"] for row in found} == {run_id}
+
+
+@pytest.mark.parametrize(
+    ("text", "part"), [("   ", "The text is empty"), ("a", "1 token"), ("half \ud800 pair", None)]
+)  # fmt: skip
+def test_bad_text_gives_one_message_and_the_page_goes_on(open_page, text, part):
+    page = open_page()
+    before = shown_run(page)
+    if part is None:  # browsers replace lone surrogates on input, so the text arrives valid
+        part = ""
+        text = "\ufffd"
+    page.locator("#fe-text textarea").fill(text)
+    page.locator("#fe-run").click()
+    message = page.locator("#fe-status [role=alert], #fe-status [role=status]")
+    expect(message).to_contain_text(part, timeout=60_000)
+    assert "Traceback" not in page.locator("body").inner_text()
+    if part:
+        assert shown_run(page) == before
+        assert page.locator("span.fx-token").count() > 0
+
+
+def test_upload_of_a_bad_file_is_explained(open_page, tmp_path):
+    page = open_page()
+    page.get_by_role("tab", name="Centroid files").click()
+    other = tmp_path / "other-model.safetensors"
+    save_centroids(random_centroids(build_model(hidden_size=32), FocusConfig(num_groups=2, top_k=1)), other)
+    page.locator("#fe-upload input[type=file]").set_input_files(other)
+    expect(page.locator("#fe-report [role=alert]")).to_contain_text("width 32", timeout=60_000)
+
+
+def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_path):
+    from focus_runtime.models import load_model
+
+    page = open_page()
+    page.get_by_role("tab", name="Centroid files").click()
+    model, _ = load_model("smollm2-135m")
+    mine = tmp_path / "six-groups.safetensors"
+    save_centroids(random_centroids(model, FocusConfig(num_groups=6, top_k=1)), mine)
+    page.locator("#fe-upload input[type=file]").set_input_files(mine)
+    expect(page.locator("#fe-report")).to_contain_text("six-groups.safetensors is valid", timeout=60_000)
+    expect(page.locator("#fe-centroid-list")).to_contain_text("six-groups.safetensors")
+    page.get_by_role("tab", name="Explore").click()
+    before = shown_run(page)
+    page.locator("#fe-text textarea").fill(TEXT)
+    page.locator("#fe-run").click()
+    page.wait_for_function(
+        "old => { const run = new URLSearchParams(location.search).get('run'); return run && run !== old; }",
+        arg=before, timeout=120_000,
+    )  # fmt: skip
+    assert Service(database).summary(shown_run(page))["config"]["num_groups"] == 6
+    expect(page.locator("[data-testid=fx-header]")).to_contain_text("K = 6 groups")
+
+
+def test_unknown_run_in_the_link_is_explained(open_page):
+    page = open_page("?run=20000101-000000-abcdef")
+    expect(page.locator("#fe-status [role=alert]")).to_contain_text("20000101-000000-abcdef")

@@ -89,7 +89,9 @@ def _add_train(commands: Any) -> None:
     parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
     parser.add_argument("--out", required=True, help="centroid file to write (.safetensors)")
     _common(parser, "model")
-    parser.add_argument("--val", nargs="*", default=[], help="held-out text, scored at the end; left out of --text folders")
+    parser.add_argument(
+        "--val", nargs="*", default=[], help="held-out text, scored at the end; left out of --text folders"
+    )
     numbers = (
         ("--groups", 4), ("--routing-dim", 16), ("--top-k", 2), ("--window", 128), ("--sinks", 4), ("--iterations", 20),
         ("--steps", 300), ("--seq-len", 512), ("--batch", 1), ("--seed", 0), ("--val-sequences", 24),
@@ -154,9 +156,11 @@ def _describe(summary: dict[str, Any]) -> str:
 
     def row(stage: str, label: str) -> str:
         a, b = times[stage]["full"], times[stage]["focus"]
+        ratio = a["median"] / b["median"]
         return (
-            f"{label:<22} full {a['median']:,.0f} ms ({a['low']:,.0f} to {a['high']:,.0f}), Focus {b['median']:,.0f} ms "
-            f"({b['low']:,.0f} to {b['high']:,.0f}), {a['repeats']} repeats: {a['median'] / b['median']:.2f}x as fast"
+            f"{label:<22} full {a['median']:,.0f} ms ({a['low']:,.0f} to {a['high']:,.0f}), "
+            f"Focus {b['median']:,.0f} ms ({b['low']:,.0f} to {b['high']:,.0f}), "
+            f"{a['repeats']} repeats: {ratio:.2f}x as fast"
         )
 
     lines = [

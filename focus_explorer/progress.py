@@ -1,4 +1,4 @@
-"""A progress bar for terminals. Where standard error is a file or a pipe it stays silent, so that scripts can read it."""
+"""A progress bar for terminals. Silent where standard error is a file or a pipe, so that scripts can read it."""
 
 from __future__ import annotations
 

@@ -35,11 +35,12 @@ def project(routing: NDArray[np.float32], centroids: NDArray[np.float32], *, see
     """
     points = np.concatenate([routing, centroids]).astype(np.float64)
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    parameters: dict[str, Any] = {"metric": METRIC}
     if len(routing) < SHORTEST_FOR_UMAP:
-        xy, method, parameters = _pca(points), "PCA", {"metric": METRIC}
+        xy, method = _pca(points), "PCA"
     else:
         xy, method = _umap(points, seed), "UMAP"
-        parameters = {"n_neighbors": NEIGHBOURS, "min_dist": MIN_DIST, "metric": METRIC}
+        parameters |= {"n_neighbors": NEIGHBOURS, "min_dist": MIN_DIST}
     return Projection(xy, method, parameters, seed, _trust(points[: len(routing)], xy[: len(routing)], seed))
 
 

@@ -24,7 +24,9 @@ FROM runs r WHERE r.status = 'complete'
 QUERIES: dict[str, str] = {
     "runs": RUNS + " ORDER BY created_at DESC LIMIT 500",
     "run": RUNS + " AND r.run_id = $run_id",
-    "tokens": "SELECT position, token_id, piece, start_char, end_char FROM tokens WHERE run_id = $run_id ORDER BY position",
+    "tokens": """
+        SELECT position, token_id, piece, start_char, end_char
+        FROM tokens WHERE run_id = $run_id ORDER BY position""",
     "assignments": """
         SELECT layer, position, membership, top_group, probabilities
         FROM assignments WHERE run_id = $run_id ORDER BY layer, position""",

@@ -72,7 +72,9 @@ def read_text_file(path: Path) -> str:
             )
         return decode_text(path.read_bytes(), path.name)
     except OSError as error:
-        raise TextError(f"cannot read {path}: {error.strerror}", expected="a text file, or - for standard input") from error
+        raise TextError(
+            f"cannot read {path}: {error.strerror}", expected="a text file, or - for standard input"
+        ) from error
 
 
 class Service:
@@ -98,7 +100,7 @@ class Service:
             return self._loaded
 
     def load_centroids(self, name: str, loaded: _LoadedModel, request: AnalyzeRequest | None = None) -> Centroids:
-        """Centroids by name ("default", "random", an uploaded file's name or hash, a path), checked against the model."""
+        """Centroids by name (default, random, an uploaded file's name or hash, a path), checked against the model."""
         if name == "random":
             asked = {} if request is None else {"top_k": request.top_k, "window": request.window}
             config = FocusConfig().replace(**{key: value for key, value in asked.items() if value is not None})
@@ -109,14 +111,18 @@ class Service:
         centroids.check_fits(loaded.model)
         if centroids.base_fingerprint and centroids.base_fingerprint != loaded.fingerprint:
             centroids.warnings.append(
-                f"These centroids were trained on {centroids.base_model or 'a model'} with other weights than {loaded.name}."
+                f"trained on {centroids.base_model or 'a model'} with other weights than {loaded.name} has"
             )
         return centroids
 
     def _centroid_path(self, name: str) -> str:
         if name == "default" or Path(name).expanduser().exists() or Path(name).suffix:
             uploaded = [row for row in self.centroid_files() if row["name"] == name]
-            return uploaded[0]["path"] if uploaded and not Path(name).expanduser().exists() else str(Path(name).expanduser())
+            return (
+                uploaded[0]["path"]
+                if uploaded and not Path(name).expanduser().exists()
+                else str(Path(name).expanduser())
+            )
         for row in self.centroid_files():
             if name in (row["sha256"], row["name"]):
                 return str(row["path"])
@@ -131,7 +137,9 @@ class Service:
 
         text = "\n\n".join(sample_text(name) for name in SAMPLES)
         ids = loaded.tokenizer(text, add_special_tokens=False, verbose=False).input_ids[:CALIBRATION_TOKENS]
-        calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=next(loaded.model.parameters()).device))
+        calibrate_potentials(
+            loaded.model, centroids, torch.tensor([ids], device=next(loaded.model.parameters()).device)
+        )
         note = f"column potentials estimated on {len(ids):,} tokens of the sample texts"
         centroids.warnings[:] = [w for w in centroids.warnings if "column potentials" not in w] + [note]
 
@@ -175,7 +183,9 @@ class Service:
             shutil.copyfile(path, part)
             part.replace(target)
         except OSError as error:
-            raise InputError(f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space") from error
+            raise InputError(
+                f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space"
+            ) from error
         register_centroids(self.database, centroids, report, str(target))
         return report
 

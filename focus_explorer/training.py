@@ -57,11 +57,11 @@ def train(arguments: argparse.Namespace) -> None:
 
         def report(step: TrainStep) -> None:
             bar.update()
-            bar.set_postfix_str(f"loss {step.loss:.3f}, largest group {step.dominance:.1%}, {step.tokens_per_second:.0f} tokens/s")
+            bar.set_postfix_str(
+                f"loss {step.loss:.3f}, largest group {step.dominance:.1%}, {step.tokens_per_second:.0f} tokens/s"
+            )
 
-        centroids = train_centroids(
-            model, tokenizer, texts, config, plan, model_id=arguments.model, on_step=report
-        )
+        centroids = train_centroids(model, tokenizer, texts, config, plan, model_id=arguments.model, on_step=report)
     centroids.config = config.replace(window=arguments.window)
     centroids.training |= {"texts": names, "dtype": arguments.dtype, "train_window": config.window}
     if held_out:
@@ -71,7 +71,9 @@ def train(arguments: argparse.Namespace) -> None:
     print(json.dumps(result) if arguments.json else _describe(result))
 
 
-def _score(model: Any, tokenizer: Any, centroids: Any, texts: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
+def _score(
+    model: Any, tokenizer: Any, centroids: Any, texts: list[str], arguments: argparse.Namespace
+) -> dict[str, Any]:
     from focus_runtime.train import encode_texts, even_sequences, validate
 
     ids = encode_texts(tokenizer, texts, arguments.seq_len)
@@ -82,10 +84,15 @@ def _score(model: Any, tokenizer: Any, centroids: Any, texts: list[str], argumen
 
 def _describe(result: dict[str, Any]) -> str:
     training = result["training"]
-    lines = [f"wrote {result['out']}  sha256 {result['sha256']}", f"final loss {training['final_loss']:.4f} nats per token"]
+    lines = [
+        f"wrote {result['out']}  sha256 {result['sha256']}",
+        f"final loss {training['final_loss']:.4f} nats per token",
+    ]
     validation = training.get("validation", {})
     if validation:
-        lines.append(f"held-out perplexity, full attention: {validation['full']:.3f} ({validation['scored_tokens']:,} tokens)")
+        lines.append(
+            f"held-out perplexity, full attention: {validation['full']:.3f} ({validation['scored_tokens']:,} tokens)"
+        )
     for name, row in validation.items():
         if name.startswith("k="):
             lines.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -11,12 +13,12 @@ from focus_runtime.checkpoint import random_centroids
 from focus_runtime.config import FocusConfig
 
 VOCAB = 128
-TINY = {
+TINY: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
-EXTRA = {
+EXTRA: dict[str, dict[str, Any]] = {
     "Gemma2": {"query_pre_attn_scalar": 16, "attn_logit_softcapping": 2.0},
     "Granite": {"logits_scaling": 4.0},
     "GPTJ": {"rotary_dim": 8},

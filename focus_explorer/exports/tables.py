@@ -15,6 +15,7 @@ import pyarrow.parquet
 
 from focus_explorer.errors import InputError
 from focus_explorer.queries import fetch, fetch_run
+from focus_runtime.mask import CAUSES
 from focus_runtime.store.database import Database
 
 WHAT = ("groups", "tokens", "layers")
@@ -56,7 +57,9 @@ def _groups(database: Database, run_id: str) -> pa.Table:
     rows = fetch(database, "groups", run_id=run_id)
     pieces: dict[tuple[int, int], list[str]] = {}
     for row in fetch(database, "group_pieces", run_id=run_id).to_pylist():
-        pieces.setdefault((row["layer"], row["top_group"]), []).append(f"{json.dumps(row['piece'], ensure_ascii=False)}×{row['uses']}")
+        pieces.setdefault((row["layer"], row["top_group"]), []).append(
+            f"{json.dumps(row['piece'], ensure_ascii=False)}×{row['uses']}"
+        )
     keys = list(zip(rows["layer"].to_pylist(), rows["group_index"].to_pylist(), strict=True))
     rows = rows.add_column(2, "label", pa.array([group_label(group) for _, group in keys]))
     return rows.append_column("frequent_tokens", pa.array([" ".join(pieces.get(key, [])) for key in keys]))
@@ -97,7 +100,9 @@ def write_table(database: Database, run_id: str, what: str, file_format: str, ou
         finally:
             Path(name).unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror or error}", fix="choose a writable folder with space") from error
+        raise InputError(
+            f"cannot write {target}: {error.strerror or error}", fix="choose a writable folder with space"
+        ) from error
     return target
 
 
@@ -108,7 +113,7 @@ def _write_json(rows: pa.Table, path: Path) -> None:
 _LATEX_COLUMNS = {
     "groups": ("layer", "label", "tokens", "share", "mean_confidence", "frequent_tokens"),
     "tokens": ("position", "piece", "nll_full", "nll_focus", "nll_difference"),
-    "layers": ("layer", "dominance", "retained_pairs", "local_only", "group_only", "local_and_group", "sink_only", "dropped"),
+    "layers": ("layer", "dominance", "retained_pairs", *CAUSES),
 }  # fmt: skip
 
 

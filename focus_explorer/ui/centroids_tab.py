@@ -41,7 +41,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore) -> None:
         add, [upload, explore.model], [report, explore.centroids, listing], show_progress_on=report,
         api_name="upload_centroids", **MODEL_WORK,
     )  # fmt: skip
-    gr.on(None, lambda: listing_html(service), None, listing, show_progress="hidden", api_name=False)
+    gr.on(None, lambda: listing_html(service), None, listing, show_progress="hidden", api_visibility="private")
 
 
 def listing_html(service: Service) -> str:

@@ -86,18 +86,20 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,
             )  # fmt: skip
     finished = gr.State(0)
-    sample.input(sample_text, sample, text, show_progress="hidden", api_name=False)
+    sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
     started = run.click(
-        lambda: gr.update(interactive=True), None, stop, show_progress="hidden", queue=False, api_name=False
+        lambda: gr.update(interactive=True), None, stop, show_progress="hidden", queue=False, api_visibility="private"
     )
     work = started.then(
         _runner(service), [text, *inputs], [status, view, finished], show_progress="hidden", api_name="analyze",
         **MODEL_WORK,
     )  # fmt: skip
-    work.then(lambda: gr.update(interactive=False), None, stop, show_progress="hidden", queue=False, api_name=False)
+    work.then(
+        lambda: gr.update(interactive=False), None, stop, show_progress="hidden", queue=False, api_visibility="private"
+    )
     stop.click(
         lambda: (done("Stopped; nothing of that run was kept."), gr.update(interactive=False)), None, [status, stop],
-        cancels=[work], show_progress="hidden", queue=False, api_name=False,
+        cancels=[work], show_progress="hidden", queue=False, api_visibility="private",
     )  # fmt: skip
     return Explore(view, inputs[1], status, inputs[0], finished)
 
@@ -114,7 +116,9 @@ def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
         )  # fmt: skip
         with gr.Row():
             top_k = gr.Number(1, label="Top-k", info=HELP["top_k"], precision=0, min_width=120, elem_id="fe-top-k")
-            window = gr.Number(128, label="Window", info=HELP["window"], precision=0, min_width=120, elem_id="fe-window")
+            window = gr.Number(
+                128, label="Window", info=HELP["window"], precision=0, min_width=120, elem_id="fe-window"
+            )
         with gr.Row():
             sinks = gr.Number(4, label="Sinks", info=HELP["sinks"], precision=0, min_width=120, elem_id="fe-sinks")
             limit = gr.Number(
@@ -201,7 +205,8 @@ def _runner(service: Service) -> Callable[..., Iterator[tuple[Any, Any, Any]]]:
 
 
 def _work(
-    service: Service, text: str, request: AnalyzeRequest, messages: queue.Queue[tuple[str, Any]], stopped: threading.Event
+    service: Service, text: str, request: AnalyzeRequest, messages: queue.Queue[tuple[str, Any]],
+    stopped: threading.Event,
 ) -> None:  # fmt: skip
     try:
         run_id = service.analyze(
@@ -225,11 +230,14 @@ def connect_load(blocks: gr.Blocks, service: Service, explore: Explore) -> None:
         try:
             runs = service.runs()
             if wanted and wanted not in {run["run_id"] for run in runs}:
-                raise NotFoundError(f"the run {wanted} of this link is not in {service.database.path}", fix="the newest run is shown instead")
+                raise NotFoundError(
+                    f"the run {wanted} of this link is not in {service.database.path}",
+                    fix="the newest run is shown instead",
+                )
             return (wanted or (runs[0]["run_id"] if runs else "")), gr.skip()
         except NotFoundError as error:
             return (runs[0]["run_id"] if runs else ""), alert(str(error))
         except InputError as error:
             return gr.skip(), alert(str(error))
 
-    blocks.load(initial, None, [explore.view, explore.status], show_progress="hidden", api_name=False)
+    blocks.load(initial, None, [explore.view, explore.status], show_progress="hidden", api_visibility="private")

@@ -52,9 +52,17 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
         size = path.stat().st_size
         return done(f"{path.name}, {size / 1024:,.0f} KB"), gr.update(value=str(path), visible=True)
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_name": False}
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     gr.on([tab.select, blocks.load], refresh, run, [listing, run], **quiet)
-    explore.finished.change(refresh, explore.finished, [listing, run], **quiet)  # the run just made is the one to export
+    explore.finished.change(
+        refresh, explore.finished, [listing, run], **quiet
+    )  # the run just made is the one to export
     make.click(export, [run, what, file_format], [message, download], show_progress_on=message, api_name="export")
     for choice in (run, what, file_format):
-        choice.input(lambda: ("", gr.update(visible=False)), None, [message, download], show_progress="hidden", api_name=False)
+        choice.input(
+            lambda: ("", gr.update(visible=False)),
+            None,
+            [message, download],
+            show_progress="hidden",
+            api_visibility="private",
+        )

@@ -84,15 +84,15 @@ def _free_port(host: str, first: int) -> int:
                 raise InputError(f"port {port} does not exist", expected="1 to 65535") from error
             except OSError as error:
                 if "resolve" in str(error) or "known" in str(error) or "assign" in str(error):
-                    raise InputError(f"the address {host!r} is not one of this machine's", fix="use 127.0.0.1 or 0.0.0.0") from error
+                    raise InputError(
+                        f"the address {host!r} is not one of this machine's", fix="use 127.0.0.1 or 0.0.0.0"
+                    ) from error
                 continue
             return port
     raise InputError(f"ports {first} to {first + 49} are all in use", fix="choose another --port")
 
 
-def build_app(
-    *, database: str | Path | None = None, model: str | None = None, centroids: str | None = None
-) -> App:
+def build_app(*, database: str | Path | None = None, model: str | None = None, centroids: str | None = None) -> App:
     """Build the page; nothing is loaded or served yet.
 
     Args:

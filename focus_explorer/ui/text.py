@@ -6,10 +6,13 @@ TAGLINE = (
     "and what that costs and saves."
 )
 CENTROIDS_INTRO = (
-    "Centroids decide which group a token belongs to. Upload a trained file (.safetensors, or .pt holding plain tensors); "
-    "it is checked before anything is kept, and can then be chosen on the Explore page. Code inside a file is never run."
+    "Centroids decide which group a token belongs to. Upload a trained file (.safetensors, or .pt "
+    "with plain tensors); it is checked before anything is kept, and can then be chosen on the Explore page. "
+    "Code inside a file is never run."
 )
-RUNS_INTRO = "Every text you explore is kept in one database file. Open a run again, share its link, or export its tables."
+RUNS_INTRO = (
+    "Every text you explore is kept in one database file. Open a run again, share its link, or export its tables."
+)
 HELP = {
     "text": "Text to explore",
     "sample": "Or try a sample",

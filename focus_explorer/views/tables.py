@@ -28,7 +28,8 @@ def runs_table(rows: Rows) -> str:
         config = row["config"]
         body.append(
             [
-                f'<a href="?run={quote(row["run_id"])}">{escape(row["title"])}</a><small>{escape(row["run_id"])}</small>',
+                f'<a href="?run={quote(row["run_id"])}">{escape(row["title"])}</a>'
+                f"<small>{escape(row['run_id'])}</small>",
                 f"{row['num_tokens']:,}",
                 escape(row["model_id"]),
                 escape(row["centroids_name"]),
@@ -64,6 +65,6 @@ def report_html(name: str, lines: list[str]) -> str:
     """What validation found in a good file."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return (
-        f'<div class="fe-done" role="status"><strong>{escape(name)} is valid</strong> and now chosen on the Explore page.'
-        f"<ul>{items}</ul></div>"
+        f'<div class="fe-done" role="status"><strong>{escape(name)} is valid</strong> '
+        f"and now chosen on the Explore page.<ul>{items}</ul></div>"
     )

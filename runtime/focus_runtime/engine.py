@@ -262,7 +262,7 @@ def _notes(model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Cent
         )
     if length <= focus.config.window + 1:
         notes.append(
-            f"The text is no longer than the window ({focus.config.window} + 1 tokens), so Focus is full attention here."
+            f"The text is no longer than the window of {focus.config.window} + 1 tokens: Focus is full attention here."
         )
     if length < 200:
         notes.append(f"With {length} tokens, shares and perplexities are rough.")

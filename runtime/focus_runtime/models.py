@@ -85,9 +85,7 @@ def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         model: Any
         info: dict[str, Any]
         loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
-        model, info = loader.from_pretrained(
-            source, dtype=dtype, local_files_only=True, output_loading_info=True
-        )
+        model, info = loader.from_pretrained(source, dtype=dtype, local_files_only=True, output_loading_info=True)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
     finally:
         if bars:
@@ -127,7 +125,7 @@ def _converted(gguf: Path, cache: Path) -> Path:
             f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder"
         ) from error
     try:
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
         if hasattr(model.config, "quantization_config"):

@@ -121,7 +121,9 @@ def _boundary(spans: list[tuple[int, int]], limit: int) -> int:
 def _pieces(
     tokenizer: Any, text: str, ids: list[int], spans: list[tuple[int, int]]
 ) -> tuple[list[str], list[int], list[int]]:
-    pieces, starts, ends = [], [], []
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
     for index, (start, end) in enumerate(spans):
         reached = ends[-1] if ends else 0
         shares_previous = start < reached

@@ -75,7 +75,7 @@ def open_page(chromium, page_url):
         page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
         page.goto(page_url + query)
-        page.wait_for_selector("span.fx-token", state="attached", timeout=30_000)
+        page.wait_for_selector("[data-testid=fx-header]", timeout=30_000)
         return page
 
     yield open_one

@@ -71,7 +71,7 @@ def test_standard_input(analyze, monkeypatch, capsys):
         (b"a", "1 token"),
         (b"\x7fELF\0\0\0", "binary"),
         (b"caf\xe9 au lait", "UTF-8"),
-        ("x\0y".encode(), "binary"),
+        (b"x\0y", "binary"),
     ],
 )
 def test_bad_files(analyze, tmp_path, capsys, content, part):

@@ -47,7 +47,8 @@ def test_run_reads_back_exactly(tmp_path, trace):
         assert [row[0] for row in pieces] == trace.tokens.pieces
         for layer in trace.layers:
             rows = connection.execute(
-                "SELECT membership, top_group, probabilities, routing FROM assignments WHERE layer = ? ORDER BY position",
+                "SELECT membership, top_group, probabilities, routing FROM assignments "
+                "WHERE layer = ? ORDER BY position",
                 [layer.layer],
             ).fetchall()
             assert [row[0] for row in rows] == layer.membership.tolist()
@@ -97,7 +98,7 @@ def test_newer_database_is_refused_and_unchanged(tmp_path, trace):
 def test_foreign_files_are_refused(tmp_path):
     text = tmp_path / "notes.duckdb"
     text.write_text("not a database, just notes " * 500)
-    with pytest.raises(StoreError, match="no DuckDB file|cannot be used"), Database(text).read():
+    with pytest.raises(StoreError, match=r"no DuckDB file|cannot be used"), Database(text).read():
         pass
     other = tmp_path / "other.duckdb"
     with duckdb.connect(str(other)) as connection:

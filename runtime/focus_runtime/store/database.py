@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ class Database:
         lowered = text.lower()
         if "no space" in lowered or "disk full" in lowered or "could not write" in lowered:
             problem, fix = "the disk is full", "free some space; nothing of this run was kept"
-        elif "permission" in lowered or "read-only" in lowered or "cannot open" in lowered and "denied" in lowered:
+        elif "permission" in lowered or "read-only" in lowered or ("cannot open" in lowered and "denied" in lowered):
             problem, fix = "it cannot be written", "choose a writable file with --db"
         elif "not a valid duckdb" in lowered or "storage version" in lowered or "serialized" in lowered:
             problem = "it is no DuckDB file, or one from a newer DuckDB"
@@ -117,7 +117,6 @@ class Database:
 
 
 def _rollback(connection: Any) -> None:
-    try:
+    # the failed statement may already have ended the transaction, and its error is the one to report
+    with suppress(duckdb.Error):
         connection.execute("ROLLBACK")
-    except duckdb.Error:
-        pass  # the failed statement already ended the transaction, and its error is the one to report

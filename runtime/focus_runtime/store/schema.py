@@ -11,7 +11,8 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         "0001_first_tables",
         """
         CREATE TABLE runs (
-            run_id VARCHAR PRIMARY KEY, created_at TIMESTAMPTZ NOT NULL, status VARCHAR NOT NULL, title VARCHAR NOT NULL,
+            run_id VARCHAR PRIMARY KEY, created_at TIMESTAMPTZ NOT NULL, status VARCHAR NOT NULL,
+            title VARCHAR NOT NULL,
             model_id VARCHAR NOT NULL, model_fingerprint VARCHAR NOT NULL, centroids_name VARCHAR NOT NULL,
             centroids_sha256 VARCHAR NOT NULL, config VARCHAR NOT NULL, text_sha256 VARCHAR NOT NULL,
             num_tokens BIGINT NOT NULL, device VARCHAR NOT NULL, dtype VARCHAR NOT NULL, backend VARCHAR NOT NULL,
@@ -44,7 +45,8 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             projection_id VARCHAR PRIMARY KEY, run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, method VARCHAR NOT NULL,
             parameters VARCHAR NOT NULL, seed BIGINT NOT NULL, trustworthiness DOUBLE, created_at TIMESTAMPTZ NOT NULL);
         CREATE TABLE centroid_files (
-            sha256 VARCHAR PRIMARY KEY, name VARCHAR NOT NULL, uploaded_at TIMESTAMPTZ NOT NULL, config VARCHAR NOT NULL,
+            sha256 VARCHAR PRIMARY KEY, name VARCHAR NOT NULL, uploaded_at TIMESTAMPTZ NOT NULL,
+            config VARCHAR NOT NULL,
             base_model VARCHAR NOT NULL, num_groups INTEGER NOT NULL, routing_dim INTEGER NOT NULL,
             layers INTEGER NOT NULL, report VARCHAR NOT NULL, path VARCHAR NOT NULL);
         """,
@@ -86,7 +88,9 @@ def migrate(connection: Any, path: str) -> None:
             continue
         connection.execute("BEGIN")
         try:
-            connection.execute("CREATE TABLE IF NOT EXISTS schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)"
+            )
             connection.execute(statements)
             connection.execute("INSERT INTO schema_migrations VALUES (?, now())", [name])
             connection.execute("COMMIT")

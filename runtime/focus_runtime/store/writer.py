@@ -42,9 +42,7 @@ def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
     return run_id
 
 
-def write_projection(
-    database: Database, run_id: str, layer: int, xy: NDArray[np.float64], meta: dict[str, Any]
-) -> str:
+def write_projection(database: Database, run_id: str, layer: int, xy: NDArray[np.float64], meta: dict[str, Any]) -> str:
     """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
 
     Args:
@@ -81,7 +79,8 @@ def register_centroids(database: Database, centroids: Centroids, report: list[st
         connection.execute(
             "INSERT OR REPLACE INTO centroid_files VALUES (?, ?, now(), ?, ?, ?, ?, ?, ?, ?)",
             [centroids.sha256, centroids.name, centroids.config.to_json(), centroids.base_model,
-             centroids.config.num_groups, centroids.config.routing_dim, len(centroids.routers), json.dumps(report), path],
+             centroids.config.num_groups, centroids.config.routing_dim, len(centroids.routers), json.dumps(report),
+             path],
         )  # fmt: skip
 
 

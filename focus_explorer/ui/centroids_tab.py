@@ -23,7 +23,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore) -> None:
                 label="Centroid file", file_types=[".safetensors", ".pt", ".pth"], type="filepath", elem_id="fe-upload"
             )
             report = gr.HTML(elem_id="fe-report", padding=False)
-        with gr.Column(scale=2, min_width=340):
+        with gr.Column(scale=2, min_width=280):
             listing = gr.HTML(elem_id="fe-centroid-list", padding=False)
 
     def add(path: str | None, model: str) -> tuple[Any, Any, Any]:

@@ -80,7 +80,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 stop = gr.Button("Stop", elem_id="fe-stop", scale=1, interactive=False)
             status = gr.HTML(elem_id="fe-status", padding=False)
             inputs = _settings(service, request)
-        with gr.Column(scale=3, min_width=340):
+        with gr.Column(scale=3, min_width=280):
             view = gr.HTML(
                 value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
                 server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,
@@ -105,7 +105,10 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
 
 
 def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
-    with gr.Accordion("Model and settings", open=True):
+    def number(value: int, label: str, name: str, elem_id: str) -> gr.Number:
+        return gr.Number(value, label=label, info=HELP[name], precision=0, min_width=120, elem_id=elem_id)
+
+    with gr.Group():
         model = gr.Dropdown(
             [request.model], value=request.model, label="Model", info=HELP["model"], allow_custom_value=True,
             elem_id="fe-model",
@@ -115,15 +118,12 @@ def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
             info=HELP["centroids"], elem_id="fe-centroids",
         )  # fmt: skip
         with gr.Row():
-            top_k = gr.Number(1, label="Top-k", info=HELP["top_k"], precision=0, min_width=120, elem_id="fe-top-k")
-            window = gr.Number(
-                128, label="Window", info=HELP["window"], precision=0, min_width=120, elem_id="fe-window"
-            )
+            top_k = number(1, "Top-k", "top_k", "fe-top-k")
+            window = number(128, "Window", "window", "fe-window")
+    with gr.Accordion("More settings", open=False):
         with gr.Row():
-            sinks = gr.Number(4, label="Sinks", info=HELP["sinks"], precision=0, min_width=120, elem_id="fe-sinks")
-            limit = gr.Number(
-                DEFAULT_LIMIT, label="Longest text", info=HELP["limit"], precision=0, min_width=120, elem_id="fe-limit"
-            )
+            sinks = number(4, "Sinks", "sinks", "fe-sinks")
+            limit = number(DEFAULT_LIMIT, "Longest text", "limit", "fe-limit")
         assignment = gr.Radio(
             ["causal", "sinkhorn"], value="causal", label="Assignment", info=HELP["assignment"], elem_id="fe-assignment"
         )

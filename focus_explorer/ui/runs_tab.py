@@ -20,7 +20,7 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
     """Lay out the tab; lists are read again whenever it is opened or a run finishes."""
     gr.HTML(f'<p class="fe-intro">{RUNS_INTRO}</p>', padding=False)
     with gr.Row():
-        with gr.Column(scale=3, min_width=340):
+        with gr.Column(scale=3, min_width=280):
             listing = gr.HTML(elem_id="fe-runs", padding=False)
         with gr.Column(scale=1, min_width=280, elem_classes="fe-form"):
             gr.HTML("<h2>Export a table</h2>", padding=False)

@@ -110,9 +110,9 @@ def build_app(*, database: str | Path | None = None, model: str | None = None, c
         with gr.Tabs(elem_id="fe-tabs"):
             with gr.Tab("Explore", id="explore"):
                 explore = explore_tab.build(service, request)
-            with gr.Tab("Centroid files", id="centroids"):
+            with gr.Tab("Centroids", id="centroids"):
                 centroids_tab.build(service, request, explore)
-            with gr.Tab("Runs and export", id="runs") as runs:
+            with gr.Tab("Runs", id="runs") as runs:
                 runs_tab.build(service, explore, runs, blocks)
         explore_tab.connect_load(blocks, service, explore)
     return App(blocks, service, request)

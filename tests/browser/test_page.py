@@ -122,7 +122,7 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
     rows = [row["top_group"] for row in stored(database, run_id) if row["layer"] == 3]
     assert again.eval_on_selector_all("span.fx-token", "s => s.map(x => Number(x.dataset.group))") == rows
 
-    page.get_by_role("tab", name="Runs and export").click()
+    page.get_by_role("tab", name="Runs").click()
     expect(page.locator("#fe-runs")).to_contain_text(run_id)
     for file_format in ("csv", "json"):
         page.locator("#fe-export-format").get_by_label(file_format, exact=True).check()
@@ -159,7 +159,7 @@ def test_bad_text_gives_one_message_and_the_page_goes_on(open_page, text, part):
 
 def test_upload_of_a_bad_file_is_explained(open_page, tmp_path):
     page = open_page()
-    page.get_by_role("tab", name="Centroid files").click()
+    page.get_by_role("tab", name="Centroids").click()
     other = tmp_path / "other-model.safetensors"
     save_centroids(random_centroids(build_model(hidden_size=32), FocusConfig(num_groups=2, top_k=1)), other)
     page.locator("#fe-upload input[type=file]").set_input_files(other)
@@ -170,7 +170,7 @@ def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_pa
     from focus_runtime.models import load_model
 
     page = open_page()
-    page.get_by_role("tab", name="Centroid files").click()
+    page.get_by_role("tab", name="Centroids").click()
     model, _ = load_model("smollm2-135m")
     mine = tmp_path / "six-groups.safetensors"
     save_centroids(random_centroids(model, FocusConfig(num_groups=6, top_k=1)), mine)

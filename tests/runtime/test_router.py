@@ -75,6 +75,15 @@ def test_membership_bits_and_ties(row, top_k, groups):
     assert top_k_membership(torch.tensor([row]), top_k).tolist() == [sum(1 << g for g in groups)]
 
 
+@pytest.mark.parametrize("groups", [17, 40, 63])
+def test_ties_among_many_groups(groups):
+    """Short rows are sorted stably by luck; long ones only if the sort is asked to be stable."""
+    probabilities = torch.full((50, groups), 1 / groups)
+    assert top_k_membership(probabilities, 3).tolist() == [0b111] * 50
+    probabilities[:, 5] = 0.0
+    assert top_k_membership(probabilities, 6).tolist() == [0b1011111] * 50
+
+
 def test_membership_of_63_groups():
     probabilities = torch.zeros(1, 63)
     probabilities[0, 62] = 1.0

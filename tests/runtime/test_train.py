@@ -80,6 +80,20 @@ def test_same_seed_same_centroids(tokenizer):
     assert not torch.equal(runs[0][0], runs[2][0])
 
 
+def test_the_seed_decides_the_order_of_the_data(tiny_model, tokenizer, monkeypatch):
+    batches: list[torch.Tensor] = []
+
+    def recorded(*args):
+        batches.append(random_sequences(*args))
+        return batches[-1]
+
+    monkeypatch.setattr("focus_runtime.train.random_sequences", recorded)
+    for seed in (5, 5, 6):
+        train(tiny_model, tokenizer, seed=seed, steps=1)
+    assert torch.equal(batches[0], batches[1])
+    assert not torch.equal(batches[0], batches[2])
+
+
 def test_what_is_recorded(tiny_model, tokenizer):
     centroids, steps = train(tiny_model, tokenizer)
     notes = centroids.training

@@ -258,7 +258,8 @@ def _notes(model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Cent
     if context is not None and length > context:
         notes.append(
             f"The text has {length:,} tokens, more than the {context:,} the model was trained for: "
-            "perplexity beyond that point is not meaningful."
+            f"perplexity beyond that point is not meaningful. To cut it, set the longest text to {context} tokens "
+            f"(--max-tokens {context})."
         )
     if length <= focus.config.window + 1:
         notes.append(

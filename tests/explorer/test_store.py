@@ -107,6 +107,30 @@ def test_foreign_files_are_refused(tmp_path):
         pass
 
 
+def test_a_full_disk_is_named_and_keeps_what_was_there(tmp_path):
+    """The process may write no file beyond 2 MB, which DuckDB meets as it meets a full disk."""
+    path = tmp_path / "a.duckdb"
+    code = """
+import resource, signal, sys
+from focus_runtime.store.database import Database
+from focus_runtime.errors import StoreError
+database = Database(sys.argv[1])
+with database.write() as connection:
+    connection.execute("INSERT INTO tokens SELECT 'kept', range, 0, 'x', 0, 1 FROM range(10)")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
+try:
+    with database.write() as connection:
+        connection.execute("INSERT INTO tokens SELECT 'lost', range, 0, md5(range::VARCHAR), 0, 1 FROM range(400000)")
+except StoreError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert "the disk is full" in run.stdout, run.stderr
+    with Database(path).read() as connection:
+        assert connection.execute("SELECT run_id, count(*) FROM tokens GROUP BY ALL").fetchall() == [("kept", 10)]
+
+
 def test_unwritable_place_is_named(tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("in the way")

@@ -52,8 +52,10 @@ class Database:
                 except BaseException:
                     _rollback(connection)
                     raise
-            except (duckdb.IOException, OSError) as error:
-                raise self._explain(error) from error
+            except (duckdb.Error, OSError) as error:
+                if isinstance(error, duckdb.IOException | OSError) or _is_full(str(error)):
+                    raise self._explain(error) from error
+                raise
             finally:
                 connection.close()
 
@@ -104,7 +106,7 @@ class Database:
                 fix="wait for it to finish, or choose another file with --db",
             )
         lowered = text.lower()
-        if "no space" in lowered or "disk full" in lowered or "could not write" in lowered:
+        if _is_full(text):
             problem, fix = "the disk is full", "free some space; nothing of this run was kept"
         elif "permission" in lowered or "read-only" in lowered or ("cannot open" in lowered and "denied" in lowered):
             problem, fix = "it cannot be written", "choose a writable file with --db"
@@ -114,6 +116,11 @@ class Database:
         else:
             problem, fix = text.strip().splitlines()[0][:200], "choose another file with --db"
         return StoreError(f"the database {self.path} cannot be used: {problem}", fix=fix)
+
+
+def _is_full(message: str) -> bool:
+    """DuckDB reports a full disk as several exception types; the words are the same."""
+    return any(words in message.lower() for words in ("no space", "disk full", "could not write"))
 
 
 def _rollback(connection: Any) -> None:

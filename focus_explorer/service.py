@@ -99,15 +99,20 @@ class Service:
                 self._loaded = _LoadedModel(name, model, tokenizer, fingerprint(model))
             return self._loaded
 
-    def load_centroids(self, name: str, loaded: _LoadedModel, request: AnalyzeRequest | None = None) -> Centroids:
-        """Centroids by name (default, random, an uploaded file's name or hash, a path), checked against the model."""
+    def load_centroids(self, name: str) -> Centroids | None:
+        """Centroids by name: default, an uploaded file's name or hash, a path; None for random, which need a model."""
         if name == "random":
-            asked = {} if request is None else {"top_k": request.top_k, "window": request.window}
+            return None
+        centroids = load_centroids(self._centroid_path(name))
+        centroids.name = name if name == "default" else centroids.name
+        return centroids
+
+    def _fit(self, centroids: Centroids | None, loaded: _LoadedModel, request: AnalyzeRequest) -> Centroids:
+        """Check centroids against a model, or draw random ones for it."""
+        if centroids is None:
+            asked = {"top_k": request.top_k, "window": request.window}
             config = FocusConfig().replace(**{key: value for key, value in asked.items() if value is not None})
             centroids = random_centroids(loaded.model, config)
-        else:
-            centroids = load_centroids(self._centroid_path(name))
-            centroids.name = name if name == "default" else centroids.name
         centroids.check_fits(loaded.model)
         if centroids.base_fingerprint and centroids.base_fingerprint != loaded.fingerprint:
             centroids.warnings.append(
@@ -236,8 +241,9 @@ class Service:
             pass
         with self._model_lock:
             progress("Loading the model", 0.0)
+            read = self.load_centroids(request.centroids)  # before the model: a bad file is known at once
             loaded = self.load_model(request.model)
-            centroids = self.load_centroids(request.centroids, loaded, request)
+            centroids = self._fit(read, loaded, request)
             assignment = request.assignment or centroids.config.assignment
             if assignment == "causal" and not centroids.has_potentials:
                 progress("Estimating column potentials", 0.01)

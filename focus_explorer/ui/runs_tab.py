@@ -31,6 +31,8 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
             message = gr.HTML(elem_id="fe-export-message", padding=False)
             download = gr.DownloadButton("Download", visible=False, elem_id="fe-export-download")
 
+    folder = tempfile.TemporaryDirectory(prefix="focus-export-")  # removed when the server ends
+
     def refresh(current: str | None) -> tuple[Any, Any]:
         try:
             rows = service.runs()
@@ -44,9 +46,8 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
     def export(run_id: str | None, table: str, chosen: str) -> tuple[Any, Any]:
         if not run_id:
             return alert("no run is chosen; explore a text first"), gr.update(visible=False)
-        folder = Path(tempfile.mkdtemp(prefix="focus-export-"))
         try:
-            path = service.export(run_id, table, chosen, folder / f"{run_id}-{table}{SUFFIXES[chosen]}")
+            path = service.export(run_id, table, chosen, Path(folder.name) / f"{run_id}-{table}{SUFFIXES[chosen]}")
         except InputError as error:
             return alert(str(error)), gr.update(visible=False)
         size = path.stat().st_size

@@ -43,12 +43,13 @@ class App:
         Raises:
             InputError: the database, model or centroids cannot be used, or no port is free.
         """
+        address = host or settings.SETTINGS["host"].default
+        free = _free_port(address, port or int(settings.SETTINGS["port"].default))
         self._explore_sample()
-        first = port or int(settings.SETTINGS["port"].default)
         try:
             return self.blocks.queue(max_size=16, default_concurrency_limit=8).launch(
-                server_name=host or settings.SETTINGS["host"].default,
-                server_port=_free_port(host or settings.SETTINGS["host"].default, first),
+                server_name=address,
+                server_port=free,
                 theme=THEME,
                 css_paths=stylesheets(),
                 head=head_html(),

@@ -128,6 +128,22 @@ def test_train_writes_a_usable_file(tmp_path, model_folder, text_file, capsys):
     assert "K = 3" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--port", "70000"], "port 70000"),
+        (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
+        (["--centroids", "nowhere.safetensors"], "nowhere.safetensors"),
+        (["--model", "who-knows"], "who-knows"),
+    ],
+)
+def test_serve_refuses_before_it_serves(tmp_path, capsys, flags, part):
+    assert main(["serve", "--db", str(tmp_path / "x.duckdb"), *flags]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert part in errors[0]
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])

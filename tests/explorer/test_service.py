@@ -118,6 +118,14 @@ def test_cut_and_context_are_noted(service, model_folder):
     assert "estimated" in notes
 
 
+def test_a_text_beyond_the_context_is_analysed_with_a_warning(service, run_id):
+    """The tiny model was made for 256 positions; the text is longer."""
+    assert service.summary(run_id)["num_tokens"] > 256
+    notes = " ".join(service.summary(run_id)["notes"])
+    assert "more than the 256 the model was trained for" in notes
+    assert "--max-tokens 256" in notes
+
+
 def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder):
     model = build_model(vocab_size=512)
     source = random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=3)

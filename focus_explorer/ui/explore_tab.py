@@ -85,22 +85,14 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
                 server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,
             )  # fmt: skip
-    finished = gr.State(0)
+    finished = gr.State("")
+    runner = Runner(service)
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
-    started = run.click(
-        lambda: gr.update(interactive=True), None, stop, show_progress="hidden", queue=False, api_visibility="private"
-    )
-    work = started.then(
-        _runner(service), [text, *inputs], [status, view, finished], show_progress="hidden", api_name="analyze",
+    run.click(
+        runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden", api_name="analyze",
         **MODEL_WORK,
     )  # fmt: skip
-    work.then(
-        lambda: gr.update(interactive=False), None, stop, show_progress="hidden", queue=False, api_visibility="private"
-    )
-    stop.click(
-        lambda: (done("Stopped; nothing of that run was kept."), gr.update(interactive=False)), None, [status, stop],
-        cancels=[work], show_progress="hidden", queue=False, api_visibility="private",
-    )  # fmt: skip
+    stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
     return Explore(view, inputs[1], status, inputs[0], finished)
 
 
@@ -173,35 +165,55 @@ def _request(
     )  # fmt: skip
 
 
-def _runner(service: Service) -> Callable[..., Iterator[tuple[Any, Any, Any]]]:
-    def analyze(
-        text: str, model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None,
-        assignment: str, limit: int | None,
-    ) -> Iterator[tuple[Any, Any, Any]]:  # fmt: skip
-        """Analyse a text; yields progress and at last the run's id."""
-        request = _request(model, centroids, top_k, window, sinks, assignment, limit)
-        messages: queue.Queue[tuple[str, Any]] = queue.Queue()
-        stopped = threading.Event()
-        thread = threading.Thread(target=_work, args=(service, text, request, messages, stopped), daemon=True)
-        thread.start()
-        yield _bar("Starting", 0.0), gr.skip(), gr.skip()
-        try:
-            while True:
-                kind, value = messages.get()
-                if kind == "progress":
-                    yield _bar(*value), gr.skip(), gr.skip()
-                elif kind == "run":
-                    yield done("Done. The run is stored."), value, value
-                    return
-                elif kind == "problem":
-                    yield alert(value), gr.skip(), gr.skip()
-                    return
-                else:
-                    raise value
-        finally:
-            stopped.set()  # the page was closed or Stop was pressed: the worker gives up at its next stage
+class Runner:
+    """Runs analyses for the page, one worker thread each, and stops them at their next stage when asked."""
 
-    return analyze
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._stops: dict[str, threading.Event] = {}
+
+    def stop(self, request: gr.Request) -> Any:
+        """Ask this visitor's run to stop."""
+        stopped = self._stops.get(request.session_hash or "")
+        if stopped is not None:
+            stopped.set()
+        return gr.update(interactive=False)
+
+    def analyze(
+        self, text: str, model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None,
+        assignment: str, limit: int | None, request: gr.Request,
+    ) -> Iterator[tuple[Any, Any, Any, Any]]:  # fmt: skip
+        """Analyse a text; yields progress and at last the run's id."""
+        wanted = _request(model, centroids, top_k, window, sinks, assignment, limit)
+        messages: queue.Queue[tuple[str, Any]] = queue.Queue()
+        session, stopped = request.session_hash or "", threading.Event()
+        self._stops[session] = stopped
+        threading.Thread(target=_work, args=(self.service, text, wanted, messages, stopped), daemon=True).start()
+        try:
+            yield _bar("Starting", 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
+            yield from _report(messages)
+        finally:
+            stopped.set()  # the page may have been closed: the worker gives up at its next stage
+            self._stops.pop(session, None)
+
+
+def _report(messages: queue.Queue[tuple[str, Any]]) -> Iterator[tuple[Any, Any, Any, Any]]:
+    idle = gr.update(interactive=False)
+    while True:
+        kind, value = messages.get()
+        if kind == "progress":
+            yield _bar(*value), gr.skip(), gr.skip(), gr.skip()
+        elif kind == "run":
+            yield done("Done. The run is stored."), value, value, idle
+            return
+        elif kind == "problem":
+            yield alert(value), gr.skip(), gr.skip(), idle
+            return
+        elif kind == "stopped":
+            yield done("Stopped; nothing of that run was kept."), gr.skip(), gr.skip(), idle
+            return
+        else:
+            raise value
 
 
 def _work(
@@ -217,7 +229,7 @@ def _work(
     except InputError as error:
         messages.put(("problem", str(error)))
     except Cancelled:
-        messages.put(("problem", "stopped; nothing of that run was kept"))
+        messages.put(("stopped", None))
     except BaseException as error:  # handed to the page's thread, which raises it
         messages.put(("defect", error))
 

@@ -105,7 +105,6 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
     page.locator("#fe-text textarea").fill(TEXT)
     page.locator("#fe-window input").fill("12")
     page.locator("#fe-run").click()
-    page.wait_for_selector("#fe-status .fe-progress")
     page.wait_for_function(
         "old => { const run = new URLSearchParams(location.search).get('run'); return run && run !== old; }",
         arg=before, timeout=90_000,
@@ -192,3 +191,16 @@ def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_pa
 def test_unknown_run_in_the_link_is_explained(open_page):
     page = open_page("?run=20000101-000000-abcdef")
     expect(page.locator("#fe-status [role=alert]")).to_contain_text("20000101-000000-abcdef")
+
+
+def test_stop_keeps_nothing_and_the_page_goes_on(open_page, database):
+    page = open_page()
+    before = len(Service(database).runs())
+    page.locator("#fe-text textarea").fill(TEXT * 4)
+    page.locator("#fe-run").click()
+    page.wait_for_selector("#fe-status .fe-progress")
+    page.locator("#fe-stop").click()
+    expect(page.locator("#fe-status")).to_contain_text("Stopped", timeout=20_000)
+    page.wait_for_timeout(3000)
+    assert len(Service(database).runs()) == before
+    expect(page.locator("#fe-stop")).to_be_disabled()

@@ -28,7 +28,7 @@ from focus_runtime.models import load_model
 from focus_runtime.router import Assignment, CentroidRouter
 from focus_runtime.train import encode_texts, even_sequences
 
-SETTINGS = ((512, 64, 24), (1024, 128, 12))  # sequence length, window, sequences
+SETTINGS = ((512, 64, 16), (1024, 128, 8))  # sequence length, window, sequences
 
 
 class NoGroups(CentroidRouter):

@@ -46,7 +46,7 @@ class RunOptions:
     backend: str = "auto"
     max_tokens: int | None = None
     repeats: int | None = None
-    timing_seconds: float = 15.0
+    timing_seconds: float = 18.0
     seed: int = 0
 
 

@@ -295,16 +295,13 @@ class Service:
 
     def run_payload(self, run_id: str) -> dict[str, Any]:
         """What the page draws a run from."""
-        rows = {
-            name: fetch(self.database, query, run_id=run_id)
-            for name, query in (
-                ("tokens", "tokens"), ("assignments", "assignments"), ("groups", "groups"), ("pieces", "group_pieces"),
-                ("layers", "layers"), ("losses", "losses"), ("timings", "timings"),
-            ) if fetch_run(self.database, run_id)
-        }  # fmt: skip
-        lists = {name: rows[name].to_pylist() for name in ("groups", "pieces", "layers", "timings")}
-        tables = {name: rows[name] for name in ("tokens", "assignments", "losses")}
-        return run_payload(fetch_run(self.database, run_id), **tables, **lists)
+        run = fetch_run(self.database, run_id)
+        queries = ("tokens", "assignments", "groups", "group_pieces", "layers", "losses", "timings")
+        rows = {name: fetch(self.database, name, run_id=run_id) for name in queries}
+        return run_payload(
+            run, rows["tokens"], rows["assignments"], rows["groups"].to_pylist(), rows["group_pieces"].to_pylist(),
+            rows["layers"].to_pylist(), rows["losses"], rows["timings"].to_pylist(),
+        )  # fmt: skip
 
     def mask_payload(self, run_id: str, layer: int) -> dict[str, Any]:
         """Pair counts of one layer in blocks."""

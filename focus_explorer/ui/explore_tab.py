@@ -213,6 +213,10 @@ def _report(messages: queue.Queue[tuple[str, Any]]) -> Iterator[tuple[Any, Any, 
             yield done("Stopped; nothing of that run was kept."), gr.skip(), gr.skip(), idle
             return
         else:
+            problem = (
+                "something went wrong inside Focus Explorer; nothing of that run was kept, and the details are in "
+            )
+            yield alert(problem + "the server's log"), gr.skip(), gr.skip(), idle
             raise value
 
 

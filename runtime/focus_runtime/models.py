@@ -7,6 +7,8 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,21 +77,29 @@ def _reason(error: Exception) -> str:
     return lines[0][:200] if lines else type(error).__name__
 
 
-def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep transformers' own progress bars off standard error while something loads."""
     from transformers.utils import logging
 
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model: Any
-        info: dict[str, Any]
-        loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
-        model, info = loader.from_pretrained(source, dtype=dtype, local_files_only=True, output_loading_info=True)
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        yield
     finally:
         if bars:
             logging.enable_progress_bar()
+
+
+def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model: Any
+    info: dict[str, Any]
+    loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
+    with _without_bars():
+        model, info = loader.from_pretrained(source, dtype=dtype, local_files_only=True, output_loading_info=True)
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
     if info["missing_keys"]:  # transformers would go on with random weights
         raise ValueError(f"its files lack weights that config.json asks for, such as {min(info['missing_keys'])}")
     if not getattr(tokenizer, "is_fast", False):
@@ -125,13 +135,14 @@ def _converted(gguf: Path, cache: Path) -> Path:
             f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder"
         ) from error
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
-        if hasattr(model.config, "quantization_config"):
-            del model.config.quantization_config
-        model.save_pretrained(work)
-        tokenizer.save_pretrained(work)
+        with _without_bars():
+            model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
+            if hasattr(model.config, "quantization_config"):
+                del model.config.quantization_config
+            model.save_pretrained(work)
+            tokenizer.save_pretrained(work)
         work.rename(target)
     except Exception as error:  # the GGUF reader raises whatever a damaged file makes it stumble over
         if (target / "config.json").is_file():  # another process was faster

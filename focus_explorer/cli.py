@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -120,12 +121,14 @@ def _service(arguments: argparse.Namespace) -> Any:
 
 
 def _read(source: str) -> str:
-    from focus_explorer.service import read_text_file
+    from focus_explorer.service import check_size, read_text_file
     from focus_runtime.tokens import decode_text
 
     if source == "-":
-        return decode_text(sys.stdin.buffer.read(settings.MAX_TEXT_BYTES + 1), "standard input")
-    return read_text_file(Path(source).expanduser())
+        data = sys.stdin.buffer.read(settings.MAX_TEXT_BYTES + 1)
+        check_size(len(data), "standard input")
+        return decode_text(data, "standard input")
+    return read_text_file(Path(os.path.expanduser(source)))
 
 
 def _analyze(arguments: argparse.Namespace) -> None:
@@ -139,13 +142,18 @@ def _analyze(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     service = _service(arguments)
     with stage_bar() as progress:
-        run_id = service.analyze(text, request, command=_command_line(), progress=progress)
+        run_id = service.analyze(text, request, command=_command_line(), progress=progress, announce=_announce)
     summary = service.summary(run_id)
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
 
 
+def _announce(message: str) -> None:
+    print(f"note: {message}", file=sys.stderr)
+
+
 def _command_line() -> str:
-    return shlex.join(["focus-explorer", *sys.argv[1:]])
+    words = shlex.join(["focus-explorer", *sys.argv[1:]])
+    return words.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8
 
 
 def _describe(summary: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ FROM runs r WHERE r.status = 'complete'
 """
 
 QUERIES: dict[str, str] = {
-    "runs": RUNS + " ORDER BY created_at DESC LIMIT 500",
+    "runs": RUNS + " ORDER BY created_at DESC",
     "run": RUNS + " AND r.run_id = $run_id",
     "tokens": """
         SELECT position, token_id, piece, start_char, end_char

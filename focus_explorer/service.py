@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -56,6 +57,20 @@ def sample_text(name: str) -> str:
     return asset_path("samples", SAMPLES[name]).read_text(encoding="utf-8").strip()
 
 
+def check_size(size: int, name: str) -> None:
+    """Refuse more bytes of text than can be handled.
+
+    Raises:
+        TextError: more than `settings.MAX_TEXT_BYTES`.
+    """
+    if size > settings.MAX_TEXT_BYTES:
+        raise TextError(
+            f"{name} has {size / 2**20:.0f} MB{' or more' if size == settings.MAX_TEXT_BYTES + 1 else ''}",
+            expected=f"at most {settings.MAX_TEXT_BYTES / 2**20:.0f} MB of text",
+            fix="cut it, for example with `head -c 1000000`",
+        )
+
+
 def read_text_file(path: Path) -> str:
     """A text file's content.
 
@@ -63,13 +78,7 @@ def read_text_file(path: Path) -> str:
         TextError: missing, unreadable, too large, or not text.
     """
     try:
-        size = path.stat().st_size
-        if size > settings.MAX_TEXT_BYTES:
-            raise TextError(
-                f"{path.name} has {size / 2**20:.0f} MB",
-                expected=f"at most {settings.MAX_TEXT_BYTES / 2**20:.0f} MB of text",
-                fix="cut it, for example with `head -c 1000000`",
-            )
+        check_size(path.stat().st_size, path.name)
         return decode_text(path.read_bytes(), path.name)
     except OSError as error:
         raise TextError(
@@ -104,7 +113,8 @@ class Service:
         if name == "random":
             return None
         centroids = load_centroids(self._centroid_path(name))
-        centroids.name = name if name == "default" else centroids.name
+        uploaded = {row["sha256"]: row["name"] for row in self.centroid_files()}
+        centroids.name = "default" if name == "default" else uploaded.get(centroids.sha256, centroids.name)
         return centroids
 
     def _fit(self, centroids: Centroids | None, loaded: _LoadedModel, request: AnalyzeRequest) -> Centroids:
@@ -121,16 +131,15 @@ class Service:
         return centroids
 
     def _centroid_path(self, name: str) -> str:
-        if name == "default" or Path(name).expanduser().exists() or Path(name).suffix:
-            uploaded = [row for row in self.centroid_files() if row["name"] == name]
-            return (
-                uploaded[0]["path"]
-                if uploaded and not Path(name).expanduser().exists()
-                else str(Path(name).expanduser())
-            )
+        """Where a named file lies: an upload by hash, a path, or the newest upload of that name."""
+        path = os.path.expanduser(name)
+        if name == "default":
+            return name
         for row in self.centroid_files():
-            if name in (row["sha256"], row["name"]):
+            if name == row["sha256"] or (name == row["name"] and not os.path.exists(path)):
                 return str(row["path"])
+        if os.path.exists(path) or Path(name).suffix:
+            return path
         raise NotFoundError(
             f"there are no centroids {name!r}", expected="default, random, a file, or an uploaded file's name"
         )
@@ -145,7 +154,7 @@ class Service:
         calibrate_potentials(
             loaded.model, centroids, torch.tensor([ids], device=next(loaded.model.parameters()).device)
         )
-        note = f"column potentials estimated on {len(ids):,} tokens of the sample texts"
+        note = f"group balance (column potentials) estimated on {len(ids):,} tokens of the sample texts"
         centroids.warnings[:] = [w for w in centroids.warnings if "column potentials" not in w] + [note]
 
     def check_centroids(self, path: str | Path, model: str | None = None) -> tuple[Centroids, list[str]]:
@@ -220,6 +229,7 @@ class Service:
         command: str = "",
         progress: Progress = lambda stage, fraction: None,
         cancelled: Callable[[], bool] = lambda: False,
+        announce: Callable[[str], None] = lambda message: None,
     ) -> str:
         """Analyse a text and store the run.
 
@@ -246,7 +256,7 @@ class Service:
             centroids = self._fit(read, loaded, request)
             assignment = request.assignment or centroids.config.assignment
             if assignment == "causal" and not centroids.has_potentials:
-                progress("Estimating column potentials", 0.01)
+                progress("Balancing the groups", 0.01)
                 self._calibrate(loaded, centroids)
             options = RunOptions(
                 top_k=request.top_k, window=request.window, num_sinks=request.num_sinks, assignment=request.assignment,
@@ -254,7 +264,7 @@ class Service:
             )  # fmt: skip
             trace = analyze(
                 loaded.model, loaded.tokenizer, text, centroids, options, model_id=loaded.name,
-                model_fingerprint=loaded.fingerprint, progress=progress, cancelled=cancelled,
+                model_fingerprint=loaded.fingerprint, progress=progress, cancelled=cancelled, announce=announce,
             )  # fmt: skip
         progress("Saving", 0.98)
         return write_run(self.database, trace, command=command)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
+from focus_explorer.progress import stage_bar
 from focus_explorer.service import read_text_file
 
 
@@ -19,10 +22,10 @@ def gather_texts(sources: list[str], exclude: list[str]) -> tuple[list[str], lis
     Returns:
         The texts and the names of the files, in sorted order within each folder.
     """
-    held_out = {Path(path).expanduser().resolve() for path in exclude}
+    held_out = {Path(os.path.expanduser(path)).resolve() for path in exclude}
     files: list[Path] = []
     for source in sources:
-        path = Path(source).expanduser()
+        path = Path(os.path.expanduser(source))
         files += sorted(path.glob("*.txt")) if path.is_dir() else [path]
     files = [path for path in files if path.resolve() not in held_out]
     if not files:
@@ -37,8 +40,10 @@ def train(arguments: argparse.Namespace) -> None:
     from focus_runtime.checkpoint import save_centroids
     from focus_runtime.config import FocusConfig
     from focus_runtime.models import load_model
-    from focus_runtime.train import TrainConfig, TrainStep, train_centroids
+    from focus_runtime.train import TrainConfig, TrainStep, train_centroids, validate
 
+    if arguments.hard and arguments.gate != "log":
+        raise InputError("--hard goes with the log gate only", fix="leave out --hard or --gate paper")
     if Path(arguments.out).suffix != ".safetensors":
         raise InputError(f"--out is {arguments.out!r}", expected="a file name ending in .safetensors")
     config = FocusConfig(
@@ -52,7 +57,9 @@ def train(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     texts, names = gather_texts(arguments.text, arguments.val)
     held_out = gather_texts(arguments.val, [])[0] if arguments.val else []
+    _check_writable(Path(arguments.out))
     model, tokenizer = load_model(arguments.model, dtype=arguments.dtype, cache_dir=settings.cache_dir())
+    sequences = _held_out(tokenizer, held_out, arguments) if held_out else None  # too short a text is known now
     with tqdm(total=plan.steps, file=sys.stderr, unit="step", desc="Training centroids", disable=None) as bar:
 
         def report(step: TrainStep) -> None:
@@ -64,22 +71,32 @@ def train(arguments: argparse.Namespace) -> None:
         centroids = train_centroids(model, tokenizer, texts, config, plan, model_id=arguments.model, on_step=report)
     centroids.config = config.replace(window=arguments.window)
     centroids.training |= {"texts": names, "dtype": arguments.dtype, "train_window": config.window}
-    if held_out:
-        centroids.training["validation"] = _score(model, tokenizer, centroids, held_out, arguments)
     digest = save_centroids(centroids, arguments.out)
+    if sequences is not None:
+        tops = tuple(range(1, min(2, arguments.groups) + 1))
+        with stage_bar() as progress:
+            progress("Scoring held-out text", 0.0)
+            centroids.training["validation"] = validate(model, centroids, sequences, top_ks=tops)
+        digest = save_centroids(centroids, arguments.out)
     result = {"out": arguments.out, "sha256": digest, "training": centroids.training}
     print(json.dumps(result) if arguments.json else _describe(result))
 
 
-def _score(
-    model: Any, tokenizer: Any, centroids: Any, texts: list[str], arguments: argparse.Namespace
-) -> dict[str, Any]:
-    from focus_runtime.train import encode_texts, even_sequences, validate
+def _held_out(tokenizer: Any, texts: list[str], arguments: argparse.Namespace) -> Any:
+    from focus_runtime.train import encode_texts, even_sequences
 
     ids = encode_texts(tokenizer, texts, arguments.seq_len)
-    sequences = even_sequences(ids, arguments.val_sequences, arguments.seq_len)
-    tops = tuple(range(1, min(2, arguments.groups) + 1))
-    return validate(model, centroids, sequences, top_ks=tops)
+    return even_sequences(ids, arguments.val_sequences, arguments.seq_len)
+
+
+def _check_writable(out: Path) -> None:
+    """Know before the training, not after it, that the result can be kept."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}", fix="choose a writable folder for --out") from error
 
 
 def _describe(result: dict[str, Any]) -> str:

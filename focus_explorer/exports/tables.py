@@ -88,7 +88,7 @@ def write_table(database: Database, run_id: str, what: str, file_format: str, ou
         "parquet": lambda t, p: pa.parquet.write_table(t, p),
         "latex": lambda t, p: _write_latex(t, p, what),
     }
-    target = Path(out).expanduser()
+    target = Path(os.path.expanduser(out))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=".export-")

@@ -32,7 +32,9 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore) -> None:
         try:
             name = Path(path).name
             lines = service.add_centroids(path, name, model)
-            choices = gr.update(choices=centroid_choices(service, request.centroids), value=name)
+            choices = gr.update(
+                choices=centroid_choices(service, request.centroids), value=service.centroid_files()[0]["sha256"]
+            )
             return report_html(name, lines), choices, listing_html(service)
         except InputError as error:
             return alert(str(error)), gr.skip(), gr.skip()

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from focus_explorer.errors import Cancelled, InputError, NotFoundError
+from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.service import SAMPLES, AnalyzeRequest, Service, sample_text
 from focus_explorer.ui.text import HELP
 
@@ -88,6 +88,8 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     finished = gr.State("")
     runner = Runner(service)
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
+    run.click(lambda: _bar("Waiting for the model", 0.0), None, status, show_progress="hidden", queue=False,
+              api_visibility="private")  # fmt: skip
     run.click(
         runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden", api_name="analyze",
         **MODEL_WORK,
@@ -122,10 +124,10 @@ def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
     return [model, centroids, top_k, window, sinks, assignment, limit]
 
 
-def centroid_choices(service: Service, preselected: str) -> list[str]:
-    """Default, random, the preselected file and every uploaded one."""
-    names = ["default", "random", preselected, *(row["name"] for row in service.centroid_files())]
-    return list(dict.fromkeys(names))
+def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
+    """(label, value): default, random, the preselected file, and every uploaded file by its hash."""
+    files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in service.centroid_files()]
+    return list(dict.fromkeys([("default", "default"), ("random", "random"), (preselected, preselected), *files]))
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
@@ -238,22 +240,21 @@ def _work(
         messages.put(("defect", error))
 
 
-def connect_load(blocks: gr.Blocks, service: Service, explore: Explore) -> None:
+def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
     """Open the run named in the link, or the newest one."""
 
-    def initial(request: gr.Request) -> tuple[Any, Any]:
-        wanted = request.query_params.get("run") if request else None
+    def initial(page: gr.Request) -> tuple[Any, Any, Any]:
+        wanted = page.query_params.get("run") if page else None
         try:
+            choices = gr.update(choices=centroid_choices(service, request.centroids))
             runs = service.runs()
-            if wanted and wanted not in {run["run_id"] for run in runs}:
-                raise NotFoundError(
-                    f"the run {wanted} of this link is not in {service.database.path}",
-                    fix="the newest run is shown instead",
-                )
-            return (wanted or (runs[0]["run_id"] if runs else "")), gr.skip()
-        except NotFoundError as error:
-            return (runs[0]["run_id"] if runs else ""), alert(str(error))
         except InputError as error:
-            return gr.skip(), alert(str(error))
+            return gr.skip(), alert(str(error)), gr.skip()
+        newest = runs[0]["run_id"] if runs else ""
+        if wanted and wanted not in {run["run_id"] for run in runs}:
+            problem = f"the run {wanted} of this link is not in this database; the newest run is shown instead"
+            return newest, alert(problem), choices
+        return wanted or newest, gr.skip(), choices
 
-    blocks.load(initial, None, [explore.view, explore.status], show_progress="hidden", api_visibility="private")
+    outputs = [explore.view, explore.status, explore.centroids]
+    blocks.load(initial, None, outputs, show_progress="hidden", api_visibility="private")

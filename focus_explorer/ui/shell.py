@@ -72,6 +72,7 @@ class App:
 
 
 def _free_port(host: str, first: int) -> int:
+    import errno
     import socket
 
     for port in range(first, first + 50):
@@ -84,7 +85,7 @@ def _free_port(host: str, first: int) -> int:
             except OverflowError as error:
                 raise InputError(f"port {port} does not exist", expected="1 to 65535") from error
             except OSError as error:
-                if "resolve" in str(error) or "known" in str(error) or "assign" in str(error):
+                if isinstance(error, socket.gaierror) or error.errno != errno.EADDRINUSE:
                     raise InputError(
                         f"the address {host!r} is not one of this machine's", fix="use 127.0.0.1 or 0.0.0.0"
                     ) from error
@@ -115,5 +116,5 @@ def build_app(*, database: str | Path | None = None, model: str | None = None, c
                 centroids_tab.build(service, request, explore)
             with gr.Tab("Runs", id="runs") as runs:
                 runs_tab.build(service, explore, runs, blocks)
-        explore_tab.connect_load(blocks, service, explore)
+        explore_tab.connect_load(blocks, service, request, explore)
     return App(blocks, service, request)

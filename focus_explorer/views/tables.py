@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
+NEWEST = 200
 Rows = list[dict[str, Any]]
 
 
@@ -24,7 +25,7 @@ def runs_table(rows: Rows) -> str:
     if not rows:
         return '<p class="fe-empty">No runs yet. Paste a text on the Explore page and press Explore.</p>'
     body = []
-    for row in rows:
+    for row in rows[:NEWEST]:
         config = row["config"]
         body.append(
             [
@@ -39,7 +40,8 @@ def runs_table(rows: Rows) -> str:
             ]
         )
     headings = ["Text", "Tokens", "Model", "Centroids", "Setting", "Perplexity, full → Focus", "Pairs kept"]
-    return _table(headings, body, f"{len(rows)} stored run{'s' if len(rows) != 1 else ''}, newest first")
+    shown = f"the newest {NEWEST} of " if len(rows) > NEWEST else ""
+    return _table(headings, body, f"{shown}{len(rows)} stored run{'s' if len(rows) != 1 else ''}, newest first")
 
 
 def centroid_table(rows: Rows) -> str:

@@ -66,6 +66,7 @@ def analyze(
     model_fingerprint: str = "",
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
+    announce: Callable[[str], None] = lambda message: None,
 ) -> Trace:
     """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
 
@@ -73,7 +74,8 @@ def analyze(
         model: causal language model without Focus.
         centroids: routers with potentials (or assignment "sinkhorn").
         progress: called with a stage name and the fraction done, 0 to 1.
-        cancelled: asked between stages; True raises `Cancelled`.
+        cancelled: asked between stages and before every layer; True raises `Cancelled`.
+        announce: told once, before any work, when the text is longer than the model's context.
 
     Raises:
         InputError: the text, settings and centroids do not fit together.
@@ -82,15 +84,23 @@ def analyze(
     ids = torch.tensor([tokens.ids], device=next(model.parameters()).device)
     _check_positions(model, len(tokens.ids))
 
-    def step(stage: str, fraction: float) -> None:
+    beyond = _beyond_context(model, len(tokens.ids))
+    if beyond is not None:
+        announce(beyond)
+
+    def check(*_: object) -> None:
         if cancelled():
-            raise Cancelled(stage)
+            raise Cancelled("stopped")
+
+    def step(stage: str, fraction: float) -> None:
+        check()
         progress(stage, fraction)
 
     focus = compose(
         model, centroids, top_k=options.top_k, window=options.window, num_sinks=options.num_sinks,
         assignment=options.assignment, backend=options.backend,
     )  # fmt: skip
+    hooks = [module.register_forward_pre_hook(check) for module in attention_modules(model).values()]
     try:
         with torch.no_grad(), _RoutingVectors(focus) as routing:
             step("Warming up", 0.02)
@@ -112,8 +122,20 @@ def analyze(
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     finally:
         focus.detach()
-    progress("Done", 1.0)
+        for hook in hooks:
+            hook.remove()
     return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids))
+
+
+def _beyond_context(model: Any, length: int) -> str | None:
+    """What to say of a text that is longer than the model's context."""
+    context = context_length(model)
+    if context is None or length <= context:
+        return None
+    return (
+        f"The text has {length:,} tokens, more than the {context:,} the model was trained for: perplexity beyond that "
+        f"point is not meaningful. To cut it, set the longest text to {context} tokens (--max-tokens {context})."
+    )
 
 
 def _check_positions(model: Any, length: int) -> None:
@@ -252,15 +274,12 @@ def versions() -> dict[str, str]:
 
 def _notes(model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids) -> list[str]:
     notes = list(centroids.warnings)
-    length, context = len(tokens.ids), context_length(model)
+    length = len(tokens.ids)
     if length < tokens.total_tokens:
         notes.append(f"The text was cut to its first {length:,} of {tokens.total_tokens:,} tokens.")
-    if context is not None and length > context:
-        notes.append(
-            f"The text has {length:,} tokens, more than the {context:,} the model was trained for: "
-            f"perplexity beyond that point is not meaningful. To cut it, set the longest text to {context} tokens "
-            f"(--max-tokens {context})."
-        )
+    beyond = _beyond_context(model, length)
+    if beyond is not None:
+        notes.append(beyond)
     if length <= focus.config.window + 1:
         notes.append(
             f"The text is no longer than the window of {focus.config.window} + 1 tokens: Focus is full attention here."

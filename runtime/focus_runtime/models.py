@@ -120,8 +120,11 @@ def _embedded_gguf() -> Path:
 
 def _converted(gguf: Path, cache: Path) -> Path:
     """A folder with the dequantised model as safetensors, made once; a crash midway leaves nothing behind."""
-    stat = gguf.stat()
-    key = hashlib.sha256(f"{gguf.name} {stat.st_size} {_head_hash(gguf)}".encode()).hexdigest()[:16]
+    try:
+        with gguf.open("rb") as stream:
+            key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise ModelError(f"cannot read {gguf}: {error.strerror}", expected="a readable GGUF file") from error
     target = cache / "models" / f"{gguf.stem}-{key}"
     if (target / "config.json").is_file():
         return target
@@ -151,11 +154,6 @@ def _converted(gguf: Path, cache: Path) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return target
-
-
-def _head_hash(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.sha256(stream.read(1 << 20)).hexdigest()
 
 
 def _from_hub(name: str) -> Path:

@@ -75,7 +75,7 @@ def decode_text(data: bytes, name: str = "the file") -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise TextError(
-            f"{name} is not {encoding[:5].upper()} text (byte {error.start:,} is invalid)",
+            f"{name} is not {encoding[:6].upper().rstrip('-')} text (byte {error.start:,} is invalid)",
             expected="plain text in UTF-8",
             fix="convert it, for example with iconv",
         ) from error

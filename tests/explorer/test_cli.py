@@ -105,6 +105,33 @@ def test_unknown_model_run_and_database(text_file, tmp_path, capsys):
     one_error(capsys, main(["analyze", str(tmp_path / "none.txt")]), "none.txt")
 
 
+def test_odd_paths_give_one_line(text_file, tmp_path, capsys):
+    one_error(capsys, main(["analyze", text_file, "--db", str(tmp_path / ("x" * 300))]), "x" * 50)
+    one_error(capsys, main(["analyze", "~nosuchuser/x.txt"]), "~nosuchuser")
+    one_error(capsys, main(["analyze", text_file, "--centroids", "y" * 5000, "--db", str(tmp_path / "d")]), "y" * 50)
+
+
+def test_standard_input_has_a_limit(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a" * (20 * 2**20 + 5))))
+    one_error(capsys, main(["analyze", "-"]), "20 MB or more")
+
+
+def test_a_text_beyond_the_context_is_announced_before_it_runs(analyze, text_file, capsys):
+    assert analyze(text_file, "--json") == 0
+    assert "note: The text has" in capsys.readouterr().err
+
+
+def test_training_mistakes_are_known_before_training(tmp_path, model_folder, text_file, capsys):
+    short = tmp_path / "short.txt"
+    short.write_text("too short")
+    common = ["train", "--text", text_file, "--model", model_folder, "--steps", "100000", "--seq-len", "64"]
+    one_error(capsys, main([*common, "--val", str(short), "--out", str(tmp_path / "a.safetensors")]), "9 tokens")
+    blocked = f"{text_file}/b.safetensors"
+    one_error(capsys, main([*common, "--out", blocked]), "cannot write")
+    out = str(tmp_path / "c.safetensors")
+    one_error(capsys, main([*common, "--out", out, "--hard", "--gate", "paper"]), "--hard")
+
+
 def test_centroids_check(tmp_path, capsys):
     assert main(["centroids", "check", "default", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["config"]["num_groups"] == 4

@@ -135,8 +135,10 @@ def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder
     assert any("K = 5" in line for line in report)
     path.unlink()
     assert [row["sha256"] for row in service.centroid_files() if row["name"] == "mine.safetensors"] == [digest]
-    run = service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids="mine.safetensors", repeats=1))
-    assert service.summary(run)["config"]["num_groups"] == 5
+    for name in ("mine.safetensors", digest):
+        run = service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids=name, repeats=1))
+        assert service.summary(run)["config"]["num_groups"] == 5
+        assert service.summary(run)["centroids"] == "mine.safetensors"
 
 
 def test_rejected_upload_keeps_nothing(tmp_path, service, model_folder):

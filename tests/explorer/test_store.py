@@ -102,9 +102,25 @@ def test_foreign_files_are_refused(tmp_path):
         pass
     other = tmp_path / "other.duckdb"
     with duckdb.connect(str(other)) as connection:
-        connection.execute("CREATE TABLE t (x INTEGER)")
-    with pytest.raises(StoreError, match="without Focus Explorer's tables"), Database(other).read():
-        pass
+        connection.execute("CREATE TABLE runs (x INTEGER)")
+    for use in (Database(other).read, Database(other).write):
+        with pytest.raises(StoreError, match="without Focus Explorer's tables"), use():
+            pass
+    with duckdb.connect(str(other)) as connection:
+        assert connection.execute("SELECT count(*) FROM information_schema.tables").fetchone() == (1,)
+
+
+def test_a_damaged_database_is_not_called_locked(tmp_path, trace):
+    path = tmp_path / "blocks.duckdb"
+    write_run(Database(path), trace)
+    data = bytearray(path.read_bytes())
+    for start in range(12288, len(data) - 64, 4096):
+        data[start : start + 64] = bytes(64)
+    path.write_bytes(data)
+    database = Database(path, wait=0.1)
+    with pytest.raises(StoreError) as caught, database.read() as connection:
+        connection.execute("SELECT sum(nll) FROM losses").fetchall()
+    assert "in use" not in str(caught.value)
 
 
 def test_a_full_disk_is_named_and_keeps_what_was_there(tmp_path):

@@ -6,6 +6,7 @@ when it stays, the message names the process that holds it.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import Any
 import duckdb
 
 from focus_runtime.errors import StoreError
-from focus_runtime.store.schema import applied, check_version, migrate
+from focus_runtime.store.schema import applied, check_version, foreign_file, migrate
 
 WAIT_SECONDS = 20.0
 
@@ -31,7 +32,7 @@ class Database:
     """
 
     def __init__(self, path: str | Path, *, wait: float = WAIT_SECONDS) -> None:
-        self.path = Path(path).expanduser()
+        self.path = Path(os.path.expanduser(path))
         self.wait = wait
         self._lock = threading.RLock()
         self._ready = False
@@ -62,7 +63,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection; other readers may work at the same time. A missing file reads as empty."""
-        if not self.path.exists():
+        if not os.path.exists(self.path):
             with self.write():
                 pass
         with self._lock:
@@ -71,11 +72,7 @@ class Database:
                 done = applied(connection)
                 check_version(done, str(self.path))
                 if not done:
-                    raise StoreError(
-                        f"{self.path} is a DuckDB file without Focus Explorer's tables",
-                        expected="a database written by Focus Explorer",
-                        fix="choose another file with --db",
-                    )
+                    raise foreign_file(str(self.path))
                 yield connection
             except duckdb.IOException as error:
                 raise self._explain(error) from error
@@ -91,14 +88,14 @@ class Database:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                 return duckdb.connect(str(self.path), read_only=read_only)
             except (duckdb.Error, OSError) as error:
-                if "lock" not in str(error).lower() or time.monotonic() > deadline:
+                if not _is_locked(str(error)) or time.monotonic() > deadline:
                     raise self._explain(error) from error
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
 
     def _explain(self, error: Exception) -> StoreError:
         text = str(error)
-        if "lock" in text.lower():
+        if _is_locked(text):
             holder = re.search(r"held in (.+?\(PID \d+\))", text)
             return StoreError(
                 f"the database {self.path} is in use by {holder[1] if holder else 'another process'}",
@@ -110,12 +107,18 @@ class Database:
             problem, fix = "the disk is full", "free some space; nothing of this run was kept"
         elif "permission" in lowered or "read-only" in lowered or ("cannot open" in lowered and "denied" in lowered):
             problem, fix = "it cannot be written", "choose a writable file with --db"
+        elif any(word in lowered for word in ("checksum", "corrupt")):
+            problem, fix = "the file is damaged", "restore a copy, or choose another file with --db"
         elif "not a valid duckdb" in lowered or "storage version" in lowered or "serialized" in lowered:
             problem = "it is no DuckDB file, or one from a newer DuckDB"
             fix = "choose another file with --db, or update Focus Explorer"
         else:
             problem, fix = text.strip().splitlines()[0][:200], "choose another file with --db"
         return StoreError(f"the database {self.path} cannot be used: {problem}", fix=fix)
+
+
+def _is_locked(message: str) -> bool:
+    return any(words in message.lower() for words in ("could not set lock", "conflicting lock"))
 
 
 def _is_full(message: str) -> bool:

@@ -79,10 +79,22 @@ def check_version(done: list[str], path: str) -> None:
         )
 
 
+def foreign_file(path: str) -> StoreError:
+    """The error for a DuckDB file that is somebody else's."""
+    return StoreError(
+        f"{path} is a DuckDB file without Focus Explorer's tables",
+        expected="a database written by Focus Explorer, or a new file",
+        fix="choose another file with --db",
+    )
+
+
 def migrate(connection: Any, path: str) -> None:
     """Bring a database up to date, each migration in a transaction of its own."""
     done = applied(connection)
     check_version(done, path)
+    others = connection.execute("SELECT count(*) FROM information_schema.tables").fetchone()[0]
+    if not done and others:
+        raise foreign_file(path)
     for name, statements in MIGRATIONS:
         if name in done:
             continue

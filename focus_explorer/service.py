@@ -123,11 +123,7 @@ class Service:
             asked = {"top_k": request.top_k, "window": request.window}
             config = FocusConfig().replace(**{key: value for key, value in asked.items() if value is not None})
             centroids = random_centroids(loaded.model, config)
-        centroids.check_fits(loaded.model)
-        if centroids.base_fingerprint and centroids.base_fingerprint != loaded.fingerprint:
-            centroids.warnings.append(
-                f"trained on {centroids.base_model or 'a model'} with other weights than {loaded.name} has"
-            )
+        _check_model(centroids, loaded)
         return centroids
 
     def _centroid_path(self, name: str) -> str:
@@ -165,10 +161,7 @@ class Service:
         """
         centroids = load_centroids(path)
         if model is not None:
-            loaded = self.load_model(model)
-            centroids.check_fits(loaded.model)
-            if centroids.base_fingerprint and centroids.base_fingerprint != loaded.fingerprint:
-                centroids.warnings.append(f"trained on other weights than {model}'s")
+            _check_model(centroids, self.load_model(model))
         config = centroids.config
         report = [
             f"{len(centroids.routers)} layers, K = {config.num_groups} groups, routing size {config.routing_dim}, "
@@ -352,11 +345,8 @@ class Service:
         """Write one table of a run."""
         return write_table(self.database, run_id, what, file_format, out)
 
-    def ensure_sample(self, request: AnalyzeRequest, progress: Progress) -> str:
-        """The newest run; in an empty database, a sample text is explored first so that the page is never blank."""
-        found = self.runs()
-        if found:
-            return str(found[0]["run_id"])
+    def explore_sample(self, request: AnalyzeRequest, progress: Progress) -> str:
+        """Explore a sample text and draw the map it opens with, so that the page is never blank."""
         run_id = self.analyze(sample_text("Novel"), request, command="focus-explorer serve", progress=progress)
         self.projection_payload(run_id, self.summary_layer(run_id))
         return run_id
@@ -365,6 +355,15 @@ class Service:
         """The layer a run opens at: the middle one."""
         layers = [row["layer"] for row in fetch(self.database, "layers", run_id=run_id).to_pylist()]
         return layers[len(layers) // 2]
+
+
+def _check_model(centroids: Centroids, loaded: _LoadedModel) -> None:
+    """Refuse centroids for a model of another shape; warn when only the weights are other ones."""
+    centroids.check_fits(loaded.model)
+    if centroids.base_fingerprint and centroids.base_fingerprint != loaded.fingerprint:
+        centroids.warnings.append(
+            f"trained on {centroids.base_model or 'a model'} with other weights than {loaded.name} has"
+        )
 
 
 def _readable(run: dict[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class App:
             return
         print("Exploring a sample text first, so that the page has something to show (once).", file=sys.stderr)
         with stage_bar() as progress:
-            self.service.ensure_sample(self.request, progress)
+            self.service.explore_sample(self.request, progress)
 
 
 def _free_port(host: str, first: int) -> int:

@@ -37,7 +37,6 @@ class FocusLayer:
     router: CentroidRouter | None
     owner: FocusModel
     assignment: Assignment | None = None
-    padding: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -207,7 +206,6 @@ class FocusModel:
     measuring_full: bool = False
     paused: bool = False
     soft_gate: SoftGate | None = None
-    padding: Tensor | None = None
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""

@@ -27,7 +27,7 @@ check: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/python -m pytest -m "not model and not browser and not gpu" $(ARGS)
+	$(BIN)/python -m pytest -m "not model and not browser and not gpu and not slow" $(ARGS)
 
 test: setup check
 	$(BIN)/python -m pytest $(ARGS)

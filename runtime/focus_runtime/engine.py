@@ -115,10 +115,7 @@ def analyze(
             step("Counting pairs", 0.35)
             layers = _layers(focus, routing.vectors)
             timings += _repeat(focus, ids, options, timings, step)
-        backend = choose_backend(
-            torch.empty(1, 1, ids.shape[1], 1, device=ids.device),
-            focus.assignments()[layers[0].layer].membership, window=focus.config.window,
-        ) if options.backend == "auto" else options.backend  # fmt: skip
+        backend = _backend_run(focus, ids, layers[0].layer) if options.backend == "auto" else options.backend
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     finally:
         focus.detach()
@@ -218,6 +215,14 @@ class _RoutingVectors:
     def __exit__(self, *_: object) -> None:
         for router in self.focus.routers.values():
             router.__dict__.pop("embed", None)
+
+
+def _backend_run(focus: FocusModel, ids: Tensor, layer: int) -> str:
+    config = focus.model.config.get_text_config()  # type: ignore[union-attr, operator]
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    probe = torch.empty(1, 1, ids.shape[1], size, device=ids.device, dtype=next(focus.model.parameters()).dtype)
+    membership = focus.assignments()[layer].membership
+    return choose_backend(probe, probe, membership, window=focus.config.window, num_sinks=focus.config.num_sinks)
 
 
 def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,6 +33,15 @@ def allowed_pairs(
     distance = position_q[..., :, None] - position_k[..., None, :]
     shared = (membership_q[..., :, None] & membership_k[..., None, :]) != 0
     return (distance >= 0) & (shared | (distance <= window) | (position_k[..., None, :] < num_sinks))
+
+
+def narrow(membership: Tensor) -> Tensor:
+    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost."""
+    largest = int(membership.max())
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        if largest <= torch.iinfo(dtype).max and int(membership.min()) >= 0:
+            return membership.to(dtype)
+    return membership
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from focus_runtime.attention import DECOMPOSED_FROM, choose_backend, focus_attention
+from focus_runtime.attention import choose_backend, focus_attention
 from focus_runtime.attention import decomposed as decomposed_module
 from focus_runtime.attention import masked as masked_module
-from focus_runtime.attention.decomposed import decomposed_attention, merge, single_group
+from focus_runtime.attention.decomposed import decomposed_attention, merge, subsets_of
+from focus_runtime.attention.fused import fused_attention, fused_available
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.errors import InputError
@@ -137,12 +138,31 @@ def oracle(inputs, membership, **settings):
     return reference_attention(*(x.double() for x in inputs), membership, **settings)
 
 
+needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
+FAST = [masked_attention, decomposed_attention, pytest.param(fused_attention, marks=needs_compiler)]
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("window", "num_sinks"), SETTINGS)
-def test_decomposed_equals_the_oracle(length, window, num_sinks, fresh_seed):
-    inputs, membership = random_inputs(length, dtype=torch.float32), random_membership(length)
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_decomposed_equals_the_oracle(length, window, num_sinks, top_k, fresh_seed):
+    inputs = random_inputs(length, dtype=torch.float32)
+    membership = random_membership(length, groups=5, top_k=top_k)
     settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
     assert_same(decomposed_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
+
+
+@needs_compiler
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(("window", "num_sinks"), SETTINGS)
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+def test_fused_equals_the_oracle(length, window, num_sinks, top_k, mode, fresh_seed):
+    inputs = random_inputs(length, dtype=torch.float32)
+    membership = random_membership(length, groups=5, top_k=top_k)
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
+    actual = fused_attention(*inputs, membership, mode=mode, **settings)
+    assert_same(actual, oracle(inputs, membership, **settings), FP32)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -154,25 +174,26 @@ def test_masked_equals_the_oracle(length, window, num_sinks, top_k, fresh_seed):
     assert_same(masked_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
-@pytest.mark.parametrize("run", [masked_attention, decomposed_attention])
+@pytest.mark.parametrize("run", FAST)
 @pytest.mark.parametrize("heads", [(1, 1), (4, 1), (6, 3)])
-def test_fast_backends_share_key_heads_and_take_batches(run, heads, fresh_seed):
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_fast_backends_share_key_heads_and_take_batches(run, heads, top_k, fresh_seed):
     inputs = random_inputs(70, batch=3, heads=heads[0], kv_heads=heads[1], dtype=torch.float32)
-    membership = random_membership(70, batch=3)
+    membership = random_membership(70, batch=3, top_k=top_k)
     settings: dict[str, Any] = {"window": 9, "num_sinks": 2, "scale": 0.35}
     assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
-@pytest.mark.parametrize("run", [masked_attention, decomposed_attention])
+@pytest.mark.parametrize("run", FAST)
 @pytest.mark.parametrize("used", [[3], [0, 3], [2, 40], [62]])
 def test_empty_groups(run, used, fresh_seed):
     inputs = random_inputs(90, dtype=torch.float32)
-    membership = 1 << torch.tensor(used)[torch.randint(len(used), (1, 90))]
+    membership = 1 << torch.tensor(used)[torch.randint(len(used), (1, 90))]  # bits beyond 31 as well
     settings: dict[str, Any] = {"window": 9, "num_sinks": 2, "scale": 0.35}
     assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
-@pytest.mark.parametrize("run", [masked_attention, decomposed_attention])
+@pytest.mark.parametrize("run", FAST)
 def test_a_group_of_one_token(run, fresh_seed):
     inputs, membership = random_inputs(90, dtype=torch.float32), torch.ones(1, 90, dtype=torch.int64)
     membership[0, 89] = 2
@@ -182,7 +203,7 @@ def test_a_group_of_one_token(run, fresh_seed):
     torch.testing.assert_close(out[0, 0, 89], inputs[2][0, 0, 89])  # it sees itself alone
 
 
-@pytest.mark.parametrize("run", [masked_attention, decomposed_attention])
+@pytest.mark.parametrize("run", FAST)
 def test_large_scores(run, fresh_seed):
     """Scores around 100, where a softmax without subtracting the maximum overflows."""
     inputs, membership = random_inputs(100, dtype=torch.float32), random_membership(100)
@@ -190,7 +211,7 @@ def test_large_scores(run, fresh_seed):
     assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), 5e-4)
 
 
-@pytest.mark.parametrize("run", [masked_attention, decomposed_attention])
+@pytest.mark.parametrize("run", FAST)
 @pytest.mark.parametrize("length", [65, 200])
 def test_bfloat16(run, length, fresh_seed):
     inputs, membership = random_inputs(length, dim=16, dtype=torch.bfloat16), random_membership(length)
@@ -204,11 +225,12 @@ def test_bfloat16(run, length, fresh_seed):
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("top_k", [1, 3])
 @pytest.mark.parametrize("softcap", [None, 2.0])
-def test_masked_with_padding(side, top_k, softcap, fresh_seed):
+@pytest.mark.parametrize("run", [FAST[0], FAST[2]])
+def test_padding(run, side, top_k, softcap, fresh_seed):
     inputs = random_inputs(40, batch=3, dtype=torch.float32)
     membership, real = random_membership(40, top_k=top_k, batch=3), padded(40, 3, side)
     settings: dict[str, Any] = {"window": 3, "num_sinks": 2, "scale": 0.35, "key_padding": real, "softcap": softcap}
-    actual = masked_attention(*inputs, membership, **settings)
+    actual = run(*inputs, membership, **settings)
     assert_same(actual, oracle(inputs, membership, **settings), FP32)
     if side == "left":  # a padded query sees nothing
         assert (actual[0][1, :, :3] == 0).all()
@@ -217,11 +239,12 @@ def test_masked_with_padding(side, top_k, softcap, fresh_seed):
 
 @pytest.mark.parametrize("window", [3, 1000])
 @pytest.mark.parametrize("queries", [1, 7, 39])
-def test_masked_with_fewer_queries_than_keys(window, queries, fresh_seed):
+@pytest.mark.parametrize("run", [FAST[0], FAST[2]])
+def test_fewer_queries_than_keys(run, window, queries, fresh_seed):
     inputs = random_inputs(40, queries=queries, dtype=torch.float32)
     membership = random_membership(40, top_k=2, groups=5)
     settings: dict[str, Any] = {"window": window, "num_sinks": 2, "scale": 0.35}
-    assert_same(masked_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
+    assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
 @pytest.mark.parametrize("block", [1, 7, 32])
@@ -234,9 +257,10 @@ def test_masked_block_size_changes_nothing(block, queries, monkeypatch, fresh_se
 
 
 @pytest.mark.parametrize("block", [1, 3, 32, 128])
-def test_decomposed_block_size_changes_nothing(block, monkeypatch, fresh_seed):
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_decomposed_block_size_changes_nothing(block, top_k, monkeypatch, fresh_seed):
     monkeypatch.setattr(decomposed_module, "LOCAL_BLOCK", block)
-    inputs, membership = random_inputs(77, dtype=torch.float32), random_membership(77)
+    inputs, membership = random_inputs(77, dtype=torch.float32), random_membership(77, top_k=top_k)
     settings: dict[str, Any] = {"window": 10, "num_sinks": 2, "scale": 0.35}
     assert_same(decomposed_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
@@ -247,14 +271,14 @@ def test_decomposed_with_an_enormous_window_needs_no_enormous_memory(fresh_seed)
     assert_same(decomposed_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
-def test_strided_inputs(fresh_seed):
+@pytest.mark.parametrize("run", FAST)
+def test_strided_inputs(run, fresh_seed):
     """Models hand over (B, T, H, D) tensors transposed, not contiguous ones."""
     query, key, value = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in random_inputs(70, dtype=torch.float32))
     membership = random_membership(70)
     settings: dict[str, Any] = {"window": 9, "num_sinks": 2, "scale": 0.35}
     expected = oracle((query, key, value), membership, **settings)
-    assert_same(decomposed_attention(query, key, value, membership, **settings), expected, FP32)
-    assert_same(masked_attention(query, key, value, membership, **settings), expected, FP32)
+    assert_same(run(query, key, value, membership, **settings), expected, FP32)
 
 
 # --- merging
@@ -310,7 +334,9 @@ def test_facts_of_the_method(fresh_seed):
     assert (out[:, :, 49] != full[:, :, 49]).any()
 
 
-@pytest.mark.parametrize("backend", ["auto", "reference", "masked", "decomposed"])
+@pytest.mark.parametrize(
+    "backend", ["auto", "reference", "masked", "decomposed", pytest.param("fused", marks=needs_compiler)]
+)
 def test_every_backend_gives_the_same_and_the_default_scale(backend, fresh_seed):
     inputs, membership = random_inputs(70, dtype=torch.float32), random_membership(70)
     actual = focus_attention(*inputs, membership, window=5, num_sinks=2, backend=backend, return_lse=True)
@@ -330,58 +356,57 @@ def test_logsumexp_dtype(backend, dtype, expected):
     assert (out.dtype, lse.dtype) == (dtype, expected)
 
 
-@pytest.mark.parametrize("backend", ["auto", "masked"])
-def test_gradients_equal_the_oracles(backend, monkeypatch, fresh_seed):
-    """Autograd through the decomposition would be silently wrong, so "auto" must not take it."""
-    monkeypatch.setattr("focus_runtime.attention.DECOMPOSED_FROM", 16)
-    inputs, membership = random_inputs(40), random_membership(40)
-    upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
-    gradients = []
-    for name in (backend, "reference"):
-        leaves = [x.clone().requires_grad_() for x in inputs]
-        out = focus_attention(*leaves, membership, window=3, num_sinks=2, backend=name)
-        gradients.append(torch.autograd.grad((out * upstream).sum(), leaves))
-    for got, want in zip(*gradients, strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
-
-
-def test_decomposed_refuses_gradients_but_runs_without_them():
+def test_fused_refuses_gradients_but_runs_without_them():
     inputs, membership = random_inputs(20, dtype=torch.float32), random_membership(20)
     inputs[1].requires_grad_()
     with pytest.raises(InputError, match="gradient"):
-        focus_attention(*inputs, membership, window=3, backend="decomposed")
-    with torch.no_grad():
-        focus_attention(*inputs, membership, window=3, backend="decomposed")
+        focus_attention(*inputs, membership, window=3, backend="fused")
 
 
-LONG = DECOMPOSED_FROM
+LONG, SHORT = 4096, 256
 
 
 @pytest.mark.parametrize(
     ("length", "top_k", "window", "changes", "expected"),
     [
         (LONG, 1, 64, {}, "decomposed"),
-        (LONG - 1, 1, 64, {}, "masked"),
-        (LONG, 2, 64, {}, "masked"),
+        (SHORT, 1, 64, {}, "masked"),
+        (LONG, 3, 64, {}, "masked"),  # 4 groups: every pair shares one
         (LONG, 1, LONG, {}, "masked"),
         (LONG, 1, 64, {"softcap": 5.0}, "masked"),
         (LONG, 1, 64, {"key_padding": torch.ones(1, LONG, dtype=torch.bool)}, "masked"),
     ],
 )
-def test_choice_of_backend(length, top_k, window, changes, expected):
-    query = torch.empty(1, 1, length, 8)
-    assert choose_backend(query, random_membership(length, top_k=top_k), window=window, **changes) == expected
+def test_choice_of_backend_without_a_compiler(length, top_k, window, changes, expected, monkeypatch):
+    monkeypatch.setattr("focus_runtime.attention.fused_available", lambda: False)
+    query, membership = torch.empty(1, 1, length, 8), random_membership(length, top_k=top_k)
+    assert choose_backend(query, query, membership, window=window, **changes) == expected
+    step = torch.empty(1, 1, 1, 8)
+    assert choose_backend(step, query, membership, window=window, **changes) == "masked"
 
 
-def test_choice_of_backend_when_decoding():
-    assert choose_backend(torch.empty(1, 1, 1, 8), random_membership(LONG), window=64) == "masked"
-
-
+@needs_compiler
 @pytest.mark.parametrize(
-    ("membership", "expected"), [([1, 2, 4, 1 << 62], True), ([1, 3], False), ([1, 0], False), ([0], False)]
+    ("query", "gradient", "expected"),
+    [
+        (torch.empty(1, 1, LONG, 8), False, "fused"),
+        (torch.empty(1, 1, LONG, 8, dtype=torch.bfloat16), False, "fused"),
+        (torch.empty(1, 1, LONG, 8), True, "decomposed"),
+        (torch.empty(1, 1, LONG, 8, dtype=torch.float64), False, "decomposed"),
+        (torch.empty(1, 1, LONG, 12), False, "decomposed"),
+        (torch.empty(1, 1, 8, LONG).transpose(2, 3), False, "decomposed"),
+        (torch.empty(1, 1, LONG, 8, device="meta"), False, "masked"),
+    ],
 )
-def test_single_group(membership, expected):
-    assert single_group(torch.tensor([membership])) is expected
+def test_choice_of_backend_with_a_compiler(query, gradient, expected):
+    assert choose_backend(query, query, random_membership(LONG), window=64, gradient=gradient) == expected
+
+
+def test_subsets_of_memberships():
+    assert subsets_of([0b011, 0b110]) == [0b001, 0b010, 0b100, 0b011, 0b110]
+    assert subsets_of([0, 0b1000]) == [0b1000]
+    with pytest.raises(OverflowError):
+        subsets_of([(1 << 20) - 1])
 
 
 @pytest.mark.parametrize(
@@ -416,6 +441,13 @@ def good():
         ("membership", torch.zeros(6, dtype=torch.int64)),
         ("membership", torch.zeros(1, 6, dtype=torch.int32)),
         ("membership", torch.zeros(1, 6)),
+        ("membership", torch.zeros(1, 6, dtype=torch.int64)),
+        ("query", torch.full((1, 4, 6, 8), float("nan"))),
+        ("key", torch.full((1, 2, 6, 8), float("nan"))),
+        ("value", torch.full((1, 2, 6, 8), float("nan"))),
+        ("value", torch.full((1, 2, 6, 8), INF)),
+        ("window", 2.5),
+        ("num_sinks", True),
         ("window", -1),
         ("num_sinks", -1),
         ("key_padding", torch.ones(1, 5, dtype=torch.bool)),
@@ -444,7 +476,6 @@ def test_no_key_heads_is_refused():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"membership": torch.full((1, 6), 3)},
         {"key_padding": torch.ones(1, 6, dtype=torch.bool)},
         {"softcap": 5.0},
         {"query": torch.zeros(1, 4, 3, 8)},
@@ -453,3 +484,19 @@ def test_no_key_heads_is_refused():
 def test_decomposed_refuses_what_it_cannot_do(changes):
     with pytest.raises(InputError, match="decomposed"):
         focus_attention(**{**good(), **changes, "backend": "decomposed"})
+
+
+@needs_compiler
+def test_fused_refuses_what_it_cannot_do():
+    inputs = {name: x.double() if name in ("query", "key", "value") else x for name, x in good().items()}
+    with pytest.raises(InputError, match="fused"):
+        focus_attention(**inputs, backend="fused")
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", pytest.param("fused", marks=needs_compiler)])
+def test_one_bad_number_is_named(name, backend, fresh_seed):
+    arguments = good()
+    arguments[name][0, 1, 3, 5] = float("nan")
+    with pytest.raises(InputError, match=f"{name} holds 1 values"):
+        focus_attention(**arguments, backend=backend)

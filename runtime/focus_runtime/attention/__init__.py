@@ -2,79 +2,51 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.decomposed import decomposed_attention, single_group
+from focus_runtime.attention.backward import differentiable_attention
+from focus_runtime.attention.checks import check_arguments, check_finite
+from focus_runtime.attention.costs import cheapest_without_compiler
+from focus_runtime.attention.decomposed import decomposed_attention
+from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
+from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 
-BACKENDS = ("auto", "reference", "masked", "decomposed")
-DECOMPOSED_FROM = 1536  # tokens from which the decomposition beats masked attention, benchmarks/attention_cpu.py
+BACKENDS = ("auto", "reference", "masked", "decomposed", "fused")
 
 
 def choose_backend(
-    query: Tensor, membership: Tensor, *, window: int, key_padding: Tensor | None = None, softcap: float | None = None
+    query: Tensor,
+    key: Tensor,
+    membership: Tensor,
+    *,
+    window: int,
+    num_sinks: int = 0,
+    key_padding: Tensor | None = None,
+    softcap: float | None = None,
+    gradient: bool = False,
 ) -> str:
-    """The backend that `backend="auto"` runs: the decomposition for long k = 1 prefill on the CPU, else masked."""
-    length = membership.shape[1]
-    eligible = query.device.type == "cpu" and query.shape[2] == length and key_padding is None and softcap is None
-    if not eligible or length < DECOMPOSED_FROM or covers_everything(membership, window, length):
+    """The backend that `backend="auto"` runs; see docs/backends.md for the reasons and the measurements.
+
+    Arguments as in `focus_attention`; only shapes, dtypes and strides of query and key are looked at. With `gradient`
+    only backends that have a backward pass are considered.
+    """
+    if not gradient and fused_fits(query, key, key) and fused_available():
+        return "fused"
+    plain = query.shape[2] == key.shape[2] and key_padding is None and softcap is None
+    if query.device.type != "cpu" or not plain or covers_everything(membership, window, key.shape[2]):
         return "masked"
-    return "decomposed" if single_group(membership) else "masked"
+    return cheapest_without_compiler(membership, window=window, num_sinks=num_sinks)
 
 
 def _needs_gradient(*tensors: Tensor) -> bool:
     """Autograd through a merge by logsumexp would be silently wrong: the kernel gives logsumexp no gradient."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-def _check(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    membership: Tensor,
-    key_padding: Tensor | None,
-    window: int,
-    num_sinks: int,
-) -> None:
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if tensor.dim() != 4:
-            raise InputError(f"{name} has {tensor.dim()} dimensions", expected="4: (batch, heads, tokens, head size)")
-        if not tensor.is_floating_point():
-            raise InputError(f"{name} is {tensor.dtype}", expected="a floating-point tensor")
-        if tensor.dtype != query.dtype or tensor.device != query.device:
-            raise InputError(
-                f"{name} is {tensor.dtype} on {tensor.device}", expected=f"{query.dtype} on {query.device} like query"
-            )
-    if key.shape != value.shape:
-        raise InputError(f"value has shape {tuple(value.shape)}", expected=f"{tuple(key.shape)} like key")
-    if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or query.shape[2] > key.shape[2]:
-        raise InputError(
-            f"query has shape {tuple(query.shape)} and key {tuple(key.shape)}",
-            expected="equal batch and head size, and no more queries than keys",
-        )
-    if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
-        raise InputError(f"query has {query.shape[1]} heads", expected=f"a multiple of key's {key.shape[1]}")
-    if query.shape[2] == 0:
-        raise InputError("query has no tokens", expected="at least one token")
-    for name, per_token, dtype in (("membership", membership, torch.int64), ("key_padding", key_padding, torch.bool)):
-        if per_token is None:
-            continue
-        if (
-            per_token.dtype != dtype
-            or per_token.shape != (key.shape[0], key.shape[2])
-            or per_token.device != key.device
-        ):
-            raise InputError(
-                f"{name} is {per_token.dtype} of shape {tuple(per_token.shape)} on {per_token.device}",
-                expected=f"{dtype} of shape {(key.shape[0], key.shape[2])} on {key.device}",
-            )
-    if window < 0:
-        raise InputError(f"window is {window}", expected="0 or more")
-    if num_sinks < 0:
-        raise InputError(f"num_sinks is {num_sinks}", expected="0 or more")
 
 
 def focus_attention(
@@ -90,6 +62,7 @@ def focus_attention(
     softcap: float | None = None,
     backend: str = "auto",
     return_lse: bool = False,
+    clock: StageClock | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Exact Focus attention: softmax over the pairs that share a group, are near, or look at a sink.
 
@@ -104,41 +77,49 @@ def focus_attention(
         softcap: scores become softcap * tanh(scores / softcap).
         backend: one of `BACKENDS`; "auto" takes the fastest exact one (see `choose_backend`).
         return_lse: also return the logsumexp.
+        clock: adds up the seconds of each stage, where the backend has stages.
 
     Returns:
         (B, Hq, Tq, D), and logsumexp (B, Hq, Tq) fp32 (fp64 for fp64 inputs) if asked.
 
     Raises:
-        InputError: shapes, dtypes, devices or settings that do not fit.
+        InputError: shapes, dtypes, devices or settings that do not fit, or values that are not finite.
     """
-    _check(query, key, value, membership, key_padding, window, num_sinks)
+    check_arguments(query, key, value, membership, key_padding, window, num_sinks)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks}
+    settings["scale"] = query.shape[-1] ** -0.5 if scale is None else scale
+    more: dict[str, Any] = {"key_padding": key_padding, "softcap": softcap}
+    gradient = _needs_gradient(query, key, value)
     if backend == "auto":
-        if _needs_gradient(query, key, value):
-            backend = "masked"
-        else:
-            backend = choose_backend(query, membership, window=window, key_padding=key_padding, softcap=softcap)
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    if backend == "decomposed":
-        if _needs_gradient(query, key, value):
-            raise InputError(
-                "backend 'decomposed' was asked for gradients, which it cannot give",
-                expected="tensors that need no gradient",
-                fix='use torch.no_grad(), or backend="masked"',
-            )
-        plain = query.shape[2] == key.shape[2] and key_padding is None and softcap is None
-        if not plain or query.device.type != "cpu" or not single_group(membership):
-            raise InputError(
-                "backend 'decomposed' does not fit these inputs",
-                expected="CPU tensors, one group per token, as many queries as keys, no padding, no softcap",
-                fix='use backend="auto"',
-            )
-        out, lse = decomposed_attention(query, key, value, membership, window=window, num_sinks=num_sinks, scale=factor)
+        backend = choose_backend(query, key, membership, window=window, num_sinks=num_sinks, gradient=gradient, **more)
+    if backend == "fused" and gradient:
+        raise InputError(
+            "backend 'fused' was asked for gradients, which it cannot give",
+            expected="tensors that need no gradient",
+            fix='use torch.no_grad(), or backend="decomposed" or "masked"',
+        )
+    if backend == "decomposed" and gradient:
+        _check_plain(query, key, key_padding, softcap)
+        out, lse = differentiable_attention(query, key, value, membership, **settings)
+    elif backend == "fused":
+        out, lse = fused_attention(query, key, value, membership, **settings, **more, clock=clock)
+    elif backend == "decomposed":
+        _check_plain(query, key, key_padding, softcap)
+        out, lse = decomposed_attention(query, key, value, membership, **settings, clock=clock)
     else:
-        run = reference_attention if backend == "reference" else masked_attention
-        out, lse = run(
-            query, key, value, membership,
-            window=window, num_sinks=num_sinks, key_padding=key_padding, scale=factor, softcap=softcap,
-        )  # fmt: skip
+        run: Any = reference_attention if backend == "reference" else masked_attention
+        out, lse = run(query, key, value, membership, **settings, **more)
+    if bool(torch.isnan(lse).any()) or not bool(torch.isfinite(out.sum())):
+        check_finite(query, key, value)
     return (out, lse.to(torch.promote_types(lse.dtype, torch.float32))) if return_lse else out
+
+
+def _check_plain(query: Tensor, key: Tensor, key_padding: Tensor | None, softcap: float | None) -> None:
+    if query.device.type != "cpu" or query.shape[2] != key.shape[2] or key_padding is not None or softcap is not None:
+        raise InputError(
+            "backend 'decomposed' does not fit these inputs",
+            expected="CPU tensors, as many queries as keys, no padding, no softcap",
+            fix='use backend="auto"',
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 _kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
@@ -44,3 +45,21 @@ def masked_flash(
         return out, lse
     empty = ~allowed.any(dim=-1)
     return out.masked_fill(empty[..., None], 0.0), lse.masked_fill(empty, float("-inf"))
+
+
+def flash_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, scale: float,
+    allowed: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of one key set's share of a softmax over several (see backward.py): causal, or over the allowed pairs.
+
+    Args:
+        grad, query, out: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
+        out, lse: of the whole softmax, not of this set. lse (B, Hq, Tq), finite.
+
+    Returns:
+        gradients of query, key and value.
+    """
+    assert min(query.shape[2], key.shape[2]) > 0
+    bias = None if allowed is None else torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
+    return _backward(grad, query, key, value, out, lse, 0.0, allowed is None, attn_mask=bias, scale=scale)

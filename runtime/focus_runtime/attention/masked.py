@@ -7,9 +7,10 @@ from torch import Tensor
 
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.reference import attend, token_positions
-from focus_runtime.mask import allowed_pairs
+from focus_runtime.mask import allowed_pairs, narrow
 
-BLOCK = 512
+BLOCK, SMALLEST_BLOCK = 512, 64
+BLOCK_PAIRS = 1 << 22  # pairs of one block: long texts get smaller blocks, so that memory stays about the same
 
 
 def covers_everything(membership: Tensor, window: int, key_length: int) -> bool:
@@ -18,15 +19,6 @@ def covers_everything(membership: Tensor, window: int, key_length: int) -> bool:
         return True
     common = membership[:, :1]
     return bool(((membership & common) == common).all()) and bool((common != 0).all())
-
-
-def _narrow(membership: Tensor) -> Tensor:
-    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost."""
-    largest = int(membership.max())
-    for dtype in (torch.uint8, torch.int16, torch.int32):
-        if largest <= torch.iinfo(dtype).max and int(membership.min()) >= 0:
-            return membership.to(dtype)
-    return membership
 
 
 def masked_attention(
@@ -49,10 +41,11 @@ def masked_attention(
     if plain:
         return causal_flash(query, key, value, scale)
     position = token_positions(membership, key_padding).to(torch.int32)
-    membership = _narrow(membership)
+    membership = narrow(membership)
     outs, lses = [], []
-    for start in range(0, length_q, BLOCK):
-        stop = min(start + BLOCK, length_q)
+    block_size = min(BLOCK, max(SMALLEST_BLOCK, BLOCK_PAIRS // length_k))
+    for start in range(0, length_q, block_size):
+        stop = min(start + block_size, length_q)
         rows, keys = slice(first + start, first + stop), slice(0, first + stop)
         allowed = allowed_pairs(
             membership[:, rows], membership[:, keys], position[:, rows], position[:, keys], window, num_sinks

@@ -1,0 +1,81 @@
+"""What `focus_attention` asks of its arguments: one message naming the argument, what was expected and what came."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from focus_runtime.errors import InputError
+
+
+def check_arguments(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    key_padding: Tensor | None,
+    window: int,
+    num_sinks: int,
+) -> None:
+    """Refuse what has no meaning.
+
+    Raises:
+        InputError: naming the argument.
+    """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        _check_tensor(name, tensor, query)
+    if key.shape != value.shape:
+        raise InputError(f"value has shape {tuple(value.shape)}", expected=f"{tuple(key.shape)} like key")
+    if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or query.shape[2] > key.shape[2]:
+        raise InputError(
+            f"query has shape {tuple(query.shape)} and key {tuple(key.shape)}",
+            expected="equal batch and head size, and no more queries than keys",
+        )
+    if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
+        raise InputError(f"query has {query.shape[1]} heads", expected=f"a multiple of key's {key.shape[1]}")
+    if min(query.shape) == 0:
+        raise InputError(f"query has shape {tuple(query.shape)}", expected="at least one of each: text, head, token")
+    for name, per_token, dtype in (("membership", membership, torch.int64), ("key_padding", key_padding, torch.bool)):
+        if per_token is not None:
+            _check_per_token(name, per_token, dtype, key)
+    for name, number in (("window", window), ("num_sinks", num_sinks)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InputError(f"{name} is {number!r}", expected="a whole number, 0 or more")
+    if not bool(membership.any()):
+        raise InputError("membership is all zero", expected="bit g set when the token belongs to group g")
+
+
+def _check_tensor(name: str, tensor: Tensor, query: Tensor) -> None:
+    if tensor.dim() != 4:
+        raise InputError(f"{name} has {tensor.dim()} dimensions", expected="4: (batch, heads, tokens, head size)")
+    if not tensor.is_floating_point():
+        raise InputError(f"{name} is {tensor.dtype}", expected="a floating-point tensor")
+    if tensor.dtype != query.dtype or tensor.device != query.device:
+        raise InputError(
+            f"{name} is {tensor.dtype} on {tensor.device}", expected=f"{query.dtype} on {query.device} like query"
+        )
+
+
+def _check_per_token(name: str, tensor: Tensor, dtype: torch.dtype, key: Tensor) -> None:
+    shape = (key.shape[0], key.shape[2])
+    if tensor.dtype != dtype or tuple(tensor.shape) != shape or tensor.device != key.device:
+        raise InputError(
+            f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}",
+            expected=f"{dtype} of shape {shape} on {key.device}",
+        )
+
+
+def check_finite(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Name the argument that holds NaN or infinity. Asked only once a result turned out not to be finite.
+
+    Raises:
+        InputError: naming the argument; nothing when all three are finite.
+    """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        bad = int((~torch.isfinite(tensor)).sum())
+        if bad:
+            raise InputError(
+                f"{name} holds {bad:,} values that are NaN or infinite",
+                expected="finite numbers",
+                fix="look for an overflow in the layers before this one",
+            )

@@ -1,0 +1,56 @@
+"""The cost model behind `backend="auto"`: what each way of computing the same attention takes, in equal units.
+
+One unit is the time full causal attention spends on one pair of tokens, on the same machine with the same kernel, so
+that the constants carry over between machines. They are fitted by benchmarks/fit_costs.py, and
+benchmarks/results/costs.json keeps the measurements and how often the choice was right.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.decomposed import subsets_of
+
+# Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, and one call.
+GROUP_PAIR, GROUP_TOKEN, GROUP_CALL = 1.1, 90.0, 30_000.0
+LOCAL_PAIR, SINK_PAIR = 2.0, 4.0
+MASKED_PAIR, MASKED_BLOCK = 1.3, 512
+# The fused kernel, relative to its own full attention: see `by_class_is_faster` in fused.cpp.
+FUSED_LOCAL, FUSED_DENSE, FUSED_TILE = 1.3, 1.2, 32.0
+
+
+def set_sizes(membership: Tensor) -> list[int] | None:
+    """Tokens of every set of groups the decomposition calls, for one text; None when there are too many sets."""
+    signatures, counts = torch.unique(membership, return_counts=True)
+    try:
+        subsets = subsets_of(signatures.tolist())
+    except OverflowError:
+        return None
+    pairs = list(zip(signatures.tolist(), counts.tolist(), strict=True))
+    return [sum(count for signature, count in pairs if signature & subset == subset) for subset in subsets]
+
+
+def decomposed_cost(sizes: list[int], length: int, window: int, num_sinks: int) -> float:
+    """Units for one text by the decomposition."""
+    inside = sum(size * (size + 1) / 2 for size in sizes)
+    reach = min(window + 64, length)  # a local block computes its own queries' keys too
+    extra = LOCAL_PAIR * length * reach + SINK_PAIR * length * num_sinks
+    return GROUP_PAIR * inside + GROUP_TOKEN * sum(sizes) + GROUP_CALL * len(sizes) + extra
+
+
+def masked_cost(length: int) -> float:
+    """Units for one text by masked attention in query blocks."""
+    return MASKED_PAIR * length * (length + MASKED_BLOCK) / 2
+
+
+def cheapest_without_compiler(membership: Tensor, *, window: int, num_sinks: int) -> str:
+    """ "decomposed" or "masked", by the model above, for a batch of texts."""
+    length = membership.shape[1]
+    total = 0.0
+    for row in membership:
+        sizes = set_sizes(row)
+        if sizes is None:
+            return "masked"
+        total += decomposed_cost(sizes, length, window, num_sinks)
+    return "decomposed" if total < masked_cost(length) * membership.shape[0] else "masked"

@@ -1,0 +1,575 @@
+// Exact Focus attention on the CPU in one fused pass per query tile. Plain C interface, no library but the standard one.
+//
+// A tile holds QUERIES queries in the vector lanes: scores are computed transposed (keys x queries), so the running
+// maximum, the mask and the sums are vertical operations, keys and values are read as rows by index, and nothing is
+// sorted, gathered or padded in memory. Every tile walks a list of keys and keeps the usual online softmax
+// (maximum m, sum l, weighted values acc). Three rules say which keys of the list count:
+//
+//   CAUSAL  key position <= query position. The list holds only keys that share a group with every query of the tile.
+//   LOCAL   no shared group, and near or a sink. Queries of a tile are neighbours in the text.
+//   DENSE   shared group, near or sink. The list is the whole text.
+//
+// "By class" runs LOCAL over the text, then CAUSAL per class of tokens with the same groups, starting from what LOCAL
+// left; the two sets are disjoint and cover the mask, for any number of groups a token. "Dense" runs one pass.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, ROWS = 8;
+#elif defined(__AVX__)
+constexpr int LANES = 8, ROWS = 4;
+#else
+constexpr int LANES = 4, ROWS = 4;
+#endif
+constexpr int BLOCK = 64;    // keys per step: scores, keys and values of a step stay in the first-level cache
+constexpr int VECTORS = 2;   // vectors of queries in a tile
+constexpr int SUBTILES = 8;  // tiles that share a block of keys
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef float vf_mem __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t vi_mem __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+static inline vf load(const float* p) { return *(const vf_mem*)p; }
+static inline void store(float* p, vf x) { *(vf_mem*)p = x; }
+static inline vi load(const int32_t* p) { return *(const vi_mem*)p; }
+static inline vf all(float x) { return x - vf{}; }
+static inline vi all(int32_t x) { return x - vi{}; }
+// A lane permutation over two vectors, by compiler. Lane numbers are constants after unrolling.
+#if defined(__clang__)
+static inline vf shuffle(vf a, vf b, vi lanes) {
+  vf x;
+  for (int i = 0; i < LANES; ++i) x[i] = lanes[i] < LANES ? a[lanes[i]] : b[lanes[i] - LANES];
+  return x;
+}
+#else
+static inline vf shuffle(vf a, vf b, vi lanes) { return __builtin_shuffle(a, b, lanes); }
+#endif
+static inline vf pick(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
+static inline vf larger(vf a, vf b) { return a > b ? a : b; }
+
+constexpr float NONE = -std::numeric_limits<float>::infinity();
+
+// e^x for x <= about 88, relative error about 1e-7; x below -87 gives about 1e-38, never a denormal.
+static inline vf exponential(vf x) {
+  const float rounder = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low mantissa bits
+  vf t = x * 1.44269504088896341f;
+  t = t < -126.0f ? all(-126.0f) : t;  // in this order NaN stays NaN
+  vf z = t + rounder;
+  vf f = (t - (z - rounder)) * 0.693147180559945309f;
+  vf p = f * 1.38888889e-3f + 8.33333333e-3f;
+  p = p * f + 4.16666667e-2f;
+  p = p * f + 1.66666667e-1f;
+  p = p * f + 0.5f;
+  p = p * f + 1.0f;
+  p = p * f + 1.0f;
+  return (vf)((vi)p + ((vi)z << 23));
+}
+
+static inline vf capped(vf x, float cap) {  // cap * tanh(x / cap)
+  vf e = exponential(larger(-all(40.0f), pick(x < 40.0f * cap, x, all(40.0f * cap)) * (-2.0f / cap)));
+  return cap * ((1.0f - e) / (1.0f + e));
+}
+
+// Transposes LANES x LANES numbers in registers: stage by stage, rows i and i + gap swap a half of every 2 * gap lanes.
+static inline void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+  vf row[LANES];
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; ++i) row[i] = load(from + i * from_stride);
+#pragma GCC unroll 4
+  for (int gap = 1; gap < LANES; gap *= 2) {
+    vi upper, lower;
+#pragma GCC unroll 16
+    for (int lane = 0; lane < LANES; ++lane) {
+      const bool second = lane & gap;
+      upper[lane] = second ? LANES + lane - gap : lane;
+      lower[lane] = second ? LANES + lane : lane + gap;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i) {
+      if (i & gap) continue;
+      const vf a = row[i], b = row[i + gap];
+      row[i] = shuffle(a, b, upper);
+      row[i + gap] = shuffle(a, b, lower);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; ++i) store(to + i * to_stride, row[i]);
+}
+
+// (rows, columns) -> (columns, rows); rows a multiple of LANES, columns any.
+static inline void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
+  for (int64_t r = 0; r < rows; r += LANES) {
+    int64_t c = 0;
+    for (; c + LANES <= columns; c += LANES) transpose(from + r * columns + c, columns, to + c * rows + r, rows);
+    for (; c < columns; ++c)
+      for (int64_t i = r; i < r + LANES; ++i) to[c * rows + i] = from[i * columns + c];
+  }
+}
+
+// The way back: (columns, rows) -> (rows, columns).
+static inline void transpose_back(const float* from, int64_t rows, int64_t columns, float* to) {
+  for (int64_t r = 0; r < rows; r += LANES) {
+    int64_t c = 0;
+    for (; c + LANES <= columns; c += LANES) transpose(from + c * rows + r, rows, to + r * columns + c, columns);
+    for (; c < columns; ++c)
+      for (int64_t i = r; i < r + LANES; ++i) to[i * columns + c] = from[c * rows + i];
+  }
+}
+
+enum Rule { CAUSAL, LOCAL, DENSE };
+
+extern "C" struct FocusProblem {  // must match `_Problem` in fused.py
+  const void *query, *key, *value;
+  float *out, *lse;           // (B, Tq, Hq, D) and (B, Hq, Tq), both contiguous
+  const int64_t* membership;  // (B, Tk)
+  const uint8_t* real;        // (B, Tk), or null
+  int64_t query_stride[3], key_stride[3], value_stride[3];  // batch, head, token, in elements; the head size is contiguous
+  int64_t batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks;
+  float scale, softcap;  // softcap 0: none
+  double local_cost, dense_cost, tile_cost;  // constants of the choice, see costs.py
+  int32_t element;       // 0: float32, 1: bfloat16
+  int32_t mode;          // 0: choose, 1: by class, 2: dense
+  int32_t threads;
+  int32_t ran;        // out: 0 full causal, 1 by class, 2 dense
+  double seconds[3];  // out: planning, local pass, pass over groups or the whole text
+};
+
+namespace {
+
+struct List {  // keys, ascending, and the queries that walk them
+  std::vector<int32_t> keys, queries;
+};
+
+struct Work {
+  const FocusProblem* p;
+  std::vector<int32_t> position;    // (B, Tk), counted from the first real token
+  std::vector<int32_t> low, high;   // (B, Tk), the two halves of the membership
+  std::vector<int64_t> first_real;  // (B)
+};
+
+inline void read_row(const FocusProblem& p, const void* base, int64_t offset, float* to) {
+  const int64_t size = p.head_size;
+  if (p.element == 0) {
+    std::memcpy(to, (const float*)base + offset, size * sizeof(float));
+  } else {
+    const uint16_t* from = (const uint16_t*)base + offset;
+    for (int64_t d = 0; d < size; ++d) {
+      uint32_t bits = (uint32_t)from[d] << 16;
+      std::memcpy(to + d, &bits, 4);
+    }
+  }
+}
+
+// Rows of one head lie a whole token apart, each in a page of its own: without this the copy waits for every page.
+inline void prefetch_row(const FocusProblem& p, const void* base, int64_t offset) {
+  const int64_t width = p.element == 0 ? 4 : 2;
+  const char* from = (const char*)base + offset * width;
+  for (int64_t byte = 0; byte < p.head_size * width; byte += 64) __builtin_prefetch(from + byte, 0, 3);
+}
+
+struct Scratch {  // one thread's working memory, aligned to cache lines
+  float *keys, *values, *scores, *rows, *tiles;
+  std::vector<float> memory;
+  explicit Scratch(int64_t size) {
+    const int64_t queries = LANES * VECTORS, padded = BLOCK + ROWS;  // ROWS more: the last keys are multiplied in full rows
+    memory.resize(2 * padded * size + BLOCK * queries + (SUBTILES * 2 + 1) * size * queries + 16);
+    keys = (float*)(((uintptr_t)memory.data() + 63) & ~(uintptr_t)63);
+    values = keys + padded * size;
+    scores = values + padded * size;
+    tiles = scores + BLOCK * queries;
+    rows = tiles + SUBTILES * 2 * size * queries;
+  }
+};
+
+template <int VECS>
+struct Tile {
+  static constexpr int QUERIES = LANES * VECS;
+  float *query, *acc;  // (D, QUERIES)
+  vf m[VECS], l[VECS];
+  int32_t position[QUERIES], low[QUERIES], high[QUERIES], token[QUERIES];
+  int count, first_position, last_position;
+  int64_t begin, end;  // range of the key list
+};
+
+template <int VECS>
+void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int count, bool resume, float* rows, Tile<VECS>& t) {
+  const FocusProblem& p = *w.p;
+  constexpr int Q = Tile<VECS>::QUERIES;
+  const int64_t size = p.head_size, first = p.key_length - p.query_length;
+  t.count = count;
+  for (int v = 0; v < VECS; ++v) t.m[v] = all(NONE), t.l[v] = vf{};
+  if (!resume) std::memset(t.acc, 0, sizeof(float) * size * Q);
+  for (int q = 0; q < Q; ++q) {
+    const int32_t token = tokens[std::min(q, count - 1)];
+    t.token[q] = token;
+    t.position[q] = w.position[b * p.key_length + token];
+    t.low[q] = w.low[b * p.key_length + token];
+    t.high[q] = w.high[b * p.key_length + token];
+    float* row = rows + q * size;
+    read_row(p, p.query, b * p.query_stride[0] + h * p.query_stride[1] + (token - first) * p.query_stride[2], row);
+    for (int64_t d = 0; d < size; ++d) row[d] *= p.scale;
+    if (resume) {
+      const float lse = p.lse[(b * p.query_heads + h) * p.query_length + token - first];
+      ((float*)&t.m[q / LANES])[q % LANES] = lse;
+      ((float*)&t.l[q / LANES])[q % LANES] = lse == NONE ? 0.0f : 1.0f;
+    }
+  }
+  transpose(rows, Q, size, t.query);
+  if (resume) {
+    for (int q = 0; q < Q; ++q)
+      std::memcpy(rows + q * size, p.out + ((b * p.query_length + t.token[q] - first) * p.query_heads + h) * size, size * sizeof(float));
+    transpose(rows, Q, size, t.acc);
+  }
+  t.first_position = *std::min_element(t.position, t.position + count);
+  t.last_position = *std::max_element(t.position, t.position + count);
+}
+
+template <int VECS>
+void save_tile(const Work& w, int64_t b, int64_t h, float* rows, const Tile<VECS>& t) {
+  const FocusProblem& p = *w.p;
+  constexpr int Q = Tile<VECS>::QUERIES;
+  const int64_t size = p.head_size, first = p.key_length - p.query_length;
+  transpose_back(t.acc, Q, size, rows);
+  for (int q = 0; q < t.count; ++q) {
+    const float l = t.l[q / LANES][q % LANES], m = t.m[q / LANES][q % LANES];
+    const int64_t row = t.token[q] - first;
+    float* out = p.out + ((b * p.query_length + row) * p.query_heads + h) * size;
+    const float inverse = l != 0.0f ? 1.0f / l : 0.0f;
+    for (int64_t d = 0; d < size; ++d) out[d] = rows[q * size + d] * inverse;
+    p.lse[(b * p.query_heads + h) * p.query_length + row] = l != 0.0f ? m + std::log(l) : NONE;
+  }
+}
+
+// scores[j, q] = sum_d keys[j, d] * query[d, q], ROWS keys at a time.
+template <int VECS>
+void multiply_keys(const float* keys, int n, int64_t size, const float* query, float* scores) {
+  constexpr int Q = Tile<VECS>::QUERIES;
+  for (int j = 0; j < n; j += ROWS) {
+    vf c[ROWS][VECS] = {};
+    const float* k = keys + j * size;
+    for (int64_t d = 0; d < size; ++d) {
+      vf q[VECS];
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS; ++v) q[v] = load(query + d * Q + v * LANES);
+#pragma GCC unroll 8
+      for (int r = 0; r < ROWS; ++r) {
+        const vf x = all(k[r * size + d]);
+#pragma GCC unroll 4
+        for (int v = 0; v < VECS; ++v) c[r][v] += x * q[v];
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS; ++v) store(scores + (j + r) * Q + v * LANES, c[r][v]);
+  }
+}
+
+// acc[d, q] = acc[d, q] * alpha[q] + sum_j values[j, d] * weights[j, q].
+template <int VECS>
+void multiply_values(const float* values, int n, int64_t size, const float* weights, const vf* alpha, float* acc) {
+  constexpr int Q = Tile<VECS>::QUERIES;
+  for (int64_t d = 0; d < size; d += ROWS) {
+    vf c[ROWS][VECS];
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS; ++v) c[r][v] = load(acc + (d + r) * Q + v * LANES) * alpha[v];
+    for (int j = 0; j < n; ++j) {
+      vf x[VECS];
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS; ++v) x[v] = load(weights + j * Q + v * LANES);
+      const float* value = values + j * size + d;
+#pragma GCC unroll 8
+      for (int r = 0; r < ROWS; ++r) {
+        const vf y = all(value[r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < VECS; ++v) c[r][v] += y * x[v];
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS; ++v) store(acc + (d + r) * Q + v * LANES, c[r][v]);
+  }
+}
+
+template <Rule RULE>
+inline vi allowed(vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh, int32_t window, int32_t sinks) {
+  const vi causal = qpos >= all(kpos);
+  if (RULE == CAUSAL) return causal;
+  const vi shared = ((qlow & klow) | (qhigh & khigh)) != vi{};
+  const vi near = (qpos - kpos) <= all(window);
+  const vi visible = kpos < sinks ? ~vi{} : near;
+  return RULE == LOCAL ? (causal & ~shared & visible) : (causal & (shared | visible));
+}
+
+template <int VECS, Rule RULE>
+void step(const Work& w, int64_t b, const int32_t* list, int n, const float* keys, const float* values, float* scores, Tile<VECS>& t) {
+  const FocusProblem& p = *w.p;
+  constexpr int Q = Tile<VECS>::QUERIES;
+  const int padded = (n + ROWS - 1) / ROWS * ROWS;
+  multiply_keys<VECS>(keys, padded, p.head_size, t.query, scores);
+  const int32_t *kpos = &w.position[b * p.key_length], *low = &w.low[b * p.key_length], *high = &w.high[b * p.key_length];
+  if (p.softcap > 0)
+    for (int j = 0; j < n * VECS; ++j) store(scores + j * LANES, capped(load(scores + j * LANES), p.softcap));
+  const bool masked = RULE != CAUSAL || kpos[list[n - 1]] > t.first_position;
+  if (masked)
+    for (int j = 0; j < n; ++j)
+      for (int v = 0; v < VECS; ++v) {
+        const vi ok = allowed<RULE>(load(t.position + v * LANES), load(t.low + v * LANES), load(t.high + v * LANES), kpos[list[j]],
+                                    low[list[j]], high[list[j]], (int32_t)p.window, (int32_t)p.num_sinks);
+        float* s = scores + j * Q + v * LANES;
+        store(s, pick(ok, load(s), all(NONE)));
+      }
+  vf alpha[VECS];
+  for (int v = 0; v < VECS; ++v) {
+    vf top = t.m[v];
+    for (int j = 0; j < n; ++j) top = larger(top, load(scores + j * Q + v * LANES));
+    const vf base = pick(top == NONE, vf{}, top);
+    alpha[v] = pick(t.m[v] == NONE, vf{}, exponential(t.m[v] - base));
+    vf sum = t.l[v] * alpha[v];
+    for (int j = 0; j < n; ++j) {
+      float* s = scores + j * Q + v * LANES;
+      vf x = load(s), e = exponential(x - base);
+      if (masked) e = pick(x == NONE, vf{}, e);
+      store(s, e);
+      sum += e;
+    }
+    t.m[v] = top;
+    t.l[v] = sum;
+  }
+  multiply_values<VECS>(values, n, p.head_size, scores, alpha, t.acc);
+}
+
+// Up to SUBTILES tiles of one head over one list of keys: first the range of the sinks (may be empty), then the rest.
+template <int VECS, Rule RULE>
+void run_tiles(const Work& w, int64_t b, int64_t h, const List& list, Tile<VECS>* tiles, int count, Scratch& s) {
+  const FocusProblem& p = *w.p;
+  const int64_t size = p.head_size, kv = h / (p.query_heads / p.key_heads);
+  const int64_t kbase = b * p.key_stride[0] + kv * p.key_stride[1], vbase = b * p.value_stride[0] + kv * p.value_stride[1];
+  int64_t low = list.keys.size(), high = 0;
+  for (int i = 0; i < count; ++i) low = std::min(low, tiles[i].begin), high = std::max(high, tiles[i].end);
+  int64_t sinks = 0;
+  if (RULE == LOCAL) {
+    const int64_t most = std::lower_bound(list.keys.begin(), list.keys.end(), w.first_real[b] + p.num_sinks) - list.keys.begin();
+    for (int i = 0; i < count; ++i) sinks = std::max(sinks, std::min(tiles[i].begin, most));
+  }
+  for (int pass = 0; pass < 2; ++pass) {
+    const int64_t end = pass == 0 ? sinks : high;
+    for (int64_t from = pass == 0 ? 0 : low; from < end; from += BLOCK) {
+      const int64_t n = std::min<int64_t>(BLOCK, end - from);
+      for (int64_t j = 0; j < n; ++j) {
+        read_row(p, p.key, kbase + list.keys[from + j] * p.key_stride[2], s.keys + j * size);
+        read_row(p, p.value, vbase + list.keys[from + j] * p.value_stride[2], s.values + j * size);
+        if (from + n + j < end) {
+          prefetch_row(p, p.key, kbase + list.keys[from + n + j] * p.key_stride[2]);
+          prefetch_row(p, p.value, vbase + list.keys[from + n + j] * p.value_stride[2]);
+        }
+      }
+      for (int i = 0; i < count; ++i) {
+        const int64_t a = pass == 0 ? from : std::max(from, tiles[i].begin);
+        const int64_t z = std::min(from + n, pass == 0 ? tiles[i].begin : tiles[i].end);
+        if (a < z)
+          step<VECS, RULE>(w, b, &list.keys[a], (int)(z - a), s.keys + (a - from) * size, s.values + (a - from) * size, s.scores, tiles[i]);
+      }
+    }
+  }
+}
+
+// All the queries list.queries[begin, end), at most SUBTILES tiles of VECS vectors.
+template <int VECS, Rule RULE>
+void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t begin, int64_t end, bool resume, Scratch& s) {
+  const FocusProblem& p = *w.p;
+  Tile<VECS> tiles[SUBTILES];
+  int count = 0;
+  for (int64_t q = begin; q < end; q += LANES * VECS, ++count) {
+    Tile<VECS>& t = tiles[count];
+    t.query = s.tiles + (size_t)count * 2 * p.head_size * LANES * VECS;
+    t.acc = t.query + p.head_size * LANES * VECS;
+    load_tile<VECS>(w, b, h, &list.queries[q], (int)std::min<int64_t>(LANES * VECS, end - q), resume, s.rows, t);
+    const int32_t last = t.token[t.count - 1];
+    t.end = std::upper_bound(list.keys.begin(), list.keys.end(), last) - list.keys.begin();
+    t.begin = RULE == LOCAL ? std::lower_bound(list.keys.begin(), list.keys.end(), t.token[0] - p.window) - list.keys.begin() : 0;
+  }
+  run_tiles<VECS, RULE>(w, b, h, list, tiles, count, s);
+  for (int i = 0; i < count; ++i) save_tile<VECS>(w, b, h, s.rows, tiles[i]);
+}
+
+struct Task {
+  int64_t b, h;
+  const List* list;
+  int64_t begin, end;
+};
+
+template <Rule RULE>
+void run(const Work& w, const std::vector<Task>& tasks, bool resume) {
+  std::atomic<size_t> next{0};
+  auto worker = [&] {
+    Scratch scratch(w.p->head_size);
+    for (size_t i; (i = next.fetch_add(1)) < tasks.size();) {
+      const Task& t = tasks[i];
+      if (t.end - t.begin <= LANES)
+        run_queries<1, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
+      else
+        run_queries<VECTORS, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
+    }
+  };
+  std::vector<std::thread> others;
+  const int extra = (int)std::min<int64_t>(w.p->threads, tasks.size()) - 1;
+  for (int i = 0; i < extra; ++i) others.emplace_back(worker);
+  worker();
+  for (auto& thread : others) thread.join();
+}
+
+// The long rows first: what is left for the end is small, so threads finish together.
+void add_tasks(const FocusProblem& p, int64_t b, const List& list, std::vector<Task>& tasks) {
+  const int64_t chunk = (int64_t)SUBTILES * LANES * VECTORS, total = list.queries.size();
+  for (int64_t end = total; end > 0; end = std::max<int64_t>(0, (end - 1) / chunk * chunk))
+    for (int64_t h = 0; h < p.query_heads; ++h) tasks.push_back({b, h, &list, (end - 1) / chunk * chunk, end});
+}
+
+bool is_real(const FocusProblem& p, int64_t b, int64_t i) { return !p.real || p.real[b * p.key_length + i]; }
+
+void prepare(Work& w) {
+  const FocusProblem& p = *w.p;
+  const int64_t n = p.batch * p.key_length;
+  w.low.resize(n), w.high.resize(n), w.position.resize(n), w.first_real.resize(p.batch);
+  for (int64_t b = 0; b < p.batch; ++b) {
+    int64_t first = 0;
+    while (first < p.key_length && !is_real(p, b, first)) ++first;
+    if (first == p.key_length) first = 0;  // nothing is real: every query stays empty
+    w.first_real[b] = first;
+    for (int64_t i = 0; i < p.key_length; ++i) {
+      const int64_t at = b * p.key_length + i;
+      const uint64_t bits = (uint64_t)p.membership[at];
+      w.low[at] = (int32_t)(uint32_t)bits, w.high[at] = (int32_t)(uint32_t)(bits >> 32);
+      w.position[at] = (int32_t)(i - first);
+    }
+  }
+}
+
+List whole_text(const FocusProblem& p, int64_t b) {
+  List list;
+  for (int64_t i = 0; i < p.key_length; ++i) {
+    if (is_real(p, b, i)) list.keys.push_back((int32_t)i);
+    if (i >= p.key_length - p.query_length) list.queries.push_back((int32_t)i);
+  }
+  return list;
+}
+
+struct Histogram {  // distinct memberships of one batch row, and how many tokens and keys each meets
+  std::vector<int64_t> signature, tokens, meets;
+  std::vector<int32_t> code;  // (Tk)
+  bool complete = true;       // every class shares a group with every class
+};
+
+constexpr size_t MOST_CLASSES = 1024;
+
+bool count_classes(const FocusProblem& p, int64_t b, Histogram& found) {
+  const int64_t* membership = p.membership + b * p.key_length;
+  std::unordered_map<int64_t, int32_t> codes;
+  found.code.resize(p.key_length);
+  for (int64_t i = 0; i < p.key_length; ++i) {
+    auto [it, fresh] = codes.try_emplace(membership[i], (int32_t)found.signature.size());
+    if (fresh) {
+      if (found.signature.size() == MOST_CLASSES) return false;
+      found.signature.push_back(membership[i]), found.tokens.push_back(0);
+    }
+    found.code[i] = it->second;
+    ++found.tokens[it->second];
+  }
+  found.meets.assign(found.signature.size(), 0);
+  for (size_t s = 0; s < found.signature.size(); ++s)
+    for (size_t other = 0; other < found.signature.size(); ++other)
+      if (found.signature[s] & found.signature[other])
+        found.meets[s] += found.tokens[other];
+      else
+        found.complete = false;
+  return true;
+}
+
+// Pairs computed by class over pairs computed densely, both with what tiles and masks add.
+bool by_class_is_faster(const FocusProblem& p, const std::vector<Histogram>& rows) {
+  const double half = 1.0 - 0.5 * p.query_length / p.key_length, share = (double)p.query_length / p.key_length;
+  double by_class = 0, dense = 0;
+  for (const Histogram& row : rows) {
+    for (size_t s = 0; s < row.signature.size(); ++s) {
+      const double queries = std::max(1.0, std::ceil(row.tokens[s] * share / LANES)) * LANES;
+      by_class += queries * (row.meets[s] * half + p.tile_cost);
+    }
+    by_class += p.local_cost * p.query_length * std::min<double>(p.window + p.num_sinks + 2 * LANES, p.key_length);
+    dense += p.dense_cost * p.query_length * p.key_length * half;
+  }
+  return by_class < dense;
+}
+
+void build_classes(const FocusProblem& p, int64_t b, const Histogram& row, std::vector<List>& classes) {
+  const int64_t first = p.key_length - p.query_length;
+  classes.resize(row.signature.size());
+  for (size_t s = 0; s < classes.size(); ++s) classes[s].keys.reserve(row.meets[s]), classes[s].queries.reserve(row.tokens[s]);
+  std::vector<std::vector<int32_t>> meeting(classes.size());
+  for (size_t s = 0; s < classes.size(); ++s)
+    for (size_t other = 0; other < classes.size(); ++other)
+      if (row.signature[s] & row.signature[other]) meeting[s].push_back((int32_t)other);
+  for (int64_t i = 0; i < p.key_length; ++i) {
+    if (is_real(p, b, i))
+      for (int32_t other : meeting[row.code[i]]) classes[other].keys.push_back((int32_t)i);
+    if (i >= first) classes[row.code[i]].queries.push_back((int32_t)i);
+  }
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+// Returns 0, or 1 when memory ran out.
+extern "C" int focus_attention_cpu(FocusProblem* p) try {
+  Work w;
+  w.p = p;
+  const double start = now();
+  prepare(w);
+  bool full = p->window >= p->key_length - 1, by_class = p->mode != 2;
+  std::vector<Histogram> rows(p->batch);
+  for (int64_t b = 0; b < p->batch && by_class; ++b) by_class = count_classes(*p, b, rows[b]);
+  if (by_class) full = full || std::all_of(rows.begin(), rows.end(), [](const Histogram& row) { return row.complete; });
+  if (by_class && p->mode == 0) by_class = by_class_is_faster(*p, rows);
+  std::vector<Task> tasks, local_tasks;
+  std::vector<List> text(p->batch);
+  std::vector<std::vector<List>> classes(p->batch);
+  for (int64_t b = 0; b < p->batch; ++b) {
+    text[b] = whole_text(*p, b);
+    if (full || !by_class) {
+      add_tasks(*p, b, text[b], tasks);
+      continue;
+    }
+    build_classes(*p, b, rows[b], classes[b]);
+    for (const List& list : classes[b]) add_tasks(*p, b, list, tasks);
+    add_tasks(*p, b, text[b], local_tasks);
+  }
+  const double planned = now();
+  if (!local_tasks.empty()) run<LOCAL>(w, local_tasks, false);
+  const double local_done = now();
+  if (full)
+    run<CAUSAL>(w, tasks, false);
+  else if (by_class)
+    run<CAUSAL>(w, tasks, true);
+  else
+    run<DENSE>(w, tasks, false);
+  p->seconds[0] = planned - start, p->seconds[1] = local_done - planned, p->seconds[2] = now() - local_done;
+  p->ran = full ? 0 : by_class ? 1 : 2;
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
+}

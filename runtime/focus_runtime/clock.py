@@ -1,0 +1,42 @@
+"""StageClock: seconds per named stage. It knows nothing of what is timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+class StageClock:
+    """Adds up wall time by stage name; on CUDA it waits for the device on both sides, so times mean what they say.
+
+    Attributes:
+        seconds: stage -> seconds so far.
+    """
+
+    def __init__(self, *, enabled: bool = True, device: torch.device | None = None) -> None:
+        self.enabled = enabled
+        self.seconds: dict[str, float] = {}
+        self._wait = device is not None and device.type == "cuda"
+
+    def add(self, stage: str, seconds: float) -> None:
+        """Count seconds measured elsewhere."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Time what runs inside."""
+        if not self.enabled:
+            yield
+            return
+        if self._wait:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._wait:
+                torch.cuda.synchronize()
+            self.add(stage, time.perf_counter() - start)

@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,12 +136,33 @@ def synchronise(module: nn.Module) -> None:
         torch.cuda.synchronize()
 
 
-def peak_memory_bytes(module: nn.Module) -> int:
-    """Most memory used so far: the GPU's allocator peak on CUDA, else this process's peak resident size."""
-    if next(module.parameters()).device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated())
-    import resource
-    import sys
+def reset_peak_memory(device: torch.device) -> bool:
+    """Start the peak over. False where the system cannot: the peak is then that of the whole process so far."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return True
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+def peak_memory_bytes(module: nn.Module) -> int:
+    """Most memory used since `reset_peak_memory`: the allocator's on CUDA, else this process's resident size."""
+    return peak_bytes(next(module.parameters()).device)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """As `peak_memory_bytes`, by device."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    try:
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+    except (OSError, StopIteration):
+        import resource
+        import sys
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return int(peak if sys.platform == "darwin" else peak * 1024)

@@ -33,7 +33,7 @@ constexpr int LANES = 4, ROWS = 4;
 #endif
 constexpr int BLOCK = 64;    // keys per step: scores, keys and values of a step stay in the first-level cache
 constexpr int VECTORS = 2;   // vectors of queries in a tile
-constexpr int SUBTILES = 8;  // tiles that share a block of keys
+constexpr int SUBTILES = 16;  // tiles that share a block of keys
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));

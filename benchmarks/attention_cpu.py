@@ -1,113 +1,103 @@
-"""One attention layer on the CPU: exact k = 1 Focus against full attention with the same flash kernel, in one run.
+"""One attention layer on the CPU: exact Focus beside full attention with torch's flash kernel, in one run.
 
-Full attention and Focus take turns, so that a drift of the machine's speed hits both. The decomposition includes
-sorting by group, gathering, both attention parts, the merge and scattering back; routing is not part of it.
+Rows: balanced random groups at every length, with the fused kernel and without a compiler; several groups a token; the
+memberships that the shipped default centroids give a text; error against float64; the fused kernel's own full
+attention, so that what the kernel gains and what the sparsity gains can be told apart.
 
-    python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json
+    python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json [--text FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from focus_runtime.attention import focus_attention
-from focus_runtime.attention.flash import causal_flash
+from focus_runtime.assets import asset_path
+from focus_runtime.bench import LayerSetting, layer_error, layer_speed, machine
+from focus_runtime.measure import final_hidden
 
-HEADS, HEAD_SIZE, GROUPS, WINDOW = 12, 64, 8, 128
-LENGTHS = (1024, 2048, 4096, 8192, 16384)
-ERROR_LENGTH = 2048
-
-
-def inputs(length: int, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Unit-normal query, key and value (1, 12, T, 64) and balanced random single-group membership (1, T)."""
-    generator = torch.Generator().manual_seed(seed)
-    q, k, v = (torch.randn(1, HEADS, length, HEAD_SIZE, generator=generator).to(dtype) for _ in range(3))
-    group = torch.randperm(length, generator=generator) % GROUPS
-    return q, k, v, torch.bitwise_left_shift(torch.ones_like(group), group)[None]
-
-
-def milliseconds(work: Callable[[], Any]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return (time.perf_counter() - start) * 1000
+LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+SETTINGS = (
+    {"num_groups": 8, "top_k": 1},
+    {"num_groups": 8, "top_k": 1, "num_sinks": 4},
+    {"num_groups": 8, "top_k": 1, "dtype": "bfloat16"},
+    {"num_groups": 4, "top_k": 1},
+    {"num_groups": 4, "top_k": 2},
+    {"num_groups": 8, "top_k": 2},
+    {"num_groups": 16, "top_k": 2},
+    {"num_groups": 8, "top_k": 1, "backend": "decomposed"},
+    {"num_groups": 16, "top_k": 2, "backend": "decomposed"},
+    {"num_groups": 1, "top_k": 1, "backend": "fused"},  # every pair allowed: full attention by our kernel
+)
+FEW_LENGTHS = 32768  # only the first and the bfloat16 setting go on to 65,536 tokens
 
 
-def speed(length: int, repeats: int, num_sinks: int) -> dict[str, Any]:
-    """Medians and extremes of both, and their ratio."""
-    q, k, v, membership = inputs(length, torch.float32, length)
-
-    def full() -> Any:
-        return causal_flash(q, k, v, HEAD_SIZE**-0.5)
-
-    def focus() -> Any:
-        return focus_attention(q, k, v, membership, window=WINDOW, num_sinks=num_sinks, backend="decomposed")
-
-    full(), focus()
-    times = [(milliseconds(full), milliseconds(focus)) for _ in range(repeats)]
-    full_ms, focus_ms = ([pair[side] for pair in times] for side in (0, 1))
-    return {
-        "tokens": length,
-        "num_sinks": num_sinks,
-        "repeats": repeats,
-        "full_ms": {"median": statistics.median(full_ms), "low": min(full_ms), "high": max(full_ms)},
-        "focus_ms": {"median": statistics.median(focus_ms), "low": min(focus_ms), "high": max(focus_ms)},
-        "full_over_focus": statistics.median(full_ms) / statistics.median(focus_ms),
-        "full_over_focus_by_pair": statistics.median(a / b for a, b in times),
-    }
+def repeats_for(length: int) -> int:
+    """More repeats where they are cheap."""
+    return 15 if length <= 4096 else 7 if length <= 8192 else 3
 
 
-def error(num_sinks: int) -> float:
-    """Largest absolute difference from the float64 reference at 2,048 tokens."""
-    q, k, v, membership = inputs(ERROR_LENGTH, torch.float32, 1)
-    setting: dict[str, Any] = {"window": WINDOW, "num_sinks": num_sinks}
-    exact = focus_attention(q.double(), k.double(), v.double(), membership, backend="reference", **setting)
-    found = focus_attention(q, k, v, membership, backend="decomposed", **setting)
-    assert isinstance(exact, Tensor)
-    assert isinstance(found, Tensor)
-    return (found.double() - exact).abs().max().item()
+def default_memberships(text: str, lengths: tuple[int, ...]) -> dict[int, list[Tensor]]:
+    """Groups that the shipped centroids give a text in layers 5, 15 and 25, at the lengths the text reaches."""
+    from focus_runtime import compose, load_centroids, load_model
 
-
-def machine() -> dict[str, Any]:
-    """What the numbers depend on."""
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    return {
-        "cpu": model, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "python": platform.python_version(),
-        "torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability(),
-    }  # fmt: skip
+    model, tokenizer = load_model("smollm2-135m")
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    found = {}
+    for length in lengths:
+        if length > ids.shape[1]:
+            continue
+        focus = compose(model, load_centroids("default"), top_k=1)
+        try:
+            with torch.no_grad():
+                final_hidden(model, ids[:, :length])
+            found[length] = [a.membership for layer, a in focus.assignments().items() if layer % 10 == 5]
+        finally:
+            focus.detach()
+    return found
 
 
 def main() -> None:
     """Run everything and write one JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1])
+    parser.add_argument("--text", type=Path, help="text for the default centroids (default: the sample texts)")
     arguments = parser.parse_args()
-    rows = []
-    for length in LENGTHS:
-        for sinks in (0, 4):
-            rows.append(speed(length, arguments.repeats, sinks))
-            print(f"{length:>6} tokens, {sinks} sinks: {rows[-1]['full_over_focus']:.2f}x", flush=True)
-    errors = {str(sinks): error(sinks) for sinks in (0, 4)}
-    print(f"largest error against float64 at {ERROR_LENGTH} tokens: {errors}")
-    result = {
-        "what": "one layer, 12 heads of 64, K=8 balanced random groups, k=1, w=128, fp32",
-        "machine": machine(), "speed": rows, "max_abs_error_vs_float64": errors,
-    }  # fmt: skip
+    samples = [arguments.text] if arguments.text else sorted(asset_path("samples").glob("*.txt"))
+    text = "\n\n".join(path.read_text(encoding="utf-8") for path in samples)
+    lengths = tuple(length for length in LENGTHS if length <= arguments.longest)
+    rows: list[dict[str, Any]] = []
+
+    def add(setting: LayerSetting, length: int, **more: Any) -> None:
+        row = layer_speed(setting, length, repeats=repeats_for(length), seed=length, **more)
+        rows.append(row)
+        print(
+            f"{length:>6} tokens  K={setting.num_groups} k={setting.top_k} {setting.num_sinks} sinks {setting.dtype} "
+            f"{row['backend']:<10} {row['groups']:<6} full {row['full_ms']['median']:>8.1f} ms  "
+            f"{row['full_over_focus']:.2f}x, limit {row['limit']:.2f}x",
+            flush=True,
+        )
+
+    for number, changes in enumerate(SETTINGS):
+        for length in lengths:
+            if length <= FEW_LENGTHS or number in (0, 2):
+                add(LayerSetting(**changes), length)  # type: ignore[arg-type]
+    for length, memberships in default_memberships(text, tuple(x for x in lengths if x <= 8192)).items():
+        for membership in memberships:
+            add(LayerSetting(num_groups=4), length, membership=membership)
+    errors = [
+        {**changes, **layer_error(LayerSetting(**changes), 2048, seed=1)}  # type: ignore[arg-type]
+        for changes in SETTINGS
+    ]
+    for row in errors:
+        print(row)
+    result = {"what": "one layer, 12 heads of 64, w=128", "machine": machine(), "speed": rows, "errors_at_2048": errors}
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,0 +1,206 @@
+"""Timing protocols: one attention layer, and a whole model's prefill and decode, Focus beside full attention.
+
+Full attention and Focus take turns within one run, so that a drift of the machine's speed hits both; every number is a
+median with its extremes and its count. It knows nothing of files, screens or the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention import choose_backend, focus_attention
+from focus_runtime.attention.flash import causal_flash
+from focus_runtime.attention.fused import fused_available, fused_reason
+from focus_runtime.clock import StageClock
+from focus_runtime.config import FocusConfig
+from focus_runtime.mask import count_pairs
+from focus_runtime.measure import peak_bytes, reset_peak_memory
+from focus_runtime.router import CentroidRouter
+
+STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerSetting:
+    """One attention layer with unit-normal inputs.
+
+    Attributes:
+        heads, key_heads, head_size: of the layer; its hidden size is heads * head_size.
+        num_groups, top_k, window, num_sinks: of Focus.
+        dtype: "float32" or "bfloat16".
+        backend: of `focus_attention`.
+    """
+
+    heads: int = 12
+    key_heads: int = 12
+    head_size: int = 64
+    num_groups: int = 8
+    top_k: int = 1
+    window: int = 128
+    num_sinks: int = 0
+    dtype: str = "float32"
+    backend: str = "auto"
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """What the numbers depend on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
+    found = {
+        "cpu": name, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "python": platform.python_version(),
+        "torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability(),
+        "fused_kernel": "compiled" if fused_available() else f"not available: {fused_reason()}",
+    }  # fmt: skip
+    if device.startswith("cuda"):
+        found["gpu"] = torch.cuda.get_device_name()
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
+    """Wall time of one call, waiting for the GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1000
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, extremes and count of repeated milliseconds."""
+    return {"median": statistics.median(values), "low": min(values), "high": max(values), "repeats": len(values)}
+
+
+def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
+    """Random groups, (1, T) int64: for k = 1 equally many tokens in each, else k different groups drawn evenly."""
+    if top_k == 1:
+        group = torch.randperm(length, generator=generator) % num_groups
+        return torch.bitwise_left_shift(torch.ones_like(group), group)[None]
+    drawn = torch.rand(length, num_groups, generator=generator).argsort(-1)[:, :top_k]
+    return torch.bitwise_left_shift(torch.ones_like(drawn), drawn).sum(-1)[None]
+
+
+def layer_inputs(
+    setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Unit-normal query, key and value as models lay them out, (B, T, H, D) transposed, and random membership."""
+    generator = torch.Generator().manual_seed(seed)
+    heads = (setting.heads, setting.key_heads, setting.key_heads)
+    dtype = getattr(torch, setting.dtype)
+    q, k, v = (
+        torch.randn(1, length, h, setting.head_size, generator=generator).to(device, dtype).transpose(1, 2)
+        for h in heads
+    )
+    return q, k, v, balanced_membership(length, setting.num_groups, setting.top_k, generator).to(device)
+
+
+def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Full causal attention by the kernel everyone uses: torch's flash kernel for the device."""
+    if query.device.type == "cpu":
+        return causal_flash(query, key, value, query.shape[-1] ** -0.5)[0]
+    grouped = query.shape[1] != key.shape[1]
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+
+
+def _router(setting: LayerSetting, device: str) -> CentroidRouter:
+    config = FocusConfig(
+        num_groups=setting.num_groups, top_k=setting.top_k, window=setting.window, num_sinks=setting.num_sinks
+    )
+    router = CentroidRouter(setting.heads * setting.head_size, config)
+    router.reset(torch.Generator().manual_seed(0))
+    return router.to(device)
+
+
+@torch.no_grad()
+def layer_speed(
+    setting: LayerSetting,
+    length: int,
+    *,
+    repeats: int = 5,
+    seed: int = 0,
+    device: str = "cpu",
+    membership: Tensor | None = None,
+) -> dict[str, Any]:
+    """Time one layer: full attention, Focus with its stages, and routing, in turn.
+
+    Args:
+        membership: (1, T) int64 in place of random groups.
+
+    Returns:
+        JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone) and
+        `full_over_focus_with_routing`, shares of the stages, retained pairs, peak memory growth in bytes.
+    """
+    where = torch.device(device)
+    query, key, value, drawn = layer_inputs(setting, length, seed=seed, device=device)
+    groups = drawn if membership is None else membership.to(device)
+    router = _router(setting, device)
+    hidden = torch.randn(1, length, setting.heads * setting.head_size, device=device)
+    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks, "backend": setting.backend}
+
+    def focus(clock: StageClock | None = None) -> Any:
+        return focus_attention(query, key, value, groups, clock=clock, **options)
+
+    focus(), full_attention(query, key, value), router.assign(hidden)
+    full_ms, focus_ms, routing_ms = [], [], []
+    for _ in range(repeats):
+        full_ms.append(milliseconds(lambda: full_attention(query, key, value), where))
+        focus_ms.append(milliseconds(focus, where))
+        routing_ms.append(milliseconds(lambda: router.assign(hidden), where))
+    clock = StageClock(device=where)
+    focus(clock)
+    stages = {"routing": statistics.median(routing_ms)}
+    stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
+    counts = count_pairs(groups[0].cpu().numpy(), setting.window, setting.num_sinks)
+    full, sparse = statistics.median(full_ms), statistics.median(focus_ms)
+    backend = setting.backend
+    if backend == "auto":
+        backend = choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks)
+    return {
+        "tokens": length, **asdict(setting), "backend": backend, "seed": seed,
+        "groups": "random" if membership is None else "given",
+        "full_ms": spread(full_ms), "focus_ms": spread(focus_ms), "routing_ms": spread(routing_ms),
+        "full_over_focus": full / sparse,
+        "full_over_focus_with_routing": full / (sparse + statistics.median(routing_ms)),
+        "retained_pairs": counts.retained_pairs,
+        "limit": 1 / counts.retained_pairs,
+        "stages_ms": {name: stages[name] for name in STAGES if name in stages},
+        "peak_bytes": {
+            "full": _growth(lambda: full_attention(query, key, value), where),
+            "focus": _growth(focus, where),
+        },
+    }  # fmt: skip
+
+
+def _growth(work: Callable[[], Any], device: torch.device) -> int | None:
+    """Bytes the peak rises while something runs; None where the system cannot start the peak over."""
+    if not reset_peak_memory(device):
+        return None
+    before = peak_bytes(device)
+    work()
+    return max(0, peak_bytes(device) - before)
+
+
+@torch.no_grad()
+def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: str = "cpu") -> dict[str, float]:
+    """Largest absolute difference from the float64 reference on the same (rounded) inputs, and cosine similarity."""
+    query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
+    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
+    found = focus_attention(query, key, value, groups, backend=setting.backend, **options)
+    exact = focus_attention(query.double(), key.double(), value.double(), groups, backend="reference", **options)
+    assert isinstance(found, Tensor)
+    assert isinstance(exact, Tensor)
+    difference = (found.double() - exact).abs().max().item()
+    cosine = torch.nn.functional.cosine_similarity(found.double().flatten(2), exact.flatten(2), dim=-1).min().item()
+    return {"max_abs_error": difference, "cosine": cosine}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.cuda import flash_decomposition
 from focus_runtime.attention.decomposed import decomposed_attention, single_group
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.errors import InputError
 
-BACKENDS = ("auto", "reference", "masked", "decomposed")
+BACKENDS = ("auto", "reference", "masked", "decomposed", "flex")
 DECOMPOSED_FROM = 1536  # tokens from which the decomposition beats masked attention, benchmarks/attention_cpu.py
 
 
@@ -120,7 +123,14 @@ def focus_attention(
         else:
             backend = choose_backend(query, membership, window=window, key_padding=key_padding, softcap=softcap)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    if backend == "decomposed":
+    if backend == "flex":
+        from focus_runtime.attention.flex import flex_focus_attention  # loads torch's compiler, which takes a second
+
+        out, lse = flex_focus_attention(
+            query, key, value, membership, window=window, num_sinks=num_sinks, key_padding=key_padding, scale=factor,
+            softcap=softcap, return_lse=return_lse,
+        )  # fmt: skip
+    elif backend == "decomposed":
         if _needs_gradient(query, key, value):
             raise InputError(
                 "backend 'decomposed' was asked for gradients, which it cannot give",
@@ -128,17 +138,24 @@ def focus_attention(
                 fix='use torch.no_grad(), or backend="masked"',
             )
         plain = query.shape[2] == key.shape[2] and key_padding is None and softcap is None
-        if not plain or query.device.type != "cpu" or not single_group(membership):
+        if plain and query.device.type == "cuda":
+            decompose: Callable[..., tuple[Tensor, Tensor]] = flash_decomposition
+        elif plain and query.device.type == "cpu" and single_group(membership):
+            decompose = decomposed_attention
+        else:
             raise InputError(
                 "backend 'decomposed' does not fit these inputs",
-                expected="CPU tensors, one group per token, as many queries as keys, no padding, no softcap",
+                expected="as many queries as keys, no padding, no softcap, and one group per token on the CPU",
                 fix='use backend="auto"',
             )
-        out, lse = decomposed_attention(query, key, value, membership, window=window, num_sinks=num_sinks, scale=factor)
+        out, lse = decompose(query, key, value, membership, window=window, num_sinks=num_sinks, scale=factor)
     else:
         run = reference_attention if backend == "reference" else masked_attention
         out, lse = run(
             query, key, value, membership,
             window=window, num_sinks=num_sinks, key_padding=key_padding, scale=factor, softcap=softcap,
         )  # fmt: skip
-    return (out, lse.to(torch.promote_types(lse.dtype, torch.float32))) if return_lse else out
+    if not return_lse:
+        return out
+    assert lse is not None
+    return out, lse.to(torch.promote_types(lse.dtype, torch.float32))

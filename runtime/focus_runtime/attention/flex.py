@@ -31,8 +31,8 @@ from focus_runtime.errors import InputError
 BLOCK = 128  # tokens per block side, FlexAttention's default
 NEVER = 1 << 30  # a position later than every query; doubled it still fits int32
 EAGER_LIMIT = 4096  # tokens up to which uncompiled flex may write out all scores on the CPU
-# A sorted block of 128 tokens spans 128 times as many positions as there are signatures, and its window then meets the
-# blocks of every other signature. By counting blocks (random groups, w = 128), sorting loses below 8 blocks a signature.
+# With S signatures a sorted block of 128 tokens spans 128 S positions, so its window meets blocks of every signature.
+# By counting blocks (random groups, w = 128), sorting loses below 8 blocks a signature.
 SORT_TOKENS_PER_SIGNATURE = 8 * BLOCK
 FLAGS_AT_ONCE = 1 << 24  # block pairs looked at together, which bounds temporary memory
 
@@ -203,7 +203,8 @@ def _call_compiled(device: str, *inputs: Tensor, **arguments: Any) -> Any:
 def _call_eager(*inputs: Tensor, **arguments: Any) -> Any:
     with warnings.catch_warnings(), torch._dynamo.config.patch(recompile_limit=64):
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
-        return flex_attention(*inputs, **arguments)
+        uncompiled: Callable[..., Any] = flex_attention
+        return uncompiled(*inputs, **arguments)
 
 
 def sorting_pays(membership: Tensor) -> bool:

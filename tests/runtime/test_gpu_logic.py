@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from focus_runtime.attention import cuda as cuda_module
-from focus_runtime.attention import cuda_choice
-from focus_runtime.attention import varlen
+from focus_runtime.attention import cuda_choice, varlen
 from focus_runtime.attention.cuda import Part, flash_decomposition, merge_parts
 from focus_runtime.attention.cuda_choice import choose_on_cuda
 from focus_runtime.attention.packed import Extent, group_bits, group_numbers, membership_extent, pack, popcount
@@ -315,6 +314,7 @@ def test_the_operator_takes_these_arguments():
 )
 def test_choice_on_cuda(length, extent, changes, expected, monkeypatch):
     monkeypatch.setattr(cuda_choice, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 else "no")
+    changes = dict(changes)
     queries, size = changes.pop("queries", length), changes.pop("size", 64)
     query = torch.empty(1, 1, queries, size, dtype=changes.pop("dtype", torch.bfloat16), device="meta")
     settings = {"key_padding": None, "softcap": None, "gradients": False, **changes}

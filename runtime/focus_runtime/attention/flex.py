@@ -15,6 +15,7 @@ logsumexp but writes all scores out, so it serves short inputs only.
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ EAGER_LIMIT = 4096  # tokens up to which uncompiled flex may write out all score
 # By counting blocks (random groups, w = 128), sorting loses below 8 blocks a signature.
 SORT_TOKENS_PER_SIGNATURE = 8 * BLOCK
 FLAGS_AT_ONCE = 1 << 24  # block pairs looked at together, which bounds temporary memory
+_CAN_SKIP_Q_BLOCKS = "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,8 @@ def focus_block_mask(order: TokenOrder, *, gradients: bool = False) -> BlockMask
     counts, columns, full_counts, full_columns = block_lists(order)
     return BlockMask.from_kv_blocks(
         counts, columns, full_counts, full_columns, BLOCK_SIZE=BLOCK, mask_mod=allowed,
-        seq_lengths=(signature_q.shape[1], signature_k.shape[1]), compute_q_blocks=gradients,
+        seq_lengths=(signature_q.shape[1], signature_k.shape[1]),
+        **({"compute_q_blocks": False} if not gradients and _CAN_SKIP_Q_BLOCKS else {}),
     )  # fmt: skip
 
 

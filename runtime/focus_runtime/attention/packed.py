@@ -113,5 +113,5 @@ def pack_pairs(membership: Tensor, extent: Extent) -> Packing:
 def _by_batch(number: Tensor, shape: torch.Size, count: int) -> Tensor:
     if shape[0] == 1:
         return number
-    batch = torch.arange(shape[0], device=number.device).repeat_interleave(shape[1])[:, None]
+    batch = torch.arange(shape[0], device=number.device)[:, None].expand(shape).reshape(-1, 1)
     return torch.where(number < 0, -1, number + batch * count)

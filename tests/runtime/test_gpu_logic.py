@@ -132,6 +132,22 @@ def test_what_no_kernel_can_hold_is_refused(dim, groups, scale):
         flash_decomposition(*inputs, membership, kernel=PLAIN, window=2, scale=scale)
 
 
+def test_a_query_whose_pairs_are_all_hidden_has_no_logsumexp(fresh_seed):
+    inputs = torch.randn(3, 20, 2, 16).unbind()
+    flags = torch.rand(20, 3) < 0.3
+    flags[:6, 0] = True
+    cu_lengths = torch.tensor([0, 20], dtype=torch.int32)
+    out, lse = cuda_module._hiding(PLAIN, *inputs, flags, flags, cu_lengths, 20, 0.25, 4)
+    place = torch.arange(20)
+    distance = place[:, None] - place
+    seen = (distance >= 0) & (distance <= 4) & ~(flags[:, None] & flags).any(-1)
+    scores = torch.einsum("ihd,jhd->hij", *inputs[:2]).masked_fill(~seen, -INF) * 0.25
+    torch.testing.assert_close(lse, torch.logsumexp(scores, -1))
+    some = seen.any(-1)
+    assert not some[:6].any()
+    torch.testing.assert_close(out[some], (torch.softmax(scores, -1) @ inputs[2].transpose(0, 1)).transpose(0, 1)[some])
+
+
 # --- packing
 
 

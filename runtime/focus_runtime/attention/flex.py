@@ -83,7 +83,6 @@ def order_tokens(
     signature_k = torch.where(position < num_sinks, signature | sink_bit, signature)
     position_k = position
     if key_padding is not None:
-        signature_k = signature_k.masked_fill(~key_padding, 0)
         position_k = position.masked_fill(~key_padding, NEVER)
     signature_q, position_q = signature[:, length_k - length_q :], position[:, length_k - length_q :]
     if sort:
@@ -174,11 +173,10 @@ def focus_block_mask(order: TokenOrder, *, gradients: bool = False) -> BlockMask
         shared = (signature_q[b, i] & signature_k[b, j]) != 0
         return (position_q[b, i] >= position_k[b, j]) & (shared | (position_k[b, j] >= near_from[b, i]))
 
-    counts, columns, full_counts, full_columns = block_lists(order)
+    skipped: dict[str, Any] = {"compute_q_blocks": False} if not gradients and _CAN_SKIP_Q_BLOCKS else {}
     return BlockMask.from_kv_blocks(
-        counts, columns, full_counts, full_columns, BLOCK_SIZE=BLOCK, mask_mod=allowed,
-        seq_lengths=(signature_q.shape[1], signature_k.shape[1]),
-        **({"compute_q_blocks": False} if not gradients and _CAN_SKIP_Q_BLOCKS else {}),
+        *block_lists(order), BLOCK_SIZE=BLOCK, mask_mod=allowed,
+        seq_lengths=(signature_q.shape[1], signature_k.shape[1]), **skipped,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test check unit bench train-default clean
+.PHONY: setup run test check unit bench bench-gpu train-default clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,11 @@ test: setup check
 
 bench: setup
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json
+
+# Needs a CUDA GPU and torch, transformers and safetensors alone: on a machine without .venv use make bench-gpu GPU_PYTHON=python3
+GPU_PYTHON ?= $(BIN)/python
+bench-gpu:
+	PYTHONPATH=runtime $(GPU_PYTHON) benchmarks/attention_gpu.py --out benchmarks/results/attention_gpu.json $(ARGS)
 
 # make train-default TEXT=FOLDER [VAL=FILE]: the recipe of docs/default-centroids.md
 train-default: setup

@@ -103,6 +103,7 @@ def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
     close(fused_attention(*tensors, membership, mode="by class", **settings), tensors, membership, **settings)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_it_is_compiled_once(tmp_path, monkeypatch):
     first = fused._build(tmp_path)

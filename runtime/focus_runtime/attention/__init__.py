@@ -10,14 +10,17 @@ from torch import Tensor
 from focus_runtime.attention.backward import differentiable_attention
 from focus_runtime.attention.checks import check_arguments, check_finite
 from focus_runtime.attention.costs import cheapest_without_compiler
+from focus_runtime.attention.cuda import flash_decomposition
+from focus_runtime.attention.cuda_choice import choose_on_cuda
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.masked import covers_everything, masked_attention
+from focus_runtime.attention.packed import membership_extent
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 
-BACKENDS = ("auto", "reference", "masked", "decomposed", "fused")
+BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "flex")
 
 
 def choose_backend(
@@ -38,8 +41,15 @@ def choose_backend(
     """
     if not gradient and fused_fits(query, key, key) and fused_available():
         return "fused"
+    if covers_everything(membership, window, key.shape[2]):
+        return "masked"
+    if query.device.type == "cuda":
+        extent = membership_extent(membership)
+        return choose_on_cuda(
+            query, key, extent, key_padding=key_padding, softcap=softcap, gradients=gradient
+        )  # fmt: skip
     plain = query.shape[2] == key.shape[2] and key_padding is None and softcap is None
-    if query.device.type != "cpu" or not plain or covers_everything(membership, window, key.shape[2]):
+    if query.device.type != "cpu" or not plain:
         return "masked"
     return cheapest_without_compiler(membership, window=window, num_sinks=num_sinks)
 
@@ -94,32 +104,47 @@ def focus_attention(
     gradient = _needs_gradient(query, key, value)
     if backend == "auto":
         backend = choose_backend(query, key, membership, window=window, num_sinks=num_sinks, gradient=gradient, **more)
-    if backend == "fused" and gradient:
+    if gradient and (backend == "fused" or (backend == "decomposed" and query.device.type != "cpu")):
         raise InputError(
-            "backend 'fused' was asked for gradients, which it cannot give",
+            f"backend {backend!r} was asked for gradients, which it cannot give on {query.device.type}",
             expected="tensors that need no gradient",
-            fix='use torch.no_grad(), or backend="decomposed" or "masked"',
+            fix='use torch.no_grad(), or backend="auto"',
         )
-    if backend == "decomposed" and gradient:
+    if backend == "decomposed":
         _check_plain(query, key, key_padding, softcap)
-        out, lse = differentiable_attention(query, key, value, membership, **settings)
-    elif backend == "fused":
+    lse: Tensor | None
+    if backend == "fused":
         out, lse = fused_attention(query, key, value, membership, **settings, **more, clock=clock)
+    elif backend == "flex":
+        from focus_runtime.attention.flex import flex_focus_attention  # loads torch's compiler, which takes a second
+
+        out, lse = flex_focus_attention(query, key, value, membership, **settings, **more, return_lse=return_lse)
+    elif backend == "decomposed" and query.device.type != "cpu":
+        out, lse = flash_decomposition(query, key, value, membership, **settings, stage=clock)
+    elif backend == "decomposed" and gradient:
+        out, lse = differentiable_attention(query, key, value, membership, **settings)
     elif backend == "decomposed":
-        _check_plain(query, key, key_padding, softcap)
         out, lse = decomposed_attention(query, key, value, membership, **settings, clock=clock)
     else:
         run: Any = reference_attention if backend == "reference" else masked_attention
         out, lse = run(query, key, value, membership, **settings, **more)
-    if bool(torch.isnan(lse).any()) or not bool(torch.isfinite(out.sum())):
+    if not _is_finite(out, lse):
         check_finite(query, key, value)
-    return (out, lse.to(torch.promote_types(lse.dtype, torch.float32))) if return_lse else out
+    if not return_lse:
+        return out
+    assert lse is not None
+    return out, lse.to(torch.promote_types(lse.dtype, torch.float32))
+
+
+def _is_finite(out: Tensor, lse: Tensor | None) -> bool:
+    """False after NaN or infinite inputs; two sums, so that nothing as large as the output is written for it."""
+    return bool(torch.isfinite(out.sum())) and not (lse is not None and bool(torch.isnan(lse).any()))
 
 
 def _check_plain(query: Tensor, key: Tensor, key_padding: Tensor | None, softcap: float | None) -> None:
-    if query.device.type != "cpu" or query.shape[2] != key.shape[2] or key_padding is not None or softcap is not None:
+    if query.shape[2] != key.shape[2] or key_padding is not None or softcap is not None:
         raise InputError(
             "backend 'decomposed' does not fit these inputs",
-            expected="CPU tensors, as many queries as keys, no padding, no softcap",
+            expected="as many queries as keys, no padding, no softcap",
             fix='use backend="auto"',
         )

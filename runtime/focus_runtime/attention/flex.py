@@ -1,0 +1,304 @@
+"""Focus through torch's FlexAttention over tokens sorted by signature: any k, sinks, padding, softcap, one call.
+
+The signature of a token is its membership bit set. Sorted by it, tokens that see each other lie together, and a block
+of queries needs few blocks of keys. Which blocks, is decided from ranges per block (bit-or and bit-and of the
+signatures, least and greatest positions), never from a T x T tensor: (T / 128)^2 flags are the largest thing built.
+
+Two encodings keep numbers out of the compiled mask, so that it never recompiles for a new window or sink count: sinks
+are one more group, to which every query and only the sink keys belong, and each query carries its first near position.
+
+What torch gives where (2.13): on CUDA one Triton kernel with logsumexp and gradients. On the CPU a C++ kernel without
+either, compiled anew for every length; it stands alone only because the whole mask is one call. Uncompiled flex has a
+logsumexp but writes all scores out, so it serves short inputs only.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch._dynamo.config
+from torch import Tensor
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
+
+from focus_runtime.attention.reference import token_positions
+from focus_runtime.errors import InputError
+
+BLOCK = 128  # tokens per block side, FlexAttention's default
+NEVER = 1 << 30  # a position later than every query; doubled it still fits int32
+EAGER_LIMIT = 4096  # tokens up to which uncompiled flex may write out all scores on the CPU
+# With S signatures a sorted block of 128 tokens spans 128 S positions, so its window meets blocks of every signature.
+# By counting blocks (random groups, w = 128), sorting loses below 8 blocks a signature.
+SORT_TOKENS_PER_SIGNATURE = 8 * BLOCK
+FLAGS_AT_ONCE = 1 << 24  # block pairs looked at together, which bounds temporary memory
+_CAN_SKIP_Q_BLOCKS = "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOrder:
+    """Tokens in the order the kernel sees them, padded to whole blocks.
+
+    Attributes:
+        index_q: (B, Nq) int64, which query stands where; index_k: (B, Nk) int64 for keys. Padding repeats token 0.
+        signature_q, signature_k: (B, N) int32 or int64, with the sink bit; 0 marks padding.
+        position_q, position_k: (B, N) int32; -NEVER for padding queries and NEVER for keys that nobody may see.
+        near_from: (B, Nq) int32, the first position that is near each query.
+        real_q: (Nq,) bool, False for padding queries.
+    """
+
+    index_q: Tensor
+    index_k: Tensor
+    signature_q: Tensor
+    signature_k: Tensor
+    position_q: Tensor
+    position_k: Tensor
+    near_from: Tensor
+    real_q: Tensor
+
+
+def _padded(x: Tensor, value: int) -> Tensor:
+    return torch.nn.functional.pad(x, (0, -x.shape[1] % BLOCK), value=value)
+
+
+def order_tokens(
+    membership: Tensor, length_q: int, *, window: int, num_sinks: int, key_padding: Tensor | None, sort: bool
+) -> TokenOrder:
+    """Sort queries and keys by signature, keeping causal order inside each signature.
+
+    Args:
+        membership: (B, Tk) int64; length_q: Tq, the queries are the last Tq positions.
+        key_padding: (B, Tk) bool, True for real tokens.
+        sort: False keeps the original order.
+    """
+    length_k = membership.shape[1]
+    position = token_positions(membership, key_padding).to(torch.int32)
+    narrow = int(membership.max()) < 1 << 31  # the one host synchronisation; 32-bit tests are cheaper in the kernel
+    sink_bit = -(1 << 31) if narrow else -(1 << 63)
+    signature = membership.to(torch.int32 if narrow else torch.int64)
+    signature_k = torch.where(position < num_sinks, signature | sink_bit, signature)
+    position_k = position
+    if key_padding is not None:
+        position_k = position.masked_fill(~key_padding, NEVER)
+    signature_q, position_q = signature[:, length_k - length_q :], position[:, length_k - length_q :]
+    if sort:
+        hidden = torch.iinfo(signature.dtype).max
+        key = signature if key_padding is None else signature.masked_fill(~key_padding, hidden)
+        index_k = torch.argsort(key, dim=1, stable=True)
+        index_q = torch.argsort(signature_q, dim=1, stable=True)
+        signature_q, position_q = signature_q.gather(1, index_q), position_q.gather(1, index_q)
+        signature_k, position_k = signature_k.gather(1, index_k), position_k.gather(1, index_k)
+    else:
+        index_k = torch.arange(length_k, device=membership.device).expand_as(membership)
+        index_q = index_k[:, :length_q]
+    reach = min(window, length_k)
+    return TokenOrder(
+        index_q=_padded(index_q, 0),
+        index_k=_padded(index_k, 0),
+        signature_q=_padded(signature_q | sink_bit, 0),
+        signature_k=_padded(signature_k, 0),
+        position_q=_padded(position_q, -NEVER),
+        position_k=_padded(position_k, NEVER),
+        near_from=_padded(position_q - reach, NEVER),
+        real_q=torch.arange(length_q + -length_q % BLOCK, device=membership.device) < length_q,
+    )
+
+
+def _fold(x: Tensor, operation: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Reduce (B, N * BLOCK) to (B, N) by halving: torch has no reduction by bit-or."""
+    x = x.view(x.shape[0], -1, BLOCK)
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        x = operation(x[..., :half], x[..., half:])
+    return x[..., 0]
+
+
+def _compact(flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns set in each row, first ones first: (B, R, N) bool -> counts (B, R) int32, columns (B, R, N) int32."""
+    columns = flags.shape[-1]
+    slot = torch.where(flags, flags.cumsum(-1) - 1, columns)
+    listed = torch.zeros(*flags.shape[:-1], columns + 1, dtype=torch.int32, device=flags.device)
+    number = torch.arange(columns, dtype=torch.int32, device=flags.device).expand_as(slot)
+    listed.scatter_(-1, slot, number)
+    return flags.sum(-1, dtype=torch.int32), listed[..., :columns]
+
+
+def block_lists(order: TokenOrder) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Key blocks that each query block must look at.
+
+    A block pair is full when every pair in it is allowed, partial when some may be (the mask then decides), and
+    otherwise skipped. Padding queries are ignored: their output is thrown away.
+
+    Returns:
+        partial counts (B, 1, Nq), partial columns (B, 1, Nq, Nk), full counts, full columns; int32, in blocks.
+    """
+    least, most = torch.minimum, torch.maximum
+    signature_q = order.signature_q
+    any_q, all_q = (
+        _fold(signature_q, torch.bitwise_or),
+        _fold(signature_q.masked_fill(~order.real_q, -1), torch.bitwise_and),
+    )
+    any_k, all_k = _fold(order.signature_k, torch.bitwise_or), _fold(order.signature_k, torch.bitwise_and)
+    last_q, first_q = _fold(order.position_q, most), _fold(order.position_q.masked_fill(~order.real_q, NEVER), least)
+    near_first = _fold(order.near_from, least)
+    near_last = _fold(order.near_from.masked_fill(~order.real_q, -NEVER), most)
+    first_k, last_k = _fold(order.position_k, least), _fold(order.position_k, most)
+
+    def pair(x: Tensor, rows: slice) -> Tensor:
+        return x[:, rows, None]
+
+    rows_at_once = max(1, FLAGS_AT_ONCE // any_k.numel())
+    parts = []
+    for start in range(0, any_q.shape[1], rows_at_once):
+        rows = slice(start, start + rows_at_once)
+        shared = (pair(any_q, rows) & any_k[:, None]) != 0
+        some = (pair(last_q, rows) >= first_k[:, None]) & (shared | (last_k[:, None] >= pair(near_first, rows)))
+        shared = (pair(all_q, rows) & all_k[:, None]) != 0
+        full = (pair(first_q, rows) >= last_k[:, None]) & (shared | (first_k[:, None] >= pair(near_last, rows)))
+        parts.append((*_compact(some & ~full), *_compact(full)))
+    counts, columns, full_counts, full_columns = (torch.cat(x, dim=1)[:, None] for x in zip(*parts, strict=True))
+    return counts, columns, full_counts, full_columns
+
+
+def focus_block_mask(order: TokenOrder, *, gradients: bool = False) -> BlockMask:
+    """The Focus mask for `flex_attention`, in the order of `order`; `gradients` adds what the backward pass needs."""
+    signature_q, signature_k = order.signature_q, order.signature_k
+    position_q, position_k, near_from = order.position_q, order.position_k, order.near_from
+
+    def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        shared = (signature_q[b, i] & signature_k[b, j]) != 0
+        return (position_q[b, i] >= position_k[b, j]) & (shared | (position_k[b, j] >= near_from[b, i]))
+
+    skipped: dict[str, Any] = {"compute_q_blocks": False} if not gradients and _CAN_SKIP_Q_BLOCKS else {}
+    return BlockMask.from_kv_blocks(
+        *block_lists(order), BLOCK_SIZE=BLOCK, mask_mod=allowed,
+        seq_lengths=(signature_q.shape[1], signature_k.shape[1]), **skipped,
+    )  # fmt: skip
+
+
+@functools.cache
+def _compiled(device: str) -> Callable[..., Any]:
+    # Dynamic shapes do not build on the CPU (torch 2.13). fullgraph: an error is better than T x T scores in silence.
+    return torch.compile(flex_attention, fullgraph=True, dynamic=False if device == "cpu" else None)
+
+
+def _call_compiled(device: str, *inputs: Tensor, **arguments: Any) -> Any:
+    # scale and softcap are constants of a kernel, not symbols; several models in one process need more than 8 variants.
+    with torch._dynamo.config.patch(specialize_float=True, recompile_limit=64):
+        try:
+            return _compiled(device)(*inputs, **arguments)
+        except RuntimeError as error:
+            if "InvalidCxxCompiler" not in str(error) and "TritonMissing" not in str(error):
+                raise
+            raise InputError(
+                "backend 'flex' has to be compiled and found no " + ("C++ compiler" if device == "cpu" else "Triton"),
+                expected="g++ or clang++ on the CPU, triton on CUDA",
+                fix='install it, or use backend="auto"',
+            ) from error
+
+
+def _call_eager(*inputs: Tensor, **arguments: Any) -> Any:
+    with warnings.catch_warnings(), torch._dynamo.config.patch(recompile_limit=64):
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+        uncompiled: Callable[..., Any] = flex_attention
+        return uncompiled(*inputs, **arguments)
+
+
+def sorting_pays(membership: Tensor) -> bool:
+    """True when sorting (B, Tk) tokens by signature lets the kernel skip blocks; else the original order is better."""
+    length = membership.shape[1]
+    if length < 2 * SORT_TOKENS_PER_SIGNATURE:
+        return False
+    return length >= SORT_TOKENS_PER_SIGNATURE * torch.unique(membership).numel()
+
+
+def _check_fits(query: Tensor, key: Tensor, return_lse: bool, gradients: bool) -> bool:
+    """True when the compiled kernel must run; InputError when neither kind of flex can."""
+    if query.device.type != "cpu":
+        if query.dtype == torch.float64:
+            raise InputError(
+                "backend 'flex' was given float64 on a GPU",
+                expected="float32, float16 or bfloat16",
+                fix='use backend="masked"',
+            )
+        return True
+    if gradients:
+        raise InputError(
+            "backend 'flex' was asked for gradients on the CPU, where torch has none for it",
+            expected="tensors that need no gradient",
+            fix='use torch.no_grad(), or backend="masked"',
+        )
+    if key.shape[2] <= EAGER_LIMIT:
+        return False
+    if return_lse or query.dtype == torch.float64:
+        raise InputError(
+            f"backend 'flex' was given {key.shape[2]} tokens on the CPU in {query.dtype}, "
+            + ("with logsumexp" if return_lse else "without logsumexp"),
+            expected=f"at most {EAGER_LIMIT} tokens, or fewer bits than float64 and no logsumexp",
+            fix='use backend="auto"',
+        )
+    return True
+
+
+def flex_focus_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    *,
+    window: int,
+    num_sinks: int = 0,
+    key_padding: Tensor | None = None,
+    scale: float,
+    softcap: float | None = None,
+    return_lse: bool = True,
+    sort: bool | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Exact Focus attention for any k in one FlexAttention call. Shapes as in `focus_attention`, with Tq <= Tk.
+
+    Args:
+        return_lse: False lets the CPU run its compiled kernel beyond `EAGER_LIMIT` tokens.
+        sort: order tokens by signature first; by default as `sorting_pays` says.
+
+    Returns:
+        out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq) fp32 (fp64 for fp64), -inf there.
+
+    Raises:
+        InputError: no compiler; on the CPU gradients, or logsumexp or float64 above `EAGER_LIMIT` tokens.
+    """
+    gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    compiled = _check_fits(query, key, return_lse, gradients)
+    length_q = query.shape[2]
+    sort = sorting_pays(membership) if sort is None else sort
+    order = order_tokens(
+        membership, length_q, window=window, num_sinks=num_sinks, key_padding=key_padding, sort=sort
+    )  # fmt: skip
+    batch = torch.arange(query.shape[0], device=query.device)[:, None]
+    inputs = [
+        x.transpose(1, 2)[batch, index].transpose(1, 2)
+        for x, index in ((query, order.index_q), (key, order.index_k), (value, order.index_k))
+    ]
+    arguments: dict[str, Any] = {
+        "block_mask": focus_block_mask(order, gradients=gradients), "scale": scale,
+        "enable_gqa": query.shape[1] != key.shape[1], "score_mod": None if softcap is None else _softcap(softcap),
+        "return_aux": AuxRequest(lse=return_lse),
+    }  # fmt: skip
+    out, aux = (
+        _call_compiled(query.device.type, *inputs, **arguments) if compiled else _call_eager(*inputs, **arguments)
+    )
+    if not sort:
+        return out[:, :, :length_q], aux.lse[:, :, :length_q] if return_lse else None
+    back = torch.argsort(order.index_q[:, :length_q], dim=1)
+    out = out.transpose(1, 2)[batch, back].transpose(1, 2)
+    return out, aux.lse.transpose(1, 2)[batch, back].transpose(1, 2) if return_lse else None
+
+
+def _softcap(cap: float) -> Callable[..., Tensor]:
+    def capped(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return cap * torch.tanh(score / cap)
+
+    return capped

@@ -1,0 +1,63 @@
+"""The runtime's attention, compose and measurement import with torch, transformers and safetensors alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUNTIME = Path(__file__).parents[2] / "runtime"
+BLOCKED = (
+    "gguf", "accelerate", "duckdb", "gradio", "plotly", "umap", "pandas", "sklearn", "pyarrow", "jinja2", "scipy",
+    "matplotlib", "flash_attn", "flash_attn_interface", "focus_explorer",
+)  # fmt: skip
+# Each finder is asked about all other packages only, so that blocked ones are absent, also to those who merely look.
+FINDER = f"""
+import sys
+
+class Filtered:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in {BLOCKED!r} else self.finder.find_spec(name, path, target)
+
+sys.meta_path[:] = [Filtered(finder) for finder in sys.meta_path]
+"""
+
+
+def run(code, *arguments):
+    command = [sys.executable, "-c", FINDER + code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=RUNTIME)
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_finder_blocks():
+    for name in ("gguf", "duckdb", "jinja2"):
+        assert f"No module named '{name}'" in run(f"import {name}").stderr
+
+
+def test_the_runtime_imports_and_attends_without_the_rest():
+    code = """
+import focus_runtime
+import focus_runtime.measure, focus_runtime.compose, focus_runtime.train, focus_runtime.bench
+import focus_runtime.attention.flex, focus_runtime.attention.cuda_choice
+import torch
+from focus_runtime import focus_attention
+from focus_runtime.attention.cuda import flash_decomposition
+from focus_runtime.attention.varlen import PLAIN
+x = torch.randn(1, 2, 40, 16)
+groups = 1 << (torch.arange(40)[None] % 4)
+a = focus_attention(x, x, x, groups, window=3, num_sinks=1)
+b, _ = flash_decomposition(x, x, x, groups, window=3, num_sinks=1, scale=0.25, kernel=PLAIN)
+assert (a - b).abs().max() < 1e-5
+"""
+    done = run(code)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -7,7 +7,7 @@ from focus_runtime.compose import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.models import load_model
-from focus_runtime.sliding import Perplexity, perplexity
+from focus_runtime.scoring import Perplexity, perplexity
 from focus_runtime.version import __version__
 
 __all__ = [

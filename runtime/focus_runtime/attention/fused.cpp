@@ -141,7 +141,7 @@ extern "C" struct FocusProblem {  // must match `_Problem` in fused.py
   int32_t element;       // 0: float32, 1: bfloat16
   int32_t mode;          // 0: choose, 1: by class, 2: dense
   int32_t threads;
-  int32_t ran;        // out: 0 full causal, 1 by class, 2 dense
+  int32_t ran;        // out: 0 full causal, 1 by class, 2 dense, 3 step
   double seconds[3];  // out: planning, local pass, pass over groups or the whole text
 };
 
@@ -530,6 +530,91 @@ void build_classes(const FocusProblem& p, int64_t b, const Histogram& row, std::
   }
 }
 
+// A step with few queries: every query has its own list of keys, and each row of keys and values is read where it lies,
+// once for all query heads that share it. The cost is that of the keys attended; finding them reads 8 bytes a token.
+struct Step {
+  int64_t b, query;  // query counts from the first of the step
+  std::vector<int32_t> keys;
+};
+
+std::vector<Step> visible_keys(const FocusProblem& p) {
+  std::vector<Step> steps;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    int64_t first = 0;
+    while (first < p.key_length && !is_real(p, b, first)) ++first;
+    const int64_t* membership = p.membership + b * p.key_length;
+    for (int64_t q = 0; q < p.query_length; ++q) {
+      const int64_t own = p.key_length - p.query_length + q, groups = membership[own];
+      std::vector<int32_t> keys(own + 1);
+      int32_t* next = keys.data();
+      for (int64_t j = first; j <= own; ++j) {
+        *next = (int32_t)j;
+        next += (membership[j] & groups) != 0 || own - j <= p.window || j - first < p.num_sinks;
+      }
+      keys.resize(next - keys.data());
+      if (p.real) keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int32_t j) { return !is_real(p, b, j); }), keys.end());
+      steps.push_back({b, q, std::move(keys)});
+    }
+  }
+  return steps;
+}
+
+inline float sum(vf x) {
+  float total = 0;
+  for (int i = 0; i < LANES; ++i) total += x[i];
+  return total;
+}
+
+inline vf lanes_of(const FocusProblem& p, const void* base, int64_t offset) {
+  if (p.element == 0) return load((const float*)base + offset);
+  typedef uint16_t half_mem __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
+  const vi wide = __builtin_convertvector(*(const half_mem*)((const uint16_t*)base + offset), vi);
+  return (vf)(wide << 16);
+}
+
+// One key head of one query: the query heads that share it, one after another over scores kept in `memory`.
+void step_head(const FocusProblem& p, const Step& step, int64_t kv, std::vector<float>& memory) {
+  constexpr int AHEAD = 12;  // rows prefetched: scattered rows are all about latency
+  const int64_t size = p.head_size, shares = p.query_heads / p.key_heads, n = step.keys.size();
+  const int64_t kbase = step.b * p.key_stride[0] + kv * p.key_stride[1], vbase = step.b * p.value_stride[0] + kv * p.value_stride[1];
+  memory.resize(shares * (n + 2 * size));
+  float *scores = memory.data(), *query = scores + shares * n, *acc = query + shares * size;
+  std::memset(acc, 0, sizeof(float) * shares * size);
+  for (int64_t r = 0; r < shares; ++r) {
+    read_row(p, p.query, step.b * p.query_stride[0] + (kv * shares + r) * p.query_stride[1] + step.query * p.query_stride[2], query + r * size);
+    for (int64_t d = 0; d < size; ++d) query[r * size + d] *= p.scale;
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    if (j + AHEAD < n) prefetch_row(p, p.key, kbase + step.keys[j + AHEAD] * p.key_stride[2]);
+    const int64_t row = kbase + step.keys[j] * p.key_stride[2];
+    for (int64_t r = 0; r < shares; ++r) {
+      vf total{};
+      for (int64_t d = 0; d < size; d += LANES) total += lanes_of(p, p.key, row + d) * load(query + r * size + d);
+      scores[r * n + j] = sum(total);
+    }
+  }
+  for (int64_t r = 0; r < shares; ++r) {
+    float* s = scores + r * n;
+    if (p.softcap > 0)
+      for (int64_t j = 0; j < n; ++j) s[j] = p.softcap * std::tanh(s[j] / p.softcap);
+    float top = NONE, l = 0;
+    for (int64_t j = 0; j < n; ++j) top = std::max(top, s[j]);
+    for (int64_t j = 0; j < n; ++j) l += s[j] = std::exp(s[j] - top);
+    for (int64_t j = 0; j < n; ++j) s[j] /= l;
+    p.lse[(step.b * p.query_heads + kv * shares + r) * p.query_length + step.query] = n ? top + std::log(l) : NONE;
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    if (j + AHEAD < n) prefetch_row(p, p.value, vbase + step.keys[j + AHEAD] * p.value_stride[2]);
+    const int64_t row = vbase + step.keys[j] * p.value_stride[2];
+    for (int64_t r = 0; r < shares; ++r) {
+      const vf weight = all(scores[r * n + j]);
+      for (int64_t d = 0; d < size; d += LANES) store(acc + r * size + d, load(acc + r * size + d) + weight * lanes_of(p, p.value, row + d));
+    }
+  }
+  float* out = p.out + ((step.b * p.query_length + step.query) * p.query_heads + kv * shares) * size;
+  std::memcpy(out, acc, sizeof(float) * shares * size);
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -569,6 +654,30 @@ extern "C" int focus_attention_cpu(FocusProblem* p) try {
     run<DENSE>(w, tasks, false);
   p->seconds[0] = planned - start, p->seconds[1] = local_done - planned, p->seconds[2] = now() - local_done;
   p->ran = full ? 0 : by_class ? 1 : 2;
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
+}
+
+// Few queries over many keys, each with its own list; the head size is a multiple of LANES. Returns as above.
+extern "C" int focus_step_cpu(FocusProblem* p) try {
+  const double start = now();
+  const std::vector<Step> steps = visible_keys(*p);
+  const double planned = now();
+  int64_t attended = 0;
+  for (const Step& step : steps) attended += step.keys.size();
+  std::atomic<size_t> next{0};
+  auto worker = [&] {
+    std::vector<float> memory;
+    for (size_t i; (i = next.fetch_add(1)) < steps.size() * p->key_heads;) step_head(*p, steps[i / p->key_heads], i % p->key_heads, memory);
+  };
+  const int64_t worth = attended * p->key_heads * p->head_size / (1 << 20) + 1;  // starting a thread costs some 20 us
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < std::min<int64_t>(p->threads, worth); ++i) others.emplace_back(worker);
+  worker();
+  for (auto& thread : others) thread.join();
+  p->seconds[0] = planned - start, p->seconds[1] = 0, p->seconds[2] = now() - planned;
+  p->ran = 3;
   return 0;
 } catch (const std::bad_alloc&) {
   return 1;

@@ -25,7 +25,8 @@ SOURCE = Path(__file__).with_name("fused.cpp")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
-MODES = {"auto": 0, "by class": 1, "dense": 2}
+MODES = {"auto": 0, "by class": 1, "dense": 2, "step": 3}
+STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 BUILD_SECONDS = 120
 
 
@@ -86,8 +87,9 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         library = ctypes.CDLL(str(_build(default_cache_dir() / "kernels")))
     except (OSError, subprocess.SubprocessError) as error:
         return None, str(error)
-    library.focus_attention_cpu.argtypes = [ctypes.POINTER(_Problem)]
-    library.focus_attention_cpu.restype = ctypes.c_int
+    for function in (library.focus_attention_cpu, library.focus_step_cpu):
+        function.argtypes = [ctypes.POINTER(_Problem)]
+        function.restype = ctypes.c_int
     return library, ""
 
 
@@ -124,7 +126,8 @@ def fused_attention(
     """Focus attention by the fused kernel. Shapes as in `focus_attention`; any k, padding, softcap and Tq <= Tk.
 
     Args:
-        mode: "by class" walks tokens with the same groups together, "dense" masks every pair, "auto" estimates.
+        mode: "by class" walks tokens with the same groups together, "dense" masks every pair, "step" reads each
+            query's keys where they lie, for decoding; "auto" estimates.
         clock: adds the seconds of "sort" (planning), "local" (with sinks) and "same_group" (all pairs when dense).
 
     Returns:
@@ -152,7 +155,10 @@ def fused_attention(
         scale, softcap or 0.0, costs.FUSED_LOCAL, costs.FUSED_DENSE, costs.FUSED_TILE,
         ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(),
     )  # fmt: skip
-    if library.focus_attention_cpu(ctypes.byref(problem)) != 0:
+    few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
+    step = mode == "step" or (mode == "auto" and few)
+    run = library.focus_step_cpu if step else library.focus_attention_cpu
+    if run(ctypes.byref(problem)) != 0:
         raise MemoryError("the fused CPU kernel ran out of memory")
     if clock is not None:
         for name, seconds in zip(("sort", "local", "same_group"), problem.seconds, strict=True):

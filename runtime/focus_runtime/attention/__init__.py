@@ -5,20 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.decode import decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention, single_group
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.errors import InputError
 
-BACKENDS = ("auto", "reference", "masked", "decomposed")
+BACKENDS = ("auto", "reference", "masked", "decomposed", "decode")
 DECOMPOSED_FROM = 1536  # tokens from which the decomposition beats masked attention, benchmarks/attention_cpu.py
 
 
 def choose_backend(
     query: Tensor, membership: Tensor, *, window: int, key_padding: Tensor | None = None, softcap: float | None = None
 ) -> str:
-    """The backend that `backend="auto"` runs: the decomposition for long k = 1 prefill on the CPU, else masked."""
+    """The backend that `backend="auto"` runs: gathering for decode steps, the decomposition for long k = 1 prefill
+    on the CPU, else masked."""
     length = membership.shape[1]
+    if decode_pays(query.shape[2], length, window):
+        return "decode"
     eligible = query.device.type == "cpu" and query.shape[2] == length and key_padding is None and softcap is None
     if not eligible or length < DECOMPOSED_FROM or covers_everything(membership, window, length):
         return "masked"
@@ -136,7 +140,7 @@ def focus_attention(
             )
         out, lse = decomposed_attention(query, key, value, membership, window=window, num_sinks=num_sinks, scale=factor)
     else:
-        run = reference_attention if backend == "reference" else masked_attention
+        run = {"reference": reference_attention, "masked": masked_attention, "decode": decode_attention}[backend]
         out, lse = run(
             query, key, value, membership,
             window=window, num_sinks=num_sinks, key_padding=key_padding, scale=factor, softcap=softcap,

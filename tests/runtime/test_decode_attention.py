@@ -29,7 +29,7 @@ def exact(query, key, value, membership, **settings):
 def test_gathered_attention_is_the_reference(length_q, heads, top_k, softcap, gather_below, fresh_seed):
     tensors = inputs(*heads, length_q, 150, batch=2, top_k=top_k, scale=2.0)
     settings = {"window": 7, "num_sinks": 3, "scale": 0.2, "softcap": softcap}
-    out, lse = decode_attention(*tensors, gather_below=gather_below, **settings)
+    out, lse = decode_attention(*tensors, gather_from=0, gather_below=gather_below, **settings)
     expected, expected_lse = exact(*tensors, **settings)
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=5e-6)
     torch.testing.assert_close(lse.double(), expected_lse, rtol=0, atol=5e-6)
@@ -44,7 +44,7 @@ def test_padding_of_each_row(length_q, side, fresh_seed):
     for row, count in enumerate((0, 11, 90 if side == "all" else 30)):
         padding[row, slice(0, count) if side != "right" else slice(90 - count, None)] = False
     settings = {"window": 3, "num_sinks": 2, "key_padding": padding, "scale": 0.25}
-    out, lse = decode_attention(*tensors, gather_below=1.0, **settings)
+    out, lse = decode_attention(*tensors, gather_from=0, gather_below=1.0, **settings)
     expected, expected_lse = exact(*tensors, **settings)
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=5e-6)
     torch.testing.assert_close(lse.double(), expected_lse, rtol=0, atol=5e-6)
@@ -66,7 +66,7 @@ def test_many_chunks_of_gathered_rows(monkeypatch, fresh_seed):
     monkeypatch.setattr("focus_runtime.attention.decode.CHUNK_BYTES", 1)
     tensors = inputs(4, 2, 2, 2000, groups=4)
     settings = {"window": 10, "num_sinks": 1, "scale": 0.25}
-    out, _ = decode_attention(*tensors, gather_below=1.0, **settings)
+    out, _ = decode_attention(*tensors, gather_from=0, gather_below=1.0, **settings)
     torch.testing.assert_close(out.double(), exact(*tensors, **settings)[0], rtol=0, atol=5e-6)
 
 

@@ -374,7 +374,7 @@ def test_choice_of_backend(length, top_k, window, changes, expected):
 
 
 def test_choice_of_backend_when_decoding():
-    assert choose_backend(torch.empty(1, 1, 1, 8), random_membership(LONG), window=64) == "masked"
+    assert choose_backend(torch.empty(1, 1, 1, 8), random_membership(LONG), window=64) == "decode"
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,19 @@ def test_decode_of_a_padded_batch_equals_single_runs(family, side, sliding_layer
             close(actual[row][mask[row].bool()], whole(model, text)[0], atol=2e-5)
 
 
+@pytest.mark.parametrize("family", ["Mistral", "Gemma2", "Llama"])
+def test_text_that_follows_right_padding(family, composed, fresh_seed):
+    """Padding between the prompt and what follows moves neither sinks nor positions."""
+    model, _ = composed(family, window=2, num_sinks=3, sliding_layers="focus")
+    ids = random_ids(26, batch=2, seed=fresh_seed)
+    mask = torch.ones_like(ids)
+    mask[1, 7:11] = 0
+    expected = whole(model, ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
+    for sizes in ([11] + [1] * 15, [7, 4, 6, 9]):
+        actual, _ = in_steps(model, ids, sizes, mask=mask)
+        close(actual[mask.bool()], expected[mask.bool()])
+
+
 @pytest.mark.parametrize("backend", ["decode", "decomposed", "reference"])
 def test_every_backend_decodes(backend, composed, ids):
     """A backend made for prefill leaves the steps to `auto`."""
@@ -118,7 +131,7 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
     model, _ = composed(window=16)
     ids = random_ids(605, seed=fresh_seed)
     close(in_steps(model, ids, [600] + [1] * 5)[0], whole(model, ids), atol=3e-5)
-    assert len(steps) == 10
+    assert len(steps) == 10  # not the prefill
 
 
 # --- generate

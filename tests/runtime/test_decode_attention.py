@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.attention import choose_backend, focus_attention
-from focus_runtime.attention.decode import GATHER_FROM, decode_attention
+from focus_runtime.attention import choose_backend, decode, focus_attention
+from focus_runtime.attention.decode import decode_attention
 from focus_runtime.attention.reference import reference_attention
 
 
@@ -91,18 +91,26 @@ def test_gradients_are_the_references(fresh_seed):
         tensor.requires_grad_(True)
     settings = {"window": 3, "num_sinks": 1, "scale": 0.25}
     found = []
-    for run in (decode_attention, reference_attention):
-        out, lse = run(*tensors, **settings)
+    for run, extra in ((decode_attention, {"gather_from": 0, "gather_below": 1.0}), (reference_attention, {})):
+        out, lse = run(*tensors, **settings, **extra)
         found.append(torch.autograd.grad(out.square().sum() + lse.sin().sum(), tensors[:3]))
     for actual, expected in zip(*found, strict=True):
         torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize(
-    ("length_q", "length_k", "window", "chosen"),
-    [(1, 4000, 128, "decode"), (16, 4000, 128, "decode"), (17, 4000, 128, "masked"), (1, GATHER_FROM - 1, 8, "masked"),
-     (1, 4000, 3999, "masked"), (1, 4000, 10_000, "masked")],
-)  # fmt: skip
-def test_auto_gathers_for_few_queries_over_many_keys(length_q, length_k, window, chosen):
+    ("length_q", "length_k", "chosen"),
+    [(1, 4000, "decode"), (1, 2, "decode"), (16, 4000, "decode"), (17, 4000, "masked"), (1, 1, "masked")],
+)
+def test_auto_takes_this_path_for_few_queries_over_more_keys(length_q, length_k, chosen):
     membership = torch.randint(1, 16, (1, length_k))
-    assert choose_backend(torch.empty(1, 2, length_q, 16), membership, window=window) == chosen
+    assert choose_backend(torch.empty(1, 2, length_q, 16), membership, window=128) == chosen
+
+
+@pytest.mark.parametrize(("length", "window", "gathers"), [(700, 8, False), (800, 8, True), (800, 700, False)])
+def test_gathers_where_that_was_measured_to_be_faster(length, window, gathers, monkeypatch):
+    used = []
+    run = decode._attend_rows
+    monkeypatch.setattr(decode, "_attend_rows", lambda *a: used.append(1) or run(*a))
+    focus_attention(*inputs(2, 2, 1, length), window=window)
+    assert bool(used) == gathers

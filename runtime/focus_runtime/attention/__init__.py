@@ -21,7 +21,7 @@ def choose_backend(
     """The backend that `backend="auto"` runs: gathering for decode steps, the decomposition for long k = 1 prefill
     on the CPU, else masked."""
     length = membership.shape[1]
-    if decode_pays(query.shape[2], length, window):
+    if decode_pays(query.shape[2], length):
         return "decode"
     eligible = query.device.type == "cpu" and query.shape[2] == length and key_padding is None and softcap is None
     if not eligible or length < DECOMPOSED_FROM or covers_everything(membership, window, length):

@@ -124,7 +124,7 @@ def analyze(
         focus.detach()
         for hook in hooks:
             hook.remove()
-    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids))
+    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
 
 
 def _beyond_context(model: Any, length: int) -> str | None:
@@ -272,8 +272,15 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _notes(model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids) -> list[str]:
+def _notes(
+    model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids, layers: list[LayerTrace]
+) -> list[str]:
     notes = list(centroids.warnings)
+    kept = len(centroids.routers) - len(layers)
+    if kept:
+        notes.append(
+            f"{kept} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
+        )
     length = len(tokens.ids)
     if length < tokens.total_tokens:
         notes.append(f"The text was cut to its first {length:,} of {tokens.total_tokens:,} tokens.")

@@ -10,6 +10,7 @@ from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.calibrate import calibrate_potentials
 from focus_runtime.checkpoint import load_centroids, save_centroids
 from focus_runtime.compose import SoftGate, attention_modules, compose
+from focus_runtime.engine import RunOptions, analyze
 from focus_runtime.errors import InputError, ModelError
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -149,6 +150,13 @@ def test_centroids_with_routers_for_sliding_layers_load_and_calibrate(tmp_path, 
         assert focus.focused_layers == []
     finally:
         focus.detach()
+
+
+def test_a_run_tells_which_layers_kept_their_own_attention(tokenizer):
+    model = family_model("Gemma2")
+    trace = analyze(model, tokenizer, "The far-off lighthouse blinked.", build_centroids(model), RunOptions(repeats=1))
+    assert [layer.layer for layer in trace.layers] == [1]
+    assert any(note.startswith("1 layer(s) attend through a sliding window") for note in trace.notes)
 
 
 def test_an_unknown_choice_is_refused(ids):

@@ -129,8 +129,8 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
     run = attention.decode_attention
     monkeypatch.setattr(attention, "decode_attention", lambda *a, **k: steps.append(1) or run(*a, **k))
     model, _ = composed(window=16)
-    ids = random_ids(605, seed=fresh_seed)
-    close(in_steps(model, ids, [600] + [1] * 5)[0], whole(model, ids), atol=3e-5)
+    ids = random_ids(1305, seed=fresh_seed)
+    close(in_steps(model, ids, [1300] + [1] * 5)[0], whole(model, ids), atol=3e-5)
     assert len(steps) == 10  # not the prefill
 
 

@@ -73,7 +73,7 @@ def test_many_chunks_of_gathered_rows(monkeypatch, fresh_seed):
 @pytest.mark.parametrize("length_q", [1, 2])
 def test_keys_that_may_not_be_seen_are_not_read(length_q, fresh_seed):
     """The cost follows the tokens attended: NaN anywhere else does no harm."""
-    query, key, value, membership = inputs(4, 2, length_q, 1000)
+    query, key, value, membership = inputs(4, 2, length_q, 2000)
     settings = {"window": 5, "num_sinks": 2}
     clean = focus_attention(query, key, value, membership, **settings)
     seen = ((membership[:, -length_q:, None] & membership[:, None, :]) != 0).any(dim=1)[0]
@@ -107,7 +107,7 @@ def test_auto_takes_this_path_for_few_queries_over_more_keys(length_q, length_k,
     assert choose_backend(torch.empty(1, 2, length_q, 16), membership, window=128) == chosen
 
 
-@pytest.mark.parametrize(("length", "window", "gathers"), [(700, 8, False), (800, 8, True), (800, 700, False)])
+@pytest.mark.parametrize(("length", "window", "gathers"), [(1200, 8, False), (1300, 8, True), (1300, 1200, False)])
 def test_gathers_where_that_was_measured_to_be_faster(length, window, gathers, monkeypatch):
     used = []
     run = decode._attend_rows

@@ -15,7 +15,7 @@ from focus_runtime.attention.reference import attend, token_positions
 from focus_runtime.mask import allowed_pairs
 
 MAX_QUERIES = 16  # more queries see most keys between them, whatever their groups
-GATHER_FROM = 768  # keys; below this reading all of them under the mask is faster, benchmarks/decode_cpu.py
+GATHER_FROM = 1280  # keys; below this reading all of them under the mask is faster, benchmarks/decode_cpu.py
 GATHER_FROM_ACCELERATOR = 32768  # a guess, not measured: a gathered step there is bound by its kernel launches
 GATHER_BELOW = 0.5  # share of keys seen; reading scattered rows costs about twice reading all in order
 CHUNK_BYTES = 3 * 2**19  # of gathered rows at once on the CPU, so that they are still in its cache when used
@@ -38,20 +38,21 @@ def decode_attention(
     scale: float,
     softcap: float | None = None,
     gather_from: int | None = None,
-    gather_below: float = GATHER_BELOW,
+    gather_below: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Focus attention over gathered keys. Shapes as in `focus_attention`; meant for Tq up to `MAX_QUERIES`.
 
     Args:
-        gather_from, gather_below: with fewer keys (None: the device's own limit), or when a batch row's queries see
+        gather_from, gather_below: with fewer keys (None: see `_limits`), or when a batch row's queries see
             more than this share of them between them, all keys are read under a mask instead.
 
     Returns:
         out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq), -inf there.
     """
     allowed = _allowed(membership, key_padding, query.shape[2], window, num_sinks)
-    if gather_from is None:
-        gather_from = GATHER_FROM if key.device.type == "cpu" else GATHER_FROM_ACCELERATOR
+    least, share = _limits(key)
+    gather_from = least if gather_from is None else gather_from
+    gather_below = share if gather_below is None else gather_below
     if key.shape[2] < gather_from:
         return _under_mask(query, key, value, allowed, scale, softcap)
     outs, lses = [], []
@@ -66,6 +67,15 @@ def decode_attention(
         outs.append(out)
         lses.append(lse)
     return (outs[0], lses[0]) if len(outs) == 1 else (torch.cat(outs), torch.cat(lses))
+
+
+def _limits(key: Tensor) -> tuple[int, float]:
+    """Fewest keys and largest share of them for which gathering was measured to be faster."""
+    if key.device.type != "cpu":
+        return GATHER_FROM_ACCELERATOR, GATHER_BELOW
+    if key.dtype in (torch.float16, torch.bfloat16):  # torch's CPU flash kernel is ten times slower in these
+        return 0, 1.0
+    return GATHER_FROM, GATHER_BELOW
 
 
 def _allowed(membership: Tensor, padding: Tensor | None, length_q: int, window: int, num_sinks: int) -> Tensor:

@@ -32,7 +32,7 @@ def family_model(family):
 
 
 @pytest.fixture
-def composed():
+def composed(near_ties):
     """compose() that is undone at the end of the test."""
     made = []
 

@@ -1,9 +1,9 @@
 """Fit the constants of the cost model in `focus_runtime/attention/costs.py`, and say how often its choice is right.
 
 Every setting is timed by each way of computing it; times are divided by what full attention with the same kernel takes
-for one pair of tokens, and the terms of the model are fitted to them by least squares on relative errors. Only the choice
-matters, so
-the fit is then moved, one constant at a time, wherever that shortens the time lost by choosing wrongly.
+for one pair of tokens, and the terms of the model are fitted to them by least squares on relative errors. Only the
+choice matters, so the fit is then moved, one constant at a time, wherever that shortens the time lost by choosing
+wrongly.
 
     python benchmarks/fit_costs.py --out benchmarks/results/costs.json
 """

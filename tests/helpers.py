@@ -20,6 +20,7 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 EXTRA: dict[str, dict[str, Any]] = {
     "Gemma2": {"query_pre_attn_scalar": 16, "attn_logit_softcapping": 2.0},
+    "Gemma3Text": {"query_pre_attn_scalar": 16, "layer_types": ["sliding_attention", "full_attention"]},
     "Granite": {"logits_scaling": 4.0},
     "GPTJ": {"rotary_dim": 8},
     "GptOss": {"num_local_experts": 2, "num_experts_per_tok": 1},
@@ -30,6 +31,8 @@ def build_model(family="Llama", *, seed=0, implementation="eager", **changes):
     """A tiny random causal language model of one family, in evaluation mode; larger weights than usual, so that
     attention is far from uniform and a wrong mask shows."""
     values = {**TINY, **EXTRA.get(family, {}), **changes}
+    if family == "Falcon":
+        del values["head_dim"]  # derived, and refused when given
     config = getattr(transformers, family + "Config")(**values)
     config._attn_implementation = implementation
     torch.manual_seed(seed)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.checkpoint import Centroids
-from focus_runtime.compose import compose
+from focus_runtime.compose import FocusModel, attention_modules, compose
 from focus_runtime.measure import final_hidden
 from focus_runtime.router import sinkhorn_potential
 
@@ -51,7 +51,7 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
     focus = compose(model, centroids, assignment="sinkhorn")
     logits: dict[int, list[Tensor]] = {index: [] for index in centroids.routers}
     try:
-        with _Collect(centroids, logits):
+        with _Collect(centroids, logits), _RouteOwnLayers(model, focus):
             for ids in sequences.split(1):
                 final_hidden(model, ids)
     finally:
@@ -62,6 +62,29 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
         router.potential.copy_(hard_potential(rows, potential) if hard else potential)
         router.has_potential = True
     return centroids
+
+
+class _RouteOwnLayers:
+    """Let the routers of sliding-window layers that keep their own attention see their hidden states too."""
+
+    def __init__(self, model: Any, focus: FocusModel) -> None:
+        self.model, self.focus = model, focus
+        self.hooks: list[Any] = []
+
+    def __enter__(self) -> None:
+        for index, module in attention_modules(self.model).items():
+            if index in self.focus.routers and index not in self.focus.focused_layers:
+                self.hooks.append(module.register_forward_pre_hook(self._hook(index), with_kwargs=True))
+
+    def _hook(self, index: int) -> Any:
+        def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self.focus.routers[index].logits(args[0] if args else kwargs["hidden_states"])
+
+        return hook
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self.hooks:
+            hook.remove()
 
 
 class _Collect:

@@ -23,6 +23,8 @@ class StageClock:
 
     def add(self, stage: str, seconds: float) -> None:
         """Count seconds measured elsewhere."""
+        if not self.enabled:
+            return
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     @contextmanager
@@ -40,3 +42,25 @@ class StageClock:
             if self._wait:
                 torch.cuda.synchronize()
             self.add(stage, time.perf_counter() - start)
+
+
+class PassClock(StageClock):
+    """Stages of forward passes: "routing", "attention" (routing not included), and what attention consists of.
+
+    Attributes:
+        calls: attention calls so far.
+    """
+
+    def __init__(self, *, enabled: bool = True, device: torch.device | None = None) -> None:
+        super().__init__(enabled=enabled, device=device)
+        self.calls = 0
+
+    @property
+    def routing(self) -> float:
+        """Seconds spent deciding groups."""
+        return self.seconds.get("routing", 0.0)
+
+    @property
+    def attention(self) -> float:
+        """Seconds spent in attention calls."""
+        return self.seconds.get("attention", 0.0)

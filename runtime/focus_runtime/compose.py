@@ -1,51 +1,30 @@
 """Attach Focus to a frozen Hugging Face model and take it off again, through transformers' attention interface.
 
-Hidden states reach the routers by a pre-hook on each attention module; queries, keys and values arrive after QK-norm,
-rotary embedding and cache update. The model's weights and code are never changed.
+The model's weights and code are never changed. What an attention module does meanwhile is in layer.py, what a key-value
+cache remembers in group_cache.py.
 """
 
 from __future__ import annotations
 
-import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from focus_runtime.attention import focus_attention
-from focus_runtime.attention.soft import gated_attention
+from focus_runtime.attention.dispatch import BACKENDS
+from focus_runtime.clock import PassClock
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
+from focus_runtime.layer import OTHER_MODEL, STATE, FocusLayer, check_called, focus_forward, route, sliding_window_of
 from focus_runtime.router import Assignment, CentroidRouter
 
 IMPLEMENTATION = "focus"
-_STATE = "_focus_layer"
-_OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
-
-
-@dataclass(slots=True)
-class FocusLayer:
-    """What one composed attention module holds while it runs."""
-
-    index: int
-    router: CentroidRouter | None
-    owner: FocusModel
-    assignment: Assignment | None = None
-
-
-@dataclass(slots=True)
-class StageSeconds:
-    """Seconds spent since the last reset; attention excludes routing."""
-
-    routing: float = 0.0
-    attention: float = 0.0
-    calls: int = 0
+SLIDING_LAYERS = ("auto", "own", "focus")
 
 
 @dataclass
@@ -73,7 +52,7 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
         raise ModelError(
             f"{type(model).__name__} has no attention layers that Focus can find",
             expected="a decoder whose attention modules carry a layer_idx",
-            fix=_OTHER_MODEL,
+            fix=OTHER_MODEL,
         )
     return dict(sorted(found.items()))
 
@@ -83,106 +62,7 @@ def hidden_size(model: nn.Module) -> int:
     return int(model.config.get_text_config().hidden_size)  # type: ignore[operator, union-attr]
 
 
-def _focus_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    layer: FocusLayer | None = module.__dict__.get(_STATE)
-    if layer is None:
-        raise ModelError(
-            "Focus was composed onto another model that shares this model's configuration object",
-            fix="give every model its own copy of the configuration, or call detach() on the other one first",
-        )
-    owner = layer.owner
-    _refuse_unsupported(layer.index, key.shape[2], kwargs)
-    start = time.perf_counter()
-    if owner.measuring_full or layer.router is None:
-        out = _full(module, query, key, value, attention_mask, scaling, softcap, kwargs)
-    else:
-        out = _sparse(layer, query, key, value, attention_mask, scaling, softcap).transpose(1, 2)
-    owner.seconds.attention += time.perf_counter() - start
-    owner.seconds.calls += 1
-    return out, None
-
-
-def _refuse_unsupported(index: int, length: int, kwargs: dict[str, Any]) -> None:
-    """Arguments that change what attention means must not be dropped silently."""
-    for name, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):
-        if kwargs.get(name) is not None:
-            raise ModelError(f"layer {index} of this model uses {what}, which Focus does not support", fix=_OTHER_MODEL)
-    sliding = kwargs.get("sliding_window")
-    if sliding is not None and length > sliding:
-        raise ModelError(
-            f"layer {index} of this model attends to the last {sliding} tokens only, but the text has {length}",
-            expected=f"at most {sliding} tokens",
-            fix="use a shorter text or a model without sliding-window layers",
-        )
-
-
-def _full(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, scaling: float | None,
-    softcap: float | None, kwargs: dict[str, Any],
-) -> Tensor:  # fmt: skip
-    """Full causal attention, (B, T, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
-    shape = (key.shape[0], key.shape[2])
-    if softcap is not None:
-        everything = torch.ones(shape, dtype=torch.int64, device=key.device)
-        out = focus_attention(
-            query, key, value, everything, window=shape[1], scale=scaling, softcap=softcap, backend="masked",
-            key_padding=None if padding is None else padding.bool(),
-        )  # fmt: skip
-        return out.transpose(1, 2)  # type: ignore[union-attr]
-    if padding is None and query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
-        padding = torch.ones(shape, dtype=torch.bool, device=key.device)
-    mask = None if padding is None else _causal_mask(padding, query, key)
-    dropout = {"dropout": kwargs["dropout"]} if "dropout" in kwargs else {}
-    sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    return sdpa(module, query, key, value, mask, scaling=scaling, is_causal=mask is None, **dropout)[0]
-
-
-def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    length_q, length_k = query.shape[2], key.shape[2]
-    rows = torch.arange(length_k - length_q, length_k, device=query.device)
-    causal = torch.arange(length_k, device=query.device)[None, :] <= rows[:, None]
-    diagonal = torch.arange(length_k, device=query.device)[None, :] == rows[:, None]
-    return ((causal & padding.bool()[:, None, :]) | diagonal)[:, None]  # the diagonal keeps padded rows finite
-
-
-def _sparse(
-    layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, scaling: float | None,
-    softcap: float | None,
-) -> Tensor:  # fmt: skip
-    if query.shape[2] != key.shape[2]:
-        raise InputError(
-            "Focus was asked to continue from a key-value cache",
-            expected="the whole text in one forward pass",
-            fix="call the model with use_cache=False; generation with Focus is not available yet",
-        )
-    assert layer.assignment is not None, "the pre-hook runs before attention"
-    owner, config = layer.owner, layer.owner.config
-    if owner.soft_gate is not None:
-        gate = owner.soft_gate
-        return gated_attention(
-            query, key, value, layer.assignment.probabilities,
-            window=config.window, num_sinks=config.num_sinks, gate=gate.gate, steepness=gate.steepness,
-            scale=scaling if scaling is not None else query.shape[-1] ** -0.5,
-            hard_top_k=config.top_k if gate.hard else None, softcap=softcap,
-        )  # fmt: skip
-    return focus_attention(
-        query, key, value, layer.assignment.membership,
-        window=config.window, num_sinks=config.num_sinks,
-        key_padding=None if padding is None else padding.bool(),
-        scale=scaling, softcap=softcap, backend=owner.backend,
-    )  # type: ignore[return-value]  # fmt: skip
-
-
-AttentionInterface.register(IMPLEMENTATION, _focus_forward)
+AttentionInterface.register(IMPLEMENTATION, focus_forward)
 AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
 
 
@@ -195,29 +75,47 @@ class FocusModel:
         routers: routers by layer number, as `nn.ModuleDict`-free plain mapping so that the model stays untouched.
         config: settings in force.
         backend: backend given to `focus_attention`.
-        seconds: time spent in routing and attention since `reset_seconds()`.
+        seconds: time spent in routing and attention since `reset_seconds()`; on a GPU nothing is timed before that.
     """
 
     model: nn.Module
     routers: Mapping[int, CentroidRouter]
     config: FocusConfig
     backend: str = "auto"
-    seconds: StageSeconds = field(default_factory=StageSeconds)
+    seconds: PassClock = field(default_factory=PassClock)
     measuring_full: bool = False
     paused: bool = False
     soft_gate: SoftGate | None = None
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
+    _disable_compile: bool | None = None
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def writer(self) -> str:
+        """Names whose groups these are: a cache filled under one name cannot be continued under another."""
+        return f"{self._id} top_k={self.config.top_k}"
 
     def assignments(self) -> dict[int, Assignment]:
-        """What the last forward pass decided, by layer."""
-        layers = (getattr(module, _STATE) for module in self._modules.values())
+        """What the last forward pass decided for its tokens, by layer; only layers that ran Focus."""
+        layers = (getattr(module, STATE) for module in self._modules.values())
         return {layer.index: layer.assignment for layer in layers if layer.assignment is not None}
 
+    @property
+    def focused_layers(self) -> list[int]:
+        """Layers that run Focus; the others keep their own attention."""
+        layers = (getattr(module, STATE) for module in self._modules.values())
+        return [layer.index for layer in layers if layer.router is not None]
+
+    def backends(self) -> dict[int, str]:
+        """Which backend ran the latest Focus call, by layer."""
+        layers = (getattr(module, STATE) for module in self._modules.values())
+        return {layer.index: layer.backend for layer in layers if layer.backend}
+
     def reset_seconds(self) -> None:
-        """Start the stage clocks again."""
-        self.seconds = StageSeconds()
+        """Start the stage clocks again. On a GPU this makes every stage wait for the device, so that times are true."""
+        self.seconds = PassClock(device=next(self.model.parameters()).device)
 
     @contextmanager
     def full_attention(self) -> Iterator[nn.Module]:
@@ -255,50 +153,70 @@ class FocusModel:
             hook.remove()
         self._hooks.clear()
         for module in self._modules.values():
-            module.__dict__.pop(_STATE, None)
+            module.__dict__.pop(STATE, None)
         if self._modules:
             self._set_implementation(self._original)
+            self._allow_compile(True)
         self._modules = {}
         return self.model
 
     def _set_implementation(self, name: str) -> None:
         self.model.set_attn_implementation(name)  # type: ignore[operator]
 
-    def _attach(self) -> None:
+    def _attach(self, sliding_layers: str) -> None:
         self._original = self.model.config._attn_implementation  # type: ignore[union-attr, assignment]
-        self._modules = attention_modules(self.model)
-        for module in self._modules.values():
-            if _STATE in module.__dict__:
-                self._modules = {}
-                raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
-        for index, module in self._modules.items():
-            module.__dict__[_STATE] = FocusLayer(index, self.routers.get(index), self)
-            if index in self.routers:
-                self._hooks.append(module.register_forward_pre_hook(_route, with_kwargs=True))
+        modules = attention_modules(self.model)
+        if any(STATE in module.__dict__ for module in modules.values()):
+            raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
+        sliding = {index: sliding_window_of(module) for index, module in modules.items()}
+        focused = _focused_layers(self.model, self.routers, sliding, sliding_layers)
+        self._modules = modules
+        for index, module in modules.items():
+            router = self.routers[index] if index in focused else None
+            module.__dict__[STATE] = FocusLayer(index, router, self, sliding[index])
+            self._hooks.append(module.register_forward_pre_hook(route, with_kwargs=True))
+            self._hooks.append(module.register_forward_hook(check_called))
+        self._allow_compile(False)
         self._set_implementation(IMPLEMENTATION)
         if self.model.config._attn_implementation != IMPLEMENTATION:  # type: ignore[union-attr]
             self.detach()
             raise ModelError(
                 f"{type(self.model).__name__} does not use transformers' attention interface, so Focus cannot reach it",
-                fix=_OTHER_MODEL,
+                fix=OTHER_MODEL,
             )
 
+    def _allow_compile(self, allowed: bool) -> None:
+        """`generate` compiles the model with static caches on a GPU; groups are kept by plain Python, which breaks."""
+        settings = getattr(self.model, "generation_config", None)
+        if settings is None:
+            return
+        if allowed:
+            settings.disable_compile = self._disable_compile
+        else:
+            self._disable_compile = settings.disable_compile
+            settings.disable_compile = True
 
-def _route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    layer: FocusLayer = getattr(module, _STATE)
-    if layer.owner.measuring_full or layer.owner.paused or layer.router is None:
-        return
-    start = time.perf_counter()
-    hidden = args[0] if args else kwargs["hidden_states"]
-    config = layer.owner.config
-    layer.router.config = config
-    layer.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=config.assignment)
-    layer.owner.seconds.routing += time.perf_counter() - start
 
-
-def _padding(kwargs: dict[str, Any]) -> Tensor | None:
-    mask = kwargs.get("attention_mask")
-    return mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+def _focused_layers(
+    model: nn.Module, routers: Mapping[int, CentroidRouter], sliding: Mapping[int, int | None], choice: str
+) -> set[int]:
+    """Layers that run Focus; the others keep their own attention."""
+    if choice not in SLIDING_LAYERS:
+        raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or []  # type: ignore[operator, union-attr]
+    if "chunked_attention" in kinds:
+        raise ModelError(
+            f"{type(model).__name__} attends within fixed chunks, which Focus cannot follow", fix=OTHER_MODEL
+        )
+    everywhere = {index for index in routers if index in sliding}
+    on_global = {index for index in everywhere if sliding[index] is None}
+    if choice == "own" and not on_global:
+        raise ModelError(
+            f"every layer of {type(model).__name__} that these centroids cover has a sliding window, so with "
+            "sliding_layers='own' Focus would run nowhere",
+            fix="use sliding_layers='focus', which runs Focus inside each layer's own window",
+        )
+    return on_global if choice != "focus" and on_global else everywhere
 
 
 def compose(
@@ -310,6 +228,7 @@ def compose(
     num_sinks: int | None = None,
     assignment: str | None = None,
     backend: str = "auto",
+    sliding_layers: str = "auto",
 ) -> FocusModel:
     """Compose Focus onto a frozen model.
 
@@ -318,13 +237,17 @@ def compose(
         centroids: `Centroids` from `load_centroids` or `random_centroids`.
         top_k, window, num_sinks, assignment: inference settings; the centroid file's own when None.
         backend: attention backend, see `focus_attention`.
+        sliding_layers: what layers with a sliding window do. "own": exactly their own attention, Focus on the global
+            layers alone. "focus": Focus inside their window, a pair is allowed when both masks allow it. "auto": "own",
+            but "focus" where no layer that the centroids cover is global, as in Mistral 7B v0.1.
 
     Returns:
         A handle with `full_attention()` and `detach()`.
 
     Raises:
         ConfigError: a setting does not fit the centroids. ModelError: the model cannot take Focus.
-        CentroidFileError: the centroids were made for another model.
+        CentroidFileError: the centroids were made for another model. Later, from the model itself, InputError: a
+        key-value cache that Focus cannot continue from, or `assignment="sinkhorn"` beyond a cache's first pass.
     """
     centroids.check_fits(model)
     chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment}
@@ -334,8 +257,11 @@ def compose(
             "these centroids carry no column potentials, which causal assignment needs",
             fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
         )
+    if backend not in BACKENDS:
+        raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     parameter = next(model.parameters())
     routers = {index: router.to(parameter.device) for index, router in centroids.routers.items()}
-    focus = FocusModel(model, routers, config, backend)
-    focus._attach()
+    clock = PassClock(enabled=parameter.device.type == "cpu")
+    focus = FocusModel(model, routers, config, backend, clock)
+    focus._attach(sliding_layers)
     return focus

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from focus_runtime.attention import choose_backend
 from focus_runtime.checkpoint import Centroids
 from focus_runtime.compose import FocusModel, attention_modules, compose
 from focus_runtime.errors import Cancelled, TextError
@@ -115,13 +114,13 @@ def analyze(
             step("Counting pairs", 0.35)
             layers = _layers(focus, routing.vectors)
             timings += _repeat(focus, ids, options, timings, step)
-        backend = _backend_run(focus, ids, layers[0].layer) if options.backend == "auto" else options.backend
+        backend = ", ".join(sorted(set(focus.backends().values())))
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     finally:
         focus.detach()
         for hook in hooks:
             hook.remove()
-    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids))
+    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
 
 
 def _beyond_context(model: Any, length: int) -> str | None:
@@ -166,7 +165,7 @@ def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list
     total = time.perf_counter() - start
     stages = {"end_to_end": total, "attention": focus.seconds.attention + focus.seconds.routing}
     if mode == "focus":
-        stages["routing"] = focus.seconds.routing
+        stages |= {stage: seconds for stage, seconds in focus.seconds.seconds.items() if stage != "attention"}
     peak = peak_memory_bytes(focus.model)
     return [Timing(mode, stage, repeat, seconds * 1000, peak) for stage, seconds in stages.items()], hidden
 
@@ -215,14 +214,6 @@ class _RoutingVectors:
     def __exit__(self, *_: object) -> None:
         for router in self.focus.routers.values():
             router.__dict__.pop("embed", None)
-
-
-def _backend_run(focus: FocusModel, ids: Tensor, layer: int) -> str:
-    config = focus.model.config.get_text_config()  # type: ignore[union-attr, operator]
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    probe = torch.empty(1, 1, ids.shape[1], size, device=ids.device, dtype=next(focus.model.parameters()).dtype)
-    membership = focus.assignments()[layer].membership
-    return choose_backend(probe, probe, membership, window=focus.config.window, num_sinks=focus.config.num_sinks)
 
 
 def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
@@ -277,8 +268,15 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _notes(model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids) -> list[str]:
+def _notes(
+    model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids, layers: list[LayerTrace]
+) -> list[str]:
     notes = list(centroids.warnings)
+    kept = len(centroids.routers) - len(layers)
+    if kept:
+        notes.append(
+            f"{kept} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
+        )
     length = len(tokens.ids)
     if length < tokens.total_tokens:
         notes.append(f"The text was cut to its first {length:,} of {tokens.total_tokens:,} tokens.")

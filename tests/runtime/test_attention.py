@@ -11,9 +11,10 @@ import torch
 from focus_runtime.attention import choose_backend, focus_attention
 from focus_runtime.attention import decomposed as decomposed_module
 from focus_runtime.attention import masked as masked_module
-from focus_runtime.attention.decomposed import decomposed_attention, merge, subsets_of
+from focus_runtime.attention.decomposed import decomposed_attention, subsets_of
 from focus_runtime.attention.fused import fused_attention, fused_available
 from focus_runtime.attention.masked import covers_everything, masked_attention
+from focus_runtime.attention.merging import merge
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.errors import InputError
 
@@ -251,6 +252,7 @@ def test_fewer_queries_than_keys(run, window, queries, fresh_seed):
 @pytest.mark.parametrize("queries", [50, 20])
 def test_masked_block_size_changes_nothing(block, queries, monkeypatch, fresh_seed):
     monkeypatch.setattr(masked_module, "BLOCK", block)
+    monkeypatch.setattr(masked_module, "SQUARE", block)
     inputs, membership = random_inputs(50, queries=queries, dtype=torch.float32), random_membership(50)
     settings: dict[str, Any] = {"window": 3, "num_sinks": 2, "scale": 0.35}
     assert_same(masked_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
@@ -378,11 +380,11 @@ LONG, SHORT = 4096, 256
     ],
 )
 def test_choice_of_backend_without_a_compiler(length, top_k, window, changes, expected, monkeypatch):
-    monkeypatch.setattr("focus_runtime.attention.fused_available", lambda: False)
+    monkeypatch.setattr("focus_runtime.attention.dispatch.fused_available", lambda: False)
     query, membership = torch.empty(1, 1, length, 8), random_membership(length, top_k=top_k)
     assert choose_backend(query, query, membership, window=window, **changes) == expected
     step = torch.empty(1, 1, 1, 8)
-    assert choose_backend(step, query, membership, window=window, **changes) == "masked"
+    assert choose_backend(step, query, membership, window=window, **changes) == "decode"
 
 
 @needs_compiler

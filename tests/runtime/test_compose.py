@@ -159,20 +159,6 @@ def test_an_exception_inside_full_attention_returns_to_focus(tiny_model, ids):
         assert torch.equal(logits(tiny_model, ids), sparse)
 
 
-def test_decoding_from_a_cache_is_refused(tiny_model, ids):
-    compose(tiny_model, build_centroids(tiny_model))
-    with torch.no_grad():
-        first = tiny_model(input_ids=ids, use_cache=True)
-        with pytest.raises(InputError, match=r"key-value cache.*use_cache=False"):
-            tiny_model(input_ids=ids[:, :1], past_key_values=first.past_key_values, use_cache=True)
-
-
-def test_generation_is_refused_in_words(tiny_model, ids):
-    compose(tiny_model, build_centroids(tiny_model))
-    with pytest.raises(InputError, match="generation with Focus is not available"):
-        tiny_model.generate(ids, max_new_tokens=3, do_sample=False)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_full_attention_is_exact_and_routes_nothing(family, ids):
     model = family_model(family)
@@ -369,9 +355,9 @@ def test_bad_settings_are_named_and_leave_the_model_alone(settings, name, tiny_m
 
 
 def test_an_unknown_backend_is_refused(tiny_model, ids):
-    compose(tiny_model, build_centroids(tiny_model), backend="fast")
     with pytest.raises(InputError, match="backend"):
-        logits(tiny_model, ids)
+        compose(tiny_model, build_centroids(tiny_model), backend="fast")
+    logits(compose(tiny_model, build_centroids(tiny_model)).detach(), ids)  # nothing of it stayed on the model
 
 
 def test_causal_assignment_needs_potentials(tiny_model):
@@ -396,12 +382,12 @@ def test_centroids_of_another_model_are_refused(changes, words, tiny_model):
     assert other.config._attn_implementation == "eager"
 
 
-@pytest.mark.parametrize("family", ["Bloom", "GPTJ"])
+@pytest.mark.parametrize("family", ["Bloom", "GPTJ", "Falcon"])
 def test_models_that_bypass_the_attention_interface_are_refused(family, ids):
     """transformers only warns; without a check the result would be full attention called Focus."""
     model = build_model(family)
     before = logits(model, ids)
-    with pytest.raises(ModelError, match="attention interface"):
+    with pytest.raises(ModelError, match=f"{type(model).__name__}.*attention interface"):
         compose(model, build_centroids(model))
     assert torch.equal(logits(model, ids), before)
 
@@ -411,16 +397,6 @@ def test_learned_sinks_are_not_dropped_silently(ids):
     compose(model, build_centroids(model))
     with pytest.raises(ModelError, match="learned attention sinks"):
         logits(model, ids)
-
-
-def test_sliding_window_layers_are_refused_once_they_matter(ids):
-    model = build_model("Mistral", sliding_window=40)
-    before = logits(model, ids)
-    focus = compose(model, build_centroids(model), top_k=4)
-    torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
-    with pytest.raises(ModelError, match="last 40 tokens only, but the text has 41"):
-        logits(model, random_ids(41))
-    focus.detach()
 
 
 def test_a_module_without_attention_is_refused():

@@ -15,7 +15,7 @@ from focus_runtime.attention.decomposed import subsets_of
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, and one call.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL = 1.1, 90.0, 30_000.0
 LOCAL_PAIR, SINK_PAIR = 2.0, 4.0
-MASKED_PAIR, MASKED_BLOCK = 1.3, 512
+MASKED_PAIR, MASKED_BLOCK = 1.2, 256
 # The fused kernel, relative to its own full attention: see `by_class_is_faster` in fused.cpp.
 FUSED_LOCAL, FUSED_DENSE, FUSED_TILE = 1.3, 1.2, 32.0
 

@@ -27,12 +27,14 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
 
 
 def masked_flash(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, *, empty_rows: bool = True
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, *, causal: bool = False,
+    empty_rows: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention over the allowed pairs on the CPU.
 
     Args:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
+        causal: no pair above the diagonal is allowed, so the kernel may leave them out; then Tq = Tk.
         empty_rows: False when every query is known to have a key, which saves a pass over the mask.
 
     Returns:
@@ -40,7 +42,7 @@ def masked_flash(
     """
     assert min(query.shape[2], key.shape[2]) > 0
     bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
-    out, lse = _kernel(query, key, value, 0.0, False, attn_mask=bias, scale=scale)
+    out, lse = _kernel(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
     if not empty_rows:
         return out, lse
     empty = ~allowed.any(dim=-1)

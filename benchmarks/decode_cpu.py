@@ -1,0 +1,156 @@
+"""One decode step of one attention layer on the CPU: Focus by gathering against full attention, in one run.
+
+The two take turns, so that a drift of the machine's speed hits both. Full attention is the faster of torch's CPU flash
+kernel and plain matrix products. A Focus step includes finding the keys; routing the new token is not part of it, nor
+is what the cache does (a DynamicCache copies all keys and values at every step, a StaticCache does not).
+
+    python benchmarks/decode_cpu.py --out benchmarks/results/decode_cpu.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention import focus_attention
+from focus_runtime.attention.decode import decode_attention
+from focus_runtime.attention.masked import masked_attention
+
+HEADS, HEAD_SIZE, GROUPS, WINDOW, SINKS = 12, 64, 8, 128, 4
+PAST = (1024, 8192, 32768, 65536)
+CROSS_OVER = (256, 512, 1024, 1536, 2048, 8192)
+SCALE = HEAD_SIZE**-0.5
+
+
+def inputs(past: int, dtype: torch.dtype, top_k: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One query, `past` + 1 keys and values, and balanced random membership of `top_k` neighbouring groups."""
+    generator = torch.Generator().manual_seed(past)
+    q = torch.randn(1, HEADS, 1, HEAD_SIZE, generator=generator).to(dtype)
+    k, v = (torch.randn(1, HEADS, past + 1, HEAD_SIZE, generator=generator).to(dtype) for _ in range(2))
+    group = torch.randperm(past + 1, generator=generator) % GROUPS
+    one = torch.ones_like(group)
+    membership = sum(torch.bitwise_left_shift(one, (group + step) % GROUPS) for step in range(top_k))
+    assert isinstance(membership, Tensor)
+    return q, k, v, membership[None]
+
+
+def milliseconds(work: Callable[[], Any]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1000
+
+
+def in_turn(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, dict[str, float]]:
+    """Median and extremes of each, taking turns after one warm-up."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for repeat in range(repeats + 1):
+        for name, work in works.items():
+            elapsed = milliseconds(work)
+            if repeat:
+                times[name].append(elapsed)
+    return {name: {"median": statistics.median(t), "low": min(t), "high": max(t)} for name, t in times.items()}
+
+
+def full_attention(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Callable[[], Any]]:
+    """Two ways to attend to everything."""
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return {
+        "full_flash": lambda: kernel(q, k, v, 0.0, False, scale=SCALE),
+        "full_matmul": lambda: torch.softmax(q @ k.transpose(-1, -2) * SCALE, dim=-1) @ v,
+    }
+
+
+def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
+    """A Focus step beside a full one."""
+    q, k, v, membership = inputs(past, dtype)
+    settings: dict[str, Any] = {"window": WINDOW, "num_sinks": SINKS}
+    ms = in_turn(
+        {**full_attention(q, k, v), "focus": lambda: focus_attention(q, k, v, membership, **settings)}, repeats
+    )
+    position = torch.arange(past + 1)
+    seen = ((membership[0] & membership[0, -1]) != 0) | (past - position <= WINDOW) | (position < SINKS)
+    full = min(ms["full_flash"]["median"], ms["full_matmul"]["median"])
+    exact = focus_attention(q.double(), k.double(), v.double(), membership, backend="reference", **settings)
+    found = focus_attention(q, k, v, membership, **settings)
+    assert isinstance(exact, Tensor)
+    assert isinstance(found, Tensor)
+    return {
+        "past_tokens": past, "dtype": str(dtype).removeprefix("torch."), "keys_attended": int(seen.sum()),
+        "milliseconds": ms, "full_over_focus": full / ms["focus"]["median"], "ideal": (past + 1) / int(seen.sum()),
+        "microseconds_per_attended_key": 1000 * ms["focus"]["median"] / int(seen.sum()),
+        "max_abs_error_vs_float64": (found.double() - exact).abs().max().item(),
+    }  # fmt: skip
+
+
+def cross_over(past: int, top_k: int, repeats: int) -> dict[str, Any]:
+    """Gathering and masking at one length and share of keys attended."""
+    q, k, v, membership = inputs(past, torch.float32, top_k)
+    settings: dict[str, Any] = {"window": min(WINDOW, past // 16), "num_sinks": SINKS, "scale": SCALE}
+    share = ((membership & membership[:, -1:]) != 0).float().mean().item()
+    ms = in_turn(
+        {
+            "gathered": lambda: decode_attention(q, k, v, membership, gather_from=0, gather_below=1.0, **settings),
+            "all_keys": lambda: decode_attention(q, k, v, membership, gather_below=0.0, **settings),
+            "masked": lambda: masked_attention(q, k, v, membership, **settings),
+        },
+        repeats,
+    )
+    return {"past_tokens": past, "share_attended": share, "milliseconds": {name: t["median"] for name, t in ms.items()}}
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on."""
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    return {
+        "cpu": model, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "python": platform.python_version(),
+        "torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability(),
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def main() -> None:
+    """Run everything and write one JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--repeats", type=int, default=15)
+    arguments = parser.parse_args()
+    rows = []
+    for dtype in (torch.float32, torch.bfloat16):
+        for past in PAST:
+            rows.append(step(past, arguments.repeats, dtype))
+            row = rows[-1]
+            print(
+                f"{row['dtype']:>8} {past:>6} past tokens, {row['keys_attended']:>5} attended: "
+                f"{row['milliseconds']['focus']['median']:.3f} ms, {row['full_over_focus']:.2f}x full", flush=True,
+            )  # fmt: skip
+    shares = []
+    for past in CROSS_OVER:
+        for top_k in (1, 2, 3):
+            shares.append(cross_over(past, top_k, arguments.repeats))
+            row = shares[-1]
+            print(f"{past:>6} keys, {row['share_attended']:.2f} attended: {row['milliseconds']}", flush=True)
+    result = {
+        "what": "one decode step of one layer, 12 heads of 64, K=8 balanced random groups, k=1, w=128, 4 sinks",
+        "machine": machine(), "steps": rows, "cross_over": shares,
+    }  # fmt: skip
+    if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

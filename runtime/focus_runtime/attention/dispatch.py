@@ -1,0 +1,120 @@
+"""Which backend computes a call, and the call itself. Arguments are taken as checked; see `focus_attention`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.backward import differentiable_attention
+from focus_runtime.attention.costs import cheapest_without_compiler
+from focus_runtime.attention.cuda import flash_decomposition
+from focus_runtime.attention.cuda_choice import choose_on_cuda
+from focus_runtime.attention.decode import decode_attention, decode_pays
+from focus_runtime.attention.decomposed import decomposed_attention
+from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
+from focus_runtime.attention.masked import covers_everything, masked_attention
+from focus_runtime.attention.packed import membership_extent
+from focus_runtime.attention.reference import reference_attention
+from focus_runtime.clock import StageClock
+from focus_runtime.errors import InputError
+
+BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")
+
+
+def choose_backend(
+    query: Tensor,
+    key: Tensor,
+    membership: Tensor,
+    *,
+    window: int,
+    num_sinks: int = 0,
+    key_padding: Tensor | None = None,
+    softcap: float | None = None,
+    gradient: bool = False,
+) -> str:
+    """The backend that `backend="auto"` runs; see docs/backends.md for the reasons and the measurements.
+
+    Arguments as in `focus_attention`; only shapes, dtypes and strides of query and key are looked at. With `gradient`
+    only backends that have a backward pass are considered.
+    """
+    if not gradient and fused_fits(query, key, key) and fused_available():
+        return "fused"
+    if decode_pays(query.shape[2], key.shape[2]):
+        return "decode"
+    if covers_everything(membership, window, key.shape[2]):
+        return "masked"
+    if query.device.type == "cuda":
+        extent = membership_extent(membership)
+        return choose_on_cuda(query, key, extent, key_padding=key_padding, softcap=softcap, gradients=gradient)
+    plain = query.shape[2] == key.shape[2] and key_padding is None and softcap is None
+    if query.device.type != "cpu" or not plain:
+        return "masked"
+    return cheapest_without_compiler(membership, window=window, num_sinks=num_sinks)
+
+
+def needs_gradient(*tensors: Tensor) -> bool:
+    """Whether a backward pass through these may follow."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    *,
+    backend: str,
+    window: int,
+    num_sinks: int,
+    scale: float,
+    key_padding: Tensor | None = None,
+    softcap: float | None = None,
+    return_lse: bool = True,
+    clock: StageClock | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Run one named backend, not "auto". Shapes as in `focus_attention`.
+
+    Raises:
+        InputError: the backend cannot take these inputs.
+    """
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": scale}
+    more: dict[str, Any] = {"key_padding": key_padding, "softcap": softcap}
+    gradient = needs_gradient(query, key, value)
+    if backend == "fused":
+        if gradient:
+            raise _no_gradient(backend, query)
+        return fused_attention(query, key, value, membership, **settings, **more, clock=clock)
+    if backend == "flex":
+        from focus_runtime.attention.flex import flex_focus_attention  # loads torch's compiler, which takes a second
+
+        return flex_focus_attention(query, key, value, membership, **settings, **more, return_lse=return_lse)
+    if backend == "decomposed":
+        _check_plain(query, key, key_padding, softcap)
+        if query.device.type != "cpu":
+            if gradient:
+                raise _no_gradient(backend, query)
+            return flash_decomposition(query, key, value, membership, **settings, stage=clock)
+        if gradient:
+            return differentiable_attention(query, key, value, membership, **settings)
+        return decomposed_attention(query, key, value, membership, **settings, clock=clock)
+    run: Any = {"reference": reference_attention, "masked": masked_attention, "decode": decode_attention}[backend]
+    return run(query, key, value, membership, **settings, **more)
+
+
+def _no_gradient(backend: str, query: Tensor) -> InputError:
+    return InputError(
+        f"backend {backend!r} was asked for gradients, which it cannot give on {query.device.type}",
+        expected="tensors that need no gradient",
+        fix='use torch.no_grad(), or backend="auto"',
+    )
+
+
+def _check_plain(query: Tensor, key: Tensor, key_padding: Tensor | None, softcap: float | None) -> None:
+    if query.shape[2] != key.shape[2] or key_padding is not None or softcap is not None:
+        raise InputError(
+            "backend 'decomposed' does not fit these inputs",
+            expected="as many queries as keys, no padding, no softcap",
+            fix='use backend="auto"',
+        )

@@ -1,0 +1,194 @@
+"""Groups beside keys and values: what a transformers cache layer must remember for Focus to continue from it.
+
+A cache layer that Focus has met gets a subclass of its own class whose operations also move its groups. The groups live
+in the cache, so every cache knows its own, copies of it included. The whole text's groups are kept, 8 bytes a token,
+even where a sliding-window layer forgets old keys. It knows nothing of attention.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from focus_runtime.errors import InputError, ModelError
+
+_HISTORY = "focus_groups"
+_BASE = "focus_base"
+START_OVER = "start from an empty cache and fill it with Focus composed"
+
+
+class GroupHistory:
+    """Groups of the tokens one cache layer has seen, B texts side by side.
+
+    Attributes:
+        seen: tokens the layer has seen, through Focus or not.
+        length: tokens whose groups are known; equal to `seen` as long as only Focus filled the cache.
+        first_real: (B,) int64, padding tokens before each text; None while empty.
+        written_by: which composition assigned the groups.
+    """
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+        self.length = 0
+        self.first_real: Tensor | None = None
+        self.written_by = ""
+        self._buffer: Tensor | None = None
+
+    @property
+    def membership(self) -> Tensor:
+        """(B, length) int64 bit sets."""
+        assert self._buffer is not None, "append comes first"
+        return self._buffer[:, : self.length]
+
+    def append(self, membership: Tensor, padding: Tensor | None, written_by: str) -> None:
+        """Add the groups of the newest tokens.
+
+        Args:
+            membership: (B, T) int64; padding: (B, T) bool of the same tokens, True for real ones.
+        """
+        batch, new = membership.shape
+        if self.length == 0:
+            self._buffer, self.written_by = membership.clone(), written_by
+            self.first_real = torch.zeros(batch, dtype=torch.int64, device=membership.device)
+        assert self._buffer is not None
+        assert self.first_real is not None
+        if padding is not None:
+            leading = (padding.cumsum(dim=1) == 0).sum(dim=1)
+            self.first_real = self.first_real + torch.where(self.first_real == self.length, leading, 0)
+        total = self.length + new
+        stale = self._buffer.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
+        if stale or total > self._buffer.shape[1]:  # doubling: one more token must not copy all the others every time
+            grown = torch.zeros(
+                batch, max(total, 2 * self._buffer.shape[1]), dtype=torch.int64, device=membership.device
+            )
+            grown[:, : self.length] = self._buffer[:, : self.length]
+            self._buffer = grown
+        self._buffer[:, self.length : total] = membership
+        self.length = total
+
+    def crop(self, seen: int) -> None:
+        """Forget all but the first `seen` tokens."""
+        self.seen, self.length = seen, min(self.length, seen)
+
+    def change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Apply one operation over the batch dimension."""
+        if self._buffer is not None and self.first_real is not None:
+            self._buffer, self.first_real = change(self._buffer), change(self.first_real)
+
+
+def history_of(layer: Any) -> GroupHistory:
+    """The groups beside a cache layer's keys; from the first call on they follow everything done to the layer."""
+    if _HISTORY not in layer.__dict__:
+        layer.__dict__[_HISTORY] = GroupHistory(int(layer.get_seq_length()))
+        kind: Any = type(layer)
+        layer.__class__ = _grouped(kind)
+    return layer.__dict__[_HISTORY]
+
+
+def layer_of(past: Any, index: int) -> Any:
+    """One layer of a transformers cache, created if the cache makes its layers when first used.
+
+    Raises:
+        ModelError: another kind of cache, or a layer that stores no keys of its own.
+    """
+    past = getattr(past, "self_attention_cache", past)
+    if isinstance(past, Cache):
+        if past.layer_class_to_replicate is not None:
+            while len(past.layers) <= index:
+                past.layers.append(past.layer_class_to_replicate())
+        if index < len(past.layers) and isinstance(past.layers[index], CacheLayerMixin):
+            return past.layers[index]
+    raise ModelError(
+        f"Focus cannot keep groups in {type(past).__name__} for layer {index}",
+        expected="a transformers cache with keys and values of every attention layer",
+        fix="use DynamicCache or StaticCache, or call the model with use_cache=False",
+    )
+
+
+def check_continues(history: GroupHistory, written_by: str, index: int) -> None:
+    """Refuse to continue from tokens whose groups are unknown or of another composition.
+
+    Raises:
+        InputError: with what to do.
+    """
+    if history.length != history.seen:
+        raise InputError(
+            f"the key-value cache holds {history.seen} tokens in layer {index} but groups of {history.length}: the "
+            "others were computed without Focus",
+            expected="a cache that was filled with Focus alone",
+            fix=f"{START_OVER}, or continue inside full_attention()",
+        )
+    if history.seen and history.written_by != written_by:
+        raise InputError(
+            "the key-value cache was filled by another composition, or with another top_k, so its groups mean "
+            "something else",
+            expected="one composition and one top_k from the first token on",
+            fix=START_OVER,
+        )
+
+
+@cache
+def _grouped(base: Any) -> Any:
+    """Subclass of a cache layer class that moves the groups along. `_layer_type` unset keeps transformers from
+    registering it; compiling is switched off because the attention reads the groups in plain Python."""
+    body: dict[str, Any] = {
+        _BASE: base, "_layer_type": None, "is_compileable": False, "__reduce__": _reduce,
+        "__module__": base.__module__, "__qualname__": base.__qualname__, "update": _update,
+    }  # fmt: skip
+    for name, method in _FOLLOWERS.items():
+        if hasattr(base, name):
+            body[name] = method
+    return types.new_class(base.__name__, (base,), exec_body=lambda namespace: namespace.update(body))
+
+
+def _update(self: Any, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    result = getattr(self, _BASE).update(self, key_states, value_states, *args, **kwargs)
+    self.focus_groups.seen += key_states.shape[-2]
+    return result
+
+
+def _reset(self: Any) -> None:
+    getattr(self, _BASE).reset(self)
+    self.__dict__[_HISTORY] = GroupHistory(0)
+
+
+def _crop(self: Any, *args: Any, **kwargs: Any) -> None:
+    getattr(self, _BASE).crop(self, *args, **kwargs)  # what its argument means has changed between versions
+    self.focus_groups.crop(int(self.get_seq_length()))
+
+
+def _reorder_cache(self: Any, beam_idx: Tensor) -> None:
+    getattr(self, _BASE).reorder_cache(self, beam_idx)
+    self.focus_groups.change_batch(lambda x: x.index_select(0, beam_idx.to(x.device)))
+
+
+def _batch_repeat_interleave(self: Any, repeats: int) -> None:
+    getattr(self, _BASE).batch_repeat_interleave(self, repeats)
+    self.focus_groups.change_batch(lambda x: x.repeat_interleave(repeats, dim=0))
+
+
+def _batch_select_indices(self: Any, indices: Tensor) -> None:
+    getattr(self, _BASE).batch_select_indices(self, indices)
+    self.focus_groups.change_batch(lambda x: x[indices.to(x.device) if isinstance(indices, Tensor) else indices])
+
+
+_FOLLOWERS: dict[str, Any] = {
+    "reset": _reset, "crop": _crop, "reorder_cache": _reorder_cache,
+    "batch_repeat_interleave": _batch_repeat_interleave, "batch_select_indices": _batch_select_indices,
+}  # fmt: skip
+
+
+def _restore(base: type) -> Any:
+    grouped = _grouped(base)
+    return grouped.__new__(grouped)
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    """For copy and pickle, which could not find the class made here by name."""
+    return _restore, (getattr(self, _BASE),), self.__dict__

@@ -1,0 +1,329 @@
+"""What one attention module does while Focus is composed: route its hidden states, then attend.
+
+transformers calls `focus_forward` with queries, keys and values after QK-norm, rotary embedding and cache update; hooks
+before and after the module fetch the hidden states and see to it that the call was made at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from focus_runtime.attention.dispatch import attend, choose_backend, needs_gradient
+from focus_runtime.attention.reference import token_positions
+from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.attention.soft import gated_attention
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import InputError, ModelError
+from focus_runtime.group_cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
+from focus_runtime.router import Assignment, CentroidRouter
+
+if TYPE_CHECKING:
+    from focus_runtime.compose import FocusModel
+
+STATE = "_focus_layer"
+ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
+OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
+
+
+@dataclass(slots=True)
+class FocusLayer:
+    """What one composed attention module holds while it runs.
+
+    Attributes:
+        index: layer number.
+        router: None where the layer keeps its own attention.
+        sliding: the layer's own window in tokens, None for a global layer.
+        assignment: what the router decided in the latest pass, for that pass's tokens.
+        cached, history: the cache layer of the pass that is running and the groups beside its keys.
+        called: whether the running pass has reached the attention interface.
+        backend: what ran the latest Focus call; empty before one.
+    """
+
+    index: int
+    router: CentroidRouter | None
+    owner: FocusModel
+    sliding: int | None = None
+    assignment: Assignment | None = None
+    cached: Any = None
+    history: GroupHistory | None = None
+    called: bool = False
+    backend: str = ""
+
+
+@dataclass(slots=True)
+class Call:
+    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed.
+
+    Attributes:
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+        padding: (B, Tk) bool, True for real tokens, or None when all are.
+        total: tokens of the whole text so far; more than Tk where a sliding cache forgot some.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    padding: Tensor | None
+    total: int
+    scale: float
+    softcap: float | None
+    dropout: float
+
+
+def sliding_window_of(module: nn.Module) -> int | None:
+    """The attention module's own sliding window in tokens, None when it sees the whole text."""
+    own: Any = module
+    if not hasattr(own, "sliding_window"):  # Mistral and Phi-3 keep it in the configuration
+        index, own = own.layer_idx, getattr(module, "config", None)
+        kinds = getattr(own, "layer_types", None)
+        if kinds and "sliding" not in kinds[index]:
+            return None
+    return getattr(own, "sliding_window", None) or None
+
+
+def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Before the module runs: find its cache layer, and decide the groups of the new tokens."""
+    layer: FocusLayer = getattr(module, STATE)
+    owner = layer.owner
+    layer.called, layer.cached, layer.history = False, None, None
+    if owner.paused:
+        return
+    cache = kwargs.get("past_key_values")
+    if cache is not None:
+        layer.cached = layer_of(cache, layer.index)
+    if owner.measuring_full or layer.router is None:
+        return
+    if layer.cached is not None:
+        layer.history = history_of(layer.cached)
+        _check_past(layer, layer.history)
+    hidden = args[0] if args else kwargs["hidden_states"]
+    layer.router.config = owner.config
+    with owner.seconds("routing"):
+        layer.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=owner.config.assignment)
+
+
+def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
+    if history.seen == 0:
+        return
+    if layer.owner.config.assignment == "sinkhorn":
+        raise InputError(
+            "assignment 'sinkhorn' cannot continue from a key-value cache: its column sums run over the whole text, "
+            "which does not exist yet while decoding",
+            expected="assignment='causal', or the whole text in one forward pass",
+            fix='compose with assignment="causal" (see calibrate_potentials), or pass use_cache=False',
+        )
+    if layer.owner.soft_gate is not None:
+        raise InputError(
+            "a training gate cannot continue from a key-value cache",
+            expected="the whole text in one forward pass",
+            fix="pass use_cache=False",
+        )
+    check_continues(history, layer.owner.writer, layer.index)
+
+
+def _padding(kwargs: dict[str, Any]) -> Tensor | None:
+    mask = kwargs.get("attention_mask")
+    return mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+
+
+def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    """After the module ran: without a call of `focus_forward`, full attention would pass for Focus."""
+    layer: FocusLayer = getattr(module, STATE)
+    called, layer.cached, layer.history = layer.called, None, None  # the groups belong to the cache alone
+    if not layer.owner.paused and not called:
+        raise ModelError(
+            f"{type(module).__name__} of {type(layer.owner.model).__name__} ran layer {layer.index} without calling "
+            "transformers' attention interface, so Focus cannot reach it",
+            fix=OTHER_MODEL,
+        )
+
+
+def focus_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """The attention function registered with transformers; returns (B, T, H, D) and no weights."""
+    layer: FocusLayer | None = module.__dict__.get(STATE)
+    if layer is None:
+        raise ModelError(
+            "Focus was composed onto another model that shares this model's configuration object",
+            fix="give every model its own copy of the configuration, or call detach() on the other one first",
+        )
+    layer.called = True
+    owner = layer.owner
+    _refuse_unsupported(layer, kwargs)
+    call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
+    with owner.seconds("attention"):
+        if owner.measuring_full or layer.router is None:
+            out = _own(module, layer, call)
+        else:
+            out = _sparse(layer, call).transpose(1, 2)
+    owner.seconds.calls += 1
+    return out, None
+
+
+def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
+    """Arguments that change what attention means must not be dropped silently."""
+    for name, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):
+        if kwargs.get(name) is not None:
+            raise ModelError(
+                f"layer {layer.index} of this model uses {what}, which Focus does not support", fix=OTHER_MODEL
+            )
+    given = kwargs.get("sliding_window", layer.sliding) or None
+    if given != layer.sliding:
+        raise ModelError(
+            f"layer {layer.index} of this model asks for a sliding window of {given} tokens, but its settings say "
+            f"{layer.sliding}",
+            fix="call detach() and compose again after changing the model",
+        )
+
+
+def _call(
+    layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, scaling: float | None,
+    softcap: float | None, dropout: float,
+) -> Call:  # fmt: skip
+    """Crop what a static cache holds beyond the text, and check that mask and keys fit."""
+    total = key.shape[2]
+    if layer.cached is not None:
+        total = layer.history.seen if layer.history is not None else int(layer.cached.get_seq_length())
+    elif query.shape[2] != total:
+        raise InputError(
+            f"layer {layer.index} got {total} keys for {query.shape[2]} queries but no cache that Focus can find",
+            expected="a cache passed as past_key_values",
+            fix="call the model with use_cache=False",
+        )
+    if key.shape[2] > total:
+        key, value = key[:, :, :total], value[:, :, :total]
+        padding = None if padding is None else padding[:, :total]
+    if padding is not None and padding.shape != (key.shape[0], key.shape[2]):
+        raise InputError(
+            f"attention_mask has shape {tuple(padding.shape)}",
+            expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
+            fix="pass the mask of the whole text, not of the new tokens alone",
+        )
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    return Call(query, key, value, None if padding is None else padding.bool(), total, scale, softcap, dropout)
+
+
+def _own(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
+    """The layer's own attention, (B, T, H, D)."""
+    if layer.sliding is None or call.key.shape[2] <= layer.sliding:
+        return _full(module, call)
+    return sliding_attention(
+        call.query, call.key, call.value,
+        sliding_window=layer.sliding, scale=call.scale, softcap=call.softcap, key_padding=call.padding,
+    ).transpose(1, 2)  # fmt: skip
+
+
+def _full(module: nn.Module, call: Call) -> Tensor:
+    """Full causal attention, (B, T, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
+    query, key, value, padding = call.query, call.key, call.value, call.padding
+    shape = (key.shape[0], key.shape[2])
+    if call.softcap is not None:
+        everything = torch.ones(shape, dtype=torch.int64, device=key.device)
+        out = attend(
+            query, key, value, everything, backend="masked", window=shape[1], num_sinks=0, scale=call.scale,
+            softcap=call.softcap, key_padding=padding,
+        )[0]  # fmt: skip
+        return out.transpose(1, 2)
+    if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
+        padding = torch.ones(shape, dtype=torch.bool, device=key.device)
+    mask = None if padding is None else _causal_mask(padding, query, key)
+    causal = mask is None and query.shape[2] > 1
+    sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    return sdpa(module, query, key, value, mask, scaling=call.scale, is_causal=causal, dropout=call.dropout)[0]
+
+
+def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    length_q, length_k = query.shape[2], key.shape[2]
+    rows = torch.arange(length_k - length_q, length_k, device=query.device)
+    causal = torch.arange(length_k, device=query.device)[None, :] <= rows[:, None]
+    diagonal = torch.arange(length_k, device=query.device)[None, :] == rows[:, None]
+    return ((causal & padding[:, None, :]) | diagonal)[:, None]  # the diagonal keeps padded rows finite
+
+
+def _sparse(layer: FocusLayer, call: Call) -> Tensor:
+    """Focus, (B, H, T, D)."""
+    owner, config = layer.owner, layer.owner.config
+    if owner.soft_gate is not None:
+        return _gated(layer, call)
+    membership = _groups(layer, call)
+    if layer.sliding is not None and call.total > layer.sliding:
+        return sliding_attention(
+            call.query, call.key, call.value, sliding_window=layer.sliding, scale=call.scale, softcap=call.softcap,
+            key_padding=call.padding,
+            focus=WindowedFocus(membership, _positions(layer, call, membership), config.window, config.num_sinks),
+        )  # fmt: skip
+    layer.backend = _backend(owner.backend, call, membership, config)
+    return attend(
+        call.query, call.key, call.value, membership,
+        backend=layer.backend, window=config.window, num_sinks=config.num_sinks, key_padding=call.padding,
+        scale=call.scale, softcap=call.softcap, return_lse=False, clock=owner.seconds,
+    )[0]  # fmt: skip
+
+
+def _backend(wanted: str, call: Call, membership: Tensor, config: FocusConfig) -> str:
+    continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
+    if wanted != "auto" and not (continued and wanted not in ANY_STEP):
+        return wanted
+    return choose_backend(
+        call.query, call.key, membership, window=config.window, num_sinks=config.num_sinks, key_padding=call.padding,
+        softcap=call.softcap, gradient=needs_gradient(call.query, call.key, call.value),
+    )  # fmt: skip
+
+
+def _groups(layer: FocusLayer, call: Call) -> Tensor:
+    """Membership of the keys at hand, (B, Tk); the new tokens' is put beside their keys on the way."""
+    assert layer.assignment is not None, "the pre-hook runs before attention"
+    new, history = layer.assignment.membership, layer.history
+    if history is None or layer.owner.config.assignment == "sinkhorn":
+        return new  # a first pass: nothing will continue from sinkhorn groups
+    count = new.shape[1]
+    history.append(new, None if call.padding is None else call.padding[:, -count:], layer.owner.writer)
+    membership = history.membership
+    if history.length != history.seen or (layer.sliding is None and call.key.shape[2] != history.length):
+        raise InputError(
+            f"layer {layer.index} got {call.key.shape[2]} keys but groups of {history.length} tokens",
+            expected="a cache that nothing but the model and generate() has changed",
+            fix=START_OVER,
+        )
+    return membership[:, history.length - call.key.shape[2] :]
+
+
+def _positions(layer: FocusLayer, call: Call, membership: Tensor) -> Tensor:
+    """(B, Tk) positions of the keys at hand, counted from each text's first real token."""
+    if layer.history is None or layer.history.first_real is None:
+        return token_positions(membership, call.padding)
+    count = torch.arange(call.total - call.key.shape[2], call.total, device=membership.device)
+    return count - layer.history.first_real[:, None]
+
+
+def _gated(layer: FocusLayer, call: Call) -> Tensor:
+    owner, config = layer.owner, layer.owner.config
+    assert owner.soft_gate is not None
+    assert layer.assignment is not None
+    if layer.sliding is not None and call.total > layer.sliding:
+        raise ModelError(
+            f"layer {layer.index} of this model attends to the last {layer.sliding} tokens only, but the training "
+            f"text has {call.total}",
+            expected=f"at most {layer.sliding} tokens",
+            fix="train on shorter texts",
+        )
+    gate = owner.soft_gate
+    return gated_attention(
+        call.query, call.key, call.value, layer.assignment.probabilities,
+        window=config.window, num_sinks=config.num_sinks, gate=gate.gate, steepness=gate.steepness, scale=call.scale,
+        hard_top_k=config.top_k if gate.hard else None, softcap=call.softcap,
+    )  # fmt: skip

@@ -11,20 +11,23 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import StaticCache
 
 from focus_runtime.attention import choose_backend, focus_attention
 from focus_runtime.attention.flash import causal_flash
 from focus_runtime.attention.fused import fused_available, fused_reason
 from focus_runtime.clock import StageClock
+from focus_runtime.compose import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask import count_pairs
-from focus_runtime.measure import peak_bytes, reset_peak_memory
+from focus_runtime.measure import final_hidden, peak_bytes, reset_peak_memory
 from focus_runtime.router import CentroidRouter
 
 STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
@@ -204,3 +207,84 @@ def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: st
     difference = (found.double() - exact).abs().max().item()
     cosine = torch.nn.functional.cosine_similarity(found.double().flatten(2), exact.flatten(2), dim=-1).min().item()
     return {"max_abs_error": difference, "cosine": cosine}
+
+
+@torch.no_grad()
+def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
+    """Time the whole model on one text, to the last hidden state: full attention (torch's) and Focus in turn.
+
+    Args:
+        focus: a composed model.
+        ids: (1, T) on the model's device.
+
+    Returns:
+        JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
+        routing, milliseconds of every stage, peak memory growth.
+    """
+    model, device = focus.model, ids.device
+    times: dict[str, list[float]] = {"full": [], "focus": []}
+    stages: dict[str, dict[str, list[float]]] = {"full": {}, "focus": {}}
+    for repeat in range(repeats + 1):
+        for mode in ("full", "focus"):
+            focus.reset_seconds()
+            with focus.measured_full_attention() if mode == "full" else nullcontext():
+                elapsed = milliseconds(lambda: final_hidden(model, ids), device)
+            if repeat == 0:  # warms up
+                continue
+            times[mode].append(elapsed)
+            for name, seconds in focus.seconds.seconds.items():
+                stages[mode].setdefault(name, []).append(seconds * 1000)
+    median = {mode: statistics.median(values) for mode, values in times.items()}
+    per_stage = {m: {n: statistics.median(v) for n, v in found.items()} for m, found in stages.items()}
+    attention = per_stage["focus"]["attention"] + per_stage["focus"].get("routing", 0.0)
+    with focus.measured_full_attention():
+        full_growth = _growth(lambda: final_hidden(model, ids), device)
+    return {
+        "tokens": ids.shape[1],
+        "full_ms": spread(times["full"]), "focus_ms": spread(times["focus"]),
+        "full_tokens_per_second": ids.shape[1] / median["full"] * 1000,
+        "focus_tokens_per_second": ids.shape[1] / median["focus"] * 1000,
+        "full_over_focus": median["full"] / median["focus"],
+        "attention_full_over_focus": per_stage["full"]["attention"] / attention,
+        "stages_ms": per_stage, "backends": sorted(set(focus.backends().values())),
+        "peak_bytes": {"full": full_growth, "focus": _growth(lambda: final_hidden(model, ids), device)},
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str, Any]:
+    """Time single decode steps after a text, full attention and Focus in turn, each with a static cache of its own.
+
+    A static cache, because a growing one copies every past key and value at each step, with and without Focus.
+    """
+    model, past = focus.model, ids.shape[1]
+    caches, last = {}, {}
+    for mode in ("full", "focus"):
+        with focus.measured_full_attention() if mode == "full" else nullcontext():
+            caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)  # type: ignore[arg-type]
+            out = model(input_ids=ids, past_key_values=caches[mode], use_cache=True, logits_to_keep=1)
+            last[mode] = out.logits[:, -1:].argmax(-1)
+    times: dict[str, list[float]] = {"full": [], "focus": []}
+    attention: dict[str, list[float]] = {"full": [], "focus": []}
+    for step in range(steps + 1):
+        for mode in ("full", "focus"):
+            focus.reset_seconds()
+
+            def one(mode: str = mode) -> None:
+                out = model(input_ids=last[mode], past_key_values=caches[mode], use_cache=True)
+                last[mode] = out.logits[:, -1:].argmax(-1)
+
+            with focus.measured_full_attention() if mode == "full" else nullcontext():
+                elapsed = milliseconds(one, ids.device)
+            if step > 0:
+                times[mode].append(elapsed)
+                attention[mode].append((focus.seconds.attention + focus.seconds.routing) * 1000)
+    median = {mode: statistics.median(values) for mode, values in times.items()}
+    return {
+        "past_tokens": past, "steps": steps,
+        "full_ms": spread(times["full"]), "focus_ms": spread(times["focus"]),
+        "full_tokens_per_second": 1000 / median["full"], "focus_tokens_per_second": 1000 / median["focus"],
+        "full_over_focus": median["full"] / median["focus"],
+        "attention_ms": {mode: spread(values) for mode, values in attention.items()},
+        "attention_full_over_focus": statistics.median(attention["full"]) / statistics.median(attention["focus"]),
+    }  # fmt: skip

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from focus_runtime.attention.backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, needs_gradient
 from focus_runtime.attention.reference import token_positions
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 STATE = "_focus_layer"
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
+DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
 OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
 
 
@@ -322,6 +324,12 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
             fix="train on shorter texts",
         )
     gate = owner.soft_gate
+    plain = call.softcap is None and call.padding is None and call.query.device.type == "cpu"
+    if gate.hard and plain and call.total > DENSE_UP_TO:
+        return straight_through_attention(
+            call.query, call.key, call.value, layer.assignment.probabilities,
+            top_k=config.top_k, window=config.window, num_sinks=config.num_sinks, scale=call.scale,
+        )  # fmt: skip
     return gated_attention(
         call.query, call.key, call.value, layer.assignment.probabilities,
         window=config.window, num_sinks=config.num_sinks, gate=gate.gate, steepness=gate.steepness, scale=call.scale,

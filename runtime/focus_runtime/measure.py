@@ -5,9 +5,11 @@ Perplexity is exp of the mean negative log-likelihood over the scored tokens, al
 
 from __future__ import annotations
 
+import ctypes
 import math
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,8 @@ def reset_peak_memory(device: torch.device) -> bool:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return True
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)  # else memory freed earlier is used again and the peak does not show it
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

@@ -64,6 +64,8 @@ def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
     Returns:
         (...) int64.
     """
+    if top_k == 1:  # argmax takes the first of equals, in a third of the time
+        return torch.bitwise_left_shift(1, probabilities.argmax(dim=-1))
     order = torch.argsort(probabilities, dim=-1, descending=True, stable=True)[..., :top_k]
     return torch.bitwise_left_shift(torch.ones_like(order), order).sum(dim=-1)
 

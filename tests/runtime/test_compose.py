@@ -339,6 +339,25 @@ def test_straight_through_training_sees_the_hard_mask(family, ids):
         focus.detach()
 
 
+def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):
+    model = family_model("Llama")
+    focus = compose(model, build_centroids(model))
+    router = focus.routers[1].projection
+    try:
+        sparse = logits(model, ids)
+        found = []
+        for limit in (10_000, 10):
+            monkeypatch.setattr("focus_runtime.layer.DENSE_UP_TO", limit)
+            with focus.training_gate(SoftGate("log", hard=True)):
+                out = model(input_ids=ids, use_cache=False).logits
+            torch.testing.assert_close(out, sparse, rtol=1e-5, atol=1e-5)
+            found.append(torch.autograd.grad(out.square().sum(), [router])[0])
+    finally:
+        focus.detach()
+    assert found[1].abs().max() > 0
+    assert not torch.allclose(found[0], found[1], rtol=1e-2)  # dropped pairs give no gradient in linear memory
+
+
 # --- settings and models that do not fit
 
 

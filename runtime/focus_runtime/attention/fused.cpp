@@ -142,6 +142,9 @@ extern "C" struct FocusProblem {  // must match `_Problem` in fused.py
   int32_t mode;          // 0: choose, 1: by class, 2: dense
   int32_t threads;
   int32_t ran;        // out: 0 full causal, 1 by class, 2 dense, 3 step
+  // GOMP_parallel of the OpenMP library torch has loaded, or null. Its workers spin for a while after each of torch's own
+  // operations; threads of ours would share their cores with that.
+  void (*parallel)(void (*)(void*), void*, unsigned, unsigned);
   double seconds[3];  // out: planning, local pass, pass over groups or the whole text
 };
 
@@ -407,6 +410,17 @@ void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t 
   for (int i = 0; i < count; ++i) save_tile<VECS>(w, b, h, s.rows, tiles[i]);
 }
 
+// Runs `worker` on some threads, the caller's included, and waits.
+template <class Worker>
+void on_threads(const FocusProblem& p, int64_t threads, Worker& worker) {
+  if (threads <= 1) return worker();
+  if (p.parallel) return p.parallel([](void* work) { (*(Worker*)work)(); }, &worker, (unsigned)threads, 0);
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < threads; ++i) others.emplace_back([&] { worker(); });
+  worker();
+  for (auto& thread : others) thread.join();
+}
+
 struct Task {
   int64_t b, h;
   const List* list;
@@ -426,11 +440,7 @@ void run(const Work& w, const std::vector<Task>& tasks, bool resume) {
         run_queries<VECTORS, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
     }
   };
-  std::vector<std::thread> others;
-  const int extra = (int)std::min<int64_t>(w.p->threads, tasks.size()) - 1;
-  for (int i = 0; i < extra; ++i) others.emplace_back(worker);
-  worker();
-  for (auto& thread : others) thread.join();
+  on_threads(*w.p, std::min<int64_t>(w.p->threads, tasks.size()), worker);
 }
 
 // The long rows first: what is left for the end is small, so threads finish together.
@@ -672,10 +682,7 @@ extern "C" int focus_step_cpu(FocusProblem* p) try {
     for (size_t i; (i = next.fetch_add(1)) < steps.size() * p->key_heads;) step_head(*p, steps[i / p->key_heads], i % p->key_heads, memory);
   };
   const int64_t worth = attended * p->key_heads * p->head_size / (1 << 20) + 1;  // starting a thread costs some 20 us
-  std::vector<std::thread> others;
-  for (int64_t i = 1; i < std::min<int64_t>(p->threads, worth); ++i) others.emplace_back(worker);
-  worker();
-  for (auto& thread : others) thread.join();
+  on_threads(*p, std::min<int64_t>(p->threads, worth), worker);
   p->seconds[0] = planned - start, p->seconds[1] = 0, p->seconds[2] = now() - planned;
   p->ran = 3;
   return 0;

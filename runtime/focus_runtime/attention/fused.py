@@ -42,6 +42,7 @@ class _Problem(ctypes.Structure):
         ("softcap", ctypes.c_float),
         *((name, ctypes.c_double) for name in ("local_cost", "dense_cost", "tile_cost")),
         *((name, ctypes.c_int32) for name in ("element", "mode", "threads", "ran")),
+        ("parallel", ctypes.c_void_p),
         ("seconds", ctypes.c_double * 3),
     )
 
@@ -91,6 +92,23 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         function.argtypes = [ctypes.POINTER(_Problem)]
         function.restype = ctypes.c_int
     return library, ""
+
+
+@functools.cache
+def _gomp_parallel() -> int | None:
+    """Address of GOMP_parallel in the OpenMP library this process already runs on, None where there is none."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return None
+    loaded = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "libgomp" in line}
+    if len(loaded) != 1:  # two of them would be two pools of threads, and only one is torch's
+        return None
+    try:
+        function = ctypes.CDLL(loaded.pop()).GOMP_parallel
+    except (AttributeError, OSError):
+        return None
+    return ctypes.cast(function, ctypes.c_void_p).value
 
 
 def fused_available() -> bool:
@@ -153,7 +171,7 @@ def fused_attention(
         *((ctypes.c_int64 * 3)(*x.stride()[:3]) for x in (query, key, value)),
         batch, heads, key.shape[1], length, key.shape[2], size, min(window, key.shape[2]), min(num_sinks, key.shape[2]),
         scale, softcap or 0.0, costs.FUSED_LOCAL, costs.FUSED_DENSE, costs.FUSED_TILE,
-        ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(),
+        ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), 0, _gomp_parallel(),
     )  # fmt: skip
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
     step = mode == "step" or (mode == "auto" and few)

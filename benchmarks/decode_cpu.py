@@ -1,8 +1,9 @@
-"""One decode step of one attention layer on the CPU: Focus by gathering against full attention, in one run.
+"""One decode step of one attention layer on the CPU: Focus against full attention, in one run.
 
-The two take turns, so that a drift of the machine's speed hits both. Full attention is the faster of torch's CPU flash
-kernel and plain matrix products. A Focus step includes finding the keys; routing the new token is not part of it, nor
-is what the cache does (a DynamicCache copies all keys and values at every step, a StaticCache does not).
+They take turns, so that a drift of the machine's speed hits all. Full attention is the faster of torch's CPU flash
+kernel and plain matrix products. Focus runs twice: as `auto` runs it, and by gathering with torch, as without a
+compiler. A Focus step includes finding the keys; routing the new token is not part of it, nor is what the cache does
+(a DynamicCache copies all keys and values at every step, a StaticCache does not).
 
     python benchmarks/decode_cpu.py --out benchmarks/results/decode_cpu.json
 """
@@ -11,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from torch import Tensor
 from focus_runtime.attention import focus_attention
 from focus_runtime.attention.decode import decode_attention
 from focus_runtime.attention.masked import masked_attention
+from focus_runtime.bench import machine, milliseconds
 
 HEADS, HEAD_SIZE, GROUPS, WINDOW, SINKS = 12, 64, 8, 128, 4
 PAST = (1024, 8192, 32768, 65536)
@@ -44,19 +43,12 @@ def inputs(past: int, dtype: torch.dtype, top_k: int = 1) -> tuple[Tensor, Tenso
     return q, k, v, membership[None]
 
 
-def milliseconds(work: Callable[[], Any]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return (time.perf_counter() - start) * 1000
-
-
 def in_turn(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, dict[str, float]]:
     """Median and extremes of each, taking turns after one warm-up."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for repeat in range(repeats + 1):
         for name, work in works.items():
-            elapsed = milliseconds(work)
+            elapsed = milliseconds(work, torch.device("cpu"))
             if repeat:
                 times[name].append(elapsed)
     return {name: {"median": statistics.median(t), "low": min(t), "high": max(t)} for name, t in times.items()}
@@ -75,9 +67,12 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
     """A Focus step beside a full one."""
     q, k, v, membership = inputs(past, dtype)
     settings: dict[str, Any] = {"window": WINDOW, "num_sinks": SINKS}
-    ms = in_turn(
-        {**full_attention(q, k, v), "focus": lambda: focus_attention(q, k, v, membership, **settings)}, repeats
-    )
+    ways: dict[str, Callable[[], Any]] = {
+        **full_attention(q, k, v),
+        "focus": lambda: focus_attention(q, k, v, membership, **settings),
+        "focus_gathered": lambda: focus_attention(q, k, v, membership, backend="decode", **settings),
+    }
+    ms = in_turn(ways, repeats)
     position = torch.arange(past + 1)
     seen = ((membership[0] & membership[0, -1]) != 0) | (past - position <= WINDOW) | (position < SINKS)
     full = min(ms["full_flash"]["median"], ms["full_matmul"]["median"])
@@ -87,7 +82,8 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
     assert isinstance(found, Tensor)
     return {
         "past_tokens": past, "dtype": str(dtype).removeprefix("torch."), "keys_attended": int(seen.sum()),
-        "milliseconds": ms, "full_over_focus": full / ms["focus"]["median"], "ideal": (past + 1) / int(seen.sum()),
+        "milliseconds": ms, "full_over_focus": full / ms["focus"]["median"],
+        "full_over_focus_gathered": full / ms["focus_gathered"]["median"], "ideal": (past + 1) / int(seen.sum()),
         "microseconds_per_attended_key": 1000 * ms["focus"]["median"] / int(seen.sum()),
         "max_abs_error_vs_float64": (found.double() - exact).abs().max().item(),
     }  # fmt: skip
@@ -109,18 +105,6 @@ def cross_over(past: int, top_k: int, repeats: int) -> dict[str, Any]:
     return {"past_tokens": past, "share_attended": share, "milliseconds": {name: t["median"] for name, t in ms.items()}}
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers depend on."""
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    return {
-        "cpu": model, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "python": platform.python_version(),
-        "torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability(),
-    }  # fmt: skip
-
-
 @torch.no_grad()
 def main() -> None:
     """Run everything and write one JSON file."""
@@ -135,7 +119,8 @@ def main() -> None:
             row = rows[-1]
             print(
                 f"{row['dtype']:>8} {past:>6} past tokens, {row['keys_attended']:>5} attended: "
-                f"{row['milliseconds']['focus']['median']:.3f} ms, {row['full_over_focus']:.2f}x full", flush=True,
+                f"{row['milliseconds']['focus']['median']:.3f} ms, {row['full_over_focus']:.2f}x full, "
+                f"gathered {row['full_over_focus_gathered']:.2f}x", flush=True,
             )  # fmt: skip
     shares = []
     for past in CROSS_OVER:

@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_runs(commands)
     _add_centroids(commands)
     _add_train(commands)
+    _add_bench(commands)
     _add_serve(commands)
     return parser
 
@@ -106,6 +107,27 @@ def _add_train(commands: Any) -> None:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the frozen model")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=_train)
+
+
+def _add_bench(commands: Any) -> None:
+    parser = commands.add_parser("bench", help="measure speed and perplexity beside full attention on this machine")
+    _common(parser, "model", "centroids")
+    parser.add_argument("--text", help="a UTF-8 text file (default: the sample texts)")
+    parser.add_argument(
+        "--lengths", default="512,1024,2048", help="tokens for the whole model (default: 512,1024,2048)"
+    )
+    parser.add_argument("--layer-lengths", default="1024,2048,4096,8192,16384",
+                        help="tokens for one attention layer (default: 1024,2048,4096,8192,16384)")  # fmt: skip
+    parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
+    parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
+    parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="(default: float32)")
+    parser.add_argument("--repeats", type=int, default=5, help="timed repeats after one to warm up (default: 5)")
+    parser.add_argument("--seed", type=int, default=0, help="of the one layer's random inputs (default: 0)")
+    parser.add_argument("--out", default="benchmarks/results", help="folder for bench.json and bench.svg "
+                        "(default: benchmarks/results)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=_bench)
 
 
 def _add_serve(commands: Any) -> None:
@@ -225,6 +247,14 @@ def _train(arguments: argparse.Namespace) -> None:
     from focus_explorer.training import train
 
     train(arguments)
+
+
+def _bench(arguments: argparse.Namespace) -> None:
+    from focus_explorer.benchmarking import bench
+
+    if arguments.repeats < 1:
+        raise InputError(f"--repeats is {arguments.repeats}", expected="at least 1")
+    bench(arguments)
 
 
 def _serve(arguments: argparse.Namespace) -> None:

@@ -681,7 +681,8 @@ extern "C" int focus_step_cpu(FocusProblem* p) try {
     std::vector<float> memory;
     for (size_t i; (i = next.fetch_add(1)) < steps.size() * p->key_heads;) step_head(*p, steps[i / p->key_heads], i % p->key_heads, memory);
   };
-  const int64_t worth = attended * p->key_heads * p->head_size / (1 << 20) + 1;  // starting a thread costs some 20 us
+  // Numbers of keys that repay a second thread: starting one costs some 20 us, waking one that spins about 2.
+  const int64_t worth = attended * p->key_heads * p->head_size / (p->parallel ? 1 << 15 : 1 << 20) + 1;
   on_threads(*p, std::min<int64_t>(p->threads, worth), worker);
   p->seconds[0] = planned - start, p->seconds[1] = 0, p->seconds[2] = now() - planned;
   p->ran = 3;

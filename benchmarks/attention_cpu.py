@@ -39,7 +39,7 @@ FEW_LENGTHS = 32768  # only the first and the bfloat16 setting go on to 65,536 t
 
 def repeats_for(length: int) -> int:
     """More repeats where they are cheap."""
-    return 15 if length <= 4096 else 7 if length <= 8192 else 3
+    return 15 if length <= 4096 else 7 if length <= 8192 else 5 if length <= 16384 else 3
 
 
 def default_memberships(text: str, lengths: tuple[int, ...]) -> dict[int, list[Tensor]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from focus_runtime.attention import choose_backend, focus_attention
+from focus_runtime.attention import choose_backend, costs, focus_attention
 from focus_runtime.attention import decomposed as decomposed_module
 from focus_runtime.attention import masked as masked_module
 from focus_runtime.attention.decomposed import decomposed_attention, subsets_of
@@ -502,3 +504,24 @@ def test_one_bad_number_is_named(name, backend, fresh_seed):
     arguments[name][0, 1, 3, 5] = float("nan")
     with pytest.raises(InputError, match=f"{name} holds 1 values"):
         focus_attention(**arguments, backend=backend)
+
+
+def test_the_cost_models_constants_are_the_fitted_ones():
+    fitted = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "costs.json").read_text())["constants"]
+    assert {name: getattr(costs, name) for name in fitted} == fitted
+
+
+@pytest.mark.parametrize("length", [1024, 4096])
+def test_costs_rank_groups_by_their_size(length):
+    """More groups cost the decomposition less, and more groups a token cost it more."""
+    found = {}
+    for groups, top_k in ((4, 1), (8, 1), (8, 2)):
+        sizes = costs.set_sizes(random_membership(length, groups=groups, top_k=top_k)[0])
+        found[groups, top_k] = costs.decomposed_cost(sizes, length, 64, 4)
+    assert found[8, 1] < found[4, 1] < found[8, 2]
+
+
+def test_too_many_sets_of_groups_are_not_decomposed():
+    membership = torch.full((1, 8192), (1 << 20) - 1)
+    membership[0, 0] = 1 << 30  # else one group would hold every token
+    assert costs.cheapest_without_compiler(membership, window=8, num_sinks=0) == "masked"

@@ -32,8 +32,11 @@ unit: setup
 test: setup check
 	$(BIN)/python -m pytest $(ARGS)
 
+# About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 bench: setup
-	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json
+	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json $(ARGS)
+	$(BIN)/python benchmarks/attention_cpu.py --several --out benchmarks/results/attention_cpu_several.json $(ARGS)
+	$(BIN)/python benchmarks/decode_cpu.py --out benchmarks/results/decode_cpu.json
 
 # Needs a CUDA GPU and torch, transformers and safetensors alone: on a machine without .venv use make bench-gpu GPU_PYTHON=python3
 GPU_PYTHON ?= $(BIN)/python

@@ -5,6 +5,9 @@ memberships that the shipped default centroids give a text; error against float6
 attention, so that what the kernel gains and what the sparsity gains can be told apart.
 
     python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json [--text FILE]
+    python benchmarks/attention_cpu.py --several --out benchmarks/results/attention_cpu_several.json
+
+The second command runs two groups a token by the fused kernel, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,14 +25,16 @@ from focus_runtime.bench import LayerSetting, layer_error, layer_speed, machine
 from focus_runtime.measure import final_hidden
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
-SETTINGS = (
+SEVERAL: tuple[dict[str, Any], ...] = (
+    {"num_groups": 4, "top_k": 2},
+    {"num_groups": 8, "top_k": 2},
+    {"num_groups": 16, "top_k": 2},
+)
+SETTINGS: tuple[dict[str, Any], ...] = (
     {"num_groups": 8, "top_k": 1},
     {"num_groups": 8, "top_k": 1, "num_sinks": 4},
     {"num_groups": 8, "top_k": 1, "dtype": "bfloat16"},
     {"num_groups": 4, "top_k": 1},
-    {"num_groups": 4, "top_k": 2},
-    {"num_groups": 8, "top_k": 2},
-    {"num_groups": 16, "top_k": 2},
     {"num_groups": 8, "top_k": 1, "backend": "decomposed"},
     {"num_groups": 16, "top_k": 2, "backend": "decomposed"},
     {"num_groups": 1, "top_k": 1, "backend": "fused"},  # every pair allowed: full attention by our kernel
@@ -68,7 +73,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--text", type=Path, help="text for the default centroids (default: the sample texts)")
+    parser.add_argument("--several", action="store_true", help="two groups a token instead")
     arguments = parser.parse_args()
+    settings = SEVERAL if arguments.several else SETTINGS
     samples = [arguments.text] if arguments.text else sorted(asset_path("samples").glob("*.txt"))
     text = "\n\n".join(path.read_text(encoding="utf-8") for path in samples)
     lengths = tuple(length for length in LENGTHS if length <= arguments.longest)
@@ -84,17 +91,15 @@ def main() -> None:
             flush=True,
         )
 
-    for number, changes in enumerate(SETTINGS):
+    for changes in settings:
         for length in lengths:
-            if length <= FEW_LENGTHS or number in (0, 2):
-                add(LayerSetting(**changes), length)  # type: ignore[arg-type]
-    for length, memberships in default_memberships(text, tuple(x for x in lengths if x <= 8192)).items():
+            if length <= FEW_LENGTHS or changes in (SETTINGS[0], SETTINGS[2]):
+                add(LayerSetting(**changes), length)
+    given = () if arguments.several else tuple(x for x in lengths if x <= 8192)
+    for length, memberships in default_memberships(text, given).items():
         for membership in memberships:
             add(LayerSetting(num_groups=4), length, membership=membership)
-    errors = [
-        {**changes, **layer_error(LayerSetting(**changes), 2048, seed=1)}  # type: ignore[arg-type]
-        for changes in SETTINGS
-    ]
+    errors = [{**changes, **layer_error(LayerSetting(**changes), 2048, seed=1)} for changes in settings]
     for row in errors:
         print(row)
     result = {"what": "one layer, 12 heads of 64, w=128", "machine": machine(), "speed": rows, "errors_at_2048": errors}

@@ -85,6 +85,7 @@ class CentroidRouter(nn.Module):
         self.centroids = nn.Parameter(torch.empty(config.num_groups, config.routing_dim))
         self.register_buffer("potential", torch.zeros(config.num_groups))
         self.has_potential = False
+        self._scoring: tuple[object, Tensor] | None = None
 
     def reset(self, generator: torch.Generator) -> None:
         """Random initialisation: routing vectors of about unit variance per unit-variance input, unit centroids."""
@@ -101,7 +102,17 @@ class CentroidRouter(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over temperature, S / tau: (B, T, d) -> (B, T, K)."""
-        return self.embed(hidden) @ self.centroids.T / self.config.temperature
+        if torch.is_grad_enabled() or "embed" in self.__dict__ or self.projection.is_inference():
+            return self.embed(hidden) @ self.centroids.T / self.config.temperature
+        return hidden.to(self.projection.dtype) @ self._scoring_weights()
+
+    def _scoring_weights(self) -> Tensor:
+        """W_g C^T / tau, (d, K), kept until a parameter changes: one small product a token in place of two and more."""
+        weights = (self.projection, self.centroids)
+        state = (*((w.data_ptr(), w._version, w.dtype) for w in weights), self.config.temperature)
+        if self._scoring is None or self._scoring[0] != state:
+            self._scoring = (state, (self.projection @ self.centroids.T / self.config.temperature).detach())
+        return self._scoring[1]
 
     def assign(self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Assignment:
         """Groups of every token.

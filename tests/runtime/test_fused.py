@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from typing import Any
@@ -134,6 +135,28 @@ def test_without_a_compiler_everything_still_runs(broken, fresh_seed):
     torch.testing.assert_close(out.double(), expected, rtol=5e-6, atol=5e-6)
     with pytest.raises(InputError, match="compiler"):
         focus_attention(*tensors, membership, window=5, backend="fused")
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instruction sets of x86-64")
+@pytest.mark.parametrize("instructions", ["x86-64", "x86-64-v3"])
+def test_narrower_vectors_are_exact_too(instructions, broken, tmp_path, fresh_seed):
+    """4 and 8 lanes, where this machine may have 16."""
+    flags = tuple(flag for flag in fused.FLAGS if not flag.startswith("-march"))
+    broken.setattr(fused, "FLAGS", (*flags, f"-march={instructions}"))
+    broken.setattr("focus_runtime.models.default_cache_dir", lambda: tmp_path)
+    assert fused_available(), fused.fused_reason()
+    for dim, dtype in ((64, torch.float32), (40, torch.float32), (64, torch.bfloat16)):
+        tensors, membership = inputs(300, dim=dim, dtype=dtype), membership_of(300, top_k=2)
+        settings: dict[str, Any] = {"window": 20, "num_sinks": 3, "scale": dim**-0.5}
+        tolerance = 5e-6 if dtype == torch.float32 else 1.5e-2
+        for mode in ("by class", "dense"):
+            close(
+                fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, tolerance, **settings
+            )
+        step = (tensors[0][:, :, -2:], *tensors[1:])
+        close(fused_attention(*step, membership, **settings), step, membership, tolerance, **settings)
 
 
 @needs_compiler

@@ -161,3 +161,30 @@ def test_reset_is_reproducible_and_gives_unit_centroids():
     assert torch.equal(first.projection, second.projection)
     torch.testing.assert_close(first.centroids.norm(dim=-1).detach(), torch.ones(4))
     assert first.has_potential is False
+
+
+@torch.no_grad()
+def test_scores_without_gradients_are_the_same_and_follow_every_change(fresh_seed):
+    layer, hidden = router(), torch.randn(2, 9, 16)
+    other = router()
+
+    def expected():
+        return hidden @ layer.projection @ layer.centroids.T / layer.config.temperature
+
+    def check():
+        torch.testing.assert_close(layer.logits(hidden), expected(), rtol=1e-5, atol=1e-5)
+
+    check()
+    layer.projection.mul_(2)
+    check()
+    layer.centroids.add_(1)
+    check()
+    layer.config = layer.config.replace(temperature=0.7)
+    check()
+    layer.load_state_dict(other.state_dict())
+    check()
+    layer.double()
+    hidden = hidden.double()
+    check()
+    with torch.enable_grad():
+        assert layer.logits(hidden).requires_grad

@@ -137,7 +137,7 @@ extern "C" struct FocusProblem {  // must match `_Problem` in fused.py
   int64_t query_stride[3], key_stride[3], value_stride[3];  // batch, head, token, in elements; the head size is contiguous
   int64_t batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks;
   float scale, softcap;  // softcap 0: none
-  double local_cost, dense_cost, tile_cost;  // constants of the choice, see costs.py
+  double local_cost, dense_cost, copy_cost;  // constants of the choice, see costs.py
   int32_t element;       // 0: float32, 1: bfloat16
   int32_t mode;          // 0: choose, 1: by class, 2: dense
   int32_t threads;
@@ -510,16 +510,19 @@ bool count_classes(const FocusProblem& p, int64_t b, Histogram& found) {
   return true;
 }
 
-// Pairs computed by class over pairs computed densely, both with what tiles and masks add.
+// Whether the pass by class is expected to be faster: pairs in whole tiles, keys copied, near pairs, all in the time one
+// pair takes in that pass. See costs.py for the constants.
 bool by_class_is_faster(const FocusProblem& p, const std::vector<Histogram>& rows) {
   const double half = 1.0 - 0.5 * p.query_length / p.key_length, share = (double)p.query_length / p.key_length;
+  const double tile = LANES * VECTORS;
   double by_class = 0, dense = 0;
   for (const Histogram& row : rows) {
     for (size_t s = 0; s < row.signature.size(); ++s) {
-      const double queries = std::max(1.0, std::ceil(row.tokens[s] * share / LANES)) * LANES;
-      by_class += queries * (row.meets[s] * half + p.tile_cost);
+      const double queries = std::max(1.0, row.tokens[s] * share);
+      const double whole = queries <= LANES ? LANES : std::ceil(queries / tile) * tile;
+      by_class += (whole + p.copy_cost * std::ceil(queries / (SUBTILES * tile))) * row.meets[s] * half;
     }
-    by_class += p.local_cost * p.query_length * std::min<double>(p.window + p.num_sinks + 2 * LANES, p.key_length);
+    by_class += p.local_cost * p.query_length * std::min<double>(p.window + p.num_sinks + tile, p.key_length);
     dense += p.dense_cost * p.query_length * p.key_length * half;
   }
   return by_class < dense;

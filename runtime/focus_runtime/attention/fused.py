@@ -22,7 +22,8 @@ from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 
 SOURCE = Path(__file__).with_name("fused.cpp")
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-pthread")
+NATIVE = "-march=native"
+FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
 MODES = {"auto": 0, "by class": 1, "dense": 2, "step": 3}
@@ -40,7 +41,7 @@ class _Problem(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("head_size", "window", "num_sinks")),
         ("scale", ctypes.c_float),
         ("softcap", ctypes.c_float),
-        *((name, ctypes.c_double) for name in ("local_cost", "dense_cost", "tile_cost")),
+        *((name, ctypes.c_double) for name in ("local_cost", "dense_cost", "copy_cost")),
         *((name, ctypes.c_int32) for name in ("element", "mode", "threads", "ran")),
         ("parallel", ctypes.c_void_p),
         ("seconds", ctypes.c_double * 3),
@@ -70,10 +71,12 @@ def _build(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:  # in the folder, so that the rename is atomic
         fresh = Path(scratch) / "kernel.so"
-        done = subprocess.run(
-            [compiler, *FLAGS, str(SOURCE), "-o", str(fresh)], capture_output=True, text=True, timeout=BUILD_SECONDS
-        )
-        if done.returncode != 0:
+        for flags in (FLAGS, tuple(flag for flag in FLAGS if flag != NATIVE)):  # some compilers know no "native"
+            command = [compiler, *flags, str(SOURCE), "-o", str(fresh)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
+            if done.returncode == 0:
+                break
+        else:
             raise OSError(f"{compiler} failed: {(done.stderr.strip().splitlines() or ['no message'])[0]}")
         os.replace(fresh, target)
     return target
@@ -170,7 +173,7 @@ def fused_attention(
         *(x.data_ptr() for x in arrays), 0 if real is None else real.data_ptr(),
         *((ctypes.c_int64 * 3)(*x.stride()[:3]) for x in (query, key, value)),
         batch, heads, key.shape[1], length, key.shape[2], size, min(window, key.shape[2]), min(num_sinks, key.shape[2]),
-        scale, softcap or 0.0, costs.FUSED_LOCAL, costs.FUSED_DENSE, costs.FUSED_TILE,
+        scale, softcap or 0.0, costs.FUSED_LOCAL, costs.FUSED_DENSE, costs.FUSED_COPY,
         ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), 0, _gomp_parallel(),
     )  # fmt: skip
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0

@@ -14,6 +14,7 @@ from focus_explorer.progress import stage_bar
 from focus_explorer.service import SAMPLES, read_text_file, sample_text
 
 DECODE_STEPS = 8
+LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabytes
 
 
 def _lengths(text: str, option: str) -> list[int]:
@@ -21,8 +22,8 @@ def _lengths(text: str, option: str) -> list[int]:
         lengths = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError as error:
         raise InputError(f"{option} is {text!r}", expected="numbers of tokens such as 512,1024,2048") from error
-    if any(length < 2 for length in lengths):
-        raise InputError(f"{option} is {text!r}", expected="numbers of tokens of at least 2")
+    if any(not 2 <= length <= LONGEST for length in lengths):
+        raise InputError(f"{option} is {text!r}", expected=f"numbers of tokens from 2 to {LONGEST:,}")
     return lengths
 
 
@@ -59,6 +60,7 @@ def measure(arguments: argparse.Namespace, step: Any) -> dict[str, Any]:
     from focus_runtime.checkpoint import load_centroids
     from focus_runtime.compose import compose
     from focus_runtime.engine import versions
+    from focus_runtime.measure import check_positions
     from focus_runtime.models import load_model
     from focus_runtime.scoring import perplexity
 
@@ -73,6 +75,8 @@ def measure(arguments: argparse.Namespace, step: Any) -> dict[str, Any]:
             f"the text has {ids.shape[1]:,} tokens", expected=f"at least {lengths[0]:,}, the shortest of --lengths",
             fix="give a longer --text or shorter --lengths",
         )  # fmt: skip
+    if lengths:
+        check_positions(model, max(length for length in lengths if length <= ids.shape[1]) + DECODE_STEPS + 2)
     skipped = [length for length in lengths if length > ids.shape[1]]
     lengths = [length for length in lengths if length <= ids.shape[1]]
     centroids = load_centroids(arguments.centroids)

@@ -254,6 +254,8 @@ def _bench(arguments: argparse.Namespace) -> None:
 
     if arguments.repeats < 1:
         raise InputError(f"--repeats is {arguments.repeats}", expected="at least 1")
+    if not 0 <= arguments.seed < 1 << 32:
+        raise InputError(f"--seed is {arguments.seed}", expected=f"a whole number from 0 to {(1 << 32) - 1:,}")
     bench(arguments)
 
 

@@ -17,6 +17,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
 from focus_runtime.attention.dispatch import BACKENDS
+from focus_runtime.checkpoint import Centroids
 from focus_runtime.clock import PassClock
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
@@ -103,9 +104,9 @@ class FocusModel:
         return f"{self._id} top_k={self.config.top_k}"
 
     def assignments(self) -> dict[int, Assignment]:
-        """What the last forward pass decided for its tokens, by layer; only layers that ran Focus."""
+        """What this thread's last forward pass decided for its tokens, by layer; only layers that ran Focus."""
         layers = (getattr(module, STATE) for module in self._modules.values())
-        return {layer.index: layer.assignment for layer in layers if layer.assignment is not None}
+        return {layer.index: layer.now.assignment for layer in layers if layer.now.assignment is not None}
 
     @property
     def focused_layers(self) -> list[int]:
@@ -116,7 +117,7 @@ class FocusModel:
     def backends(self) -> dict[int, str]:
         """Which backend ran the latest Focus call, by layer."""
         layers = (getattr(module, STATE) for module in self._modules.values())
-        return {layer.index: layer.backend for layer in layers if layer.backend}
+        return {layer.index: layer.now.backend for layer in layers if layer.now.backend}
 
     def reset_seconds(self) -> None:
         """Start the stage clocks again. On a GPU this makes every stage wait for the device, so that times are true."""
@@ -125,23 +126,23 @@ class FocusModel:
     @contextmanager
     def full_attention(self) -> Iterator[nn.Module]:
         """The original model, exactly: its own attention implementation, no routing."""
+        before, self.paused = self.paused, True
         self._set_implementation(self._original)
-        self.paused = True
         try:
             yield self.model
         finally:
-            self.paused = False
-            if self._modules:  # not detached in between
+            self.paused = before
+            if self._modules and not before:  # not detached in between, and not inside another such block
                 self._set_implementation(IMPLEMENTATION)
 
     @contextmanager
     def measured_full_attention(self) -> Iterator[nn.Module]:
         """Full attention through torch's SDPA, with the attention calls timed in `seconds`."""
-        self.measuring_full = True
+        before, self.measuring_full = self.measuring_full, True
         try:
             yield self.model
         finally:
-            self.measuring_full = False
+            self.measuring_full = before
 
     @contextmanager
     def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
@@ -254,6 +255,12 @@ def compose(
         CentroidFileError: the centroids were made for another model. Later, from the model itself, InputError: a
         key-value cache that Focus cannot continue from, or `assignment="sinkhorn"` beyond a cache's first pass.
     """
+    if isinstance(model, FocusModel):
+        raise ModelError("this is what compose() returned, not a model", fix="call detach() first, then compose again")
+    if not isinstance(centroids, Centroids):
+        raise InputError(
+            f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
+        )
     centroids.check_fits(model)
     chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment}
     config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from focus_runtime.checkpoint import Centroids
 from focus_runtime.compose import FocusModel, attention_modules, compose
-from focus_runtime.errors import Cancelled, TextError
+from focus_runtime.errors import Cancelled
 from focus_runtime.mask import count_pairs
-from focus_runtime.measure import final_hidden, peak_memory_bytes, synchronise, token_nll
+from focus_runtime.measure import check_positions, final_hidden, peak_memory_bytes, synchronise, token_nll
 from focus_runtime.tokens import TokenizedText, tokenize
 from focus_runtime.trace import LayerTrace, Timing, Trace
 from focus_runtime.version import __version__
@@ -81,7 +81,7 @@ def analyze(
     """
     tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens)
     ids = torch.tensor([tokens.ids], device=next(model.parameters()).device)
-    _check_positions(model, len(tokens.ids))
+    check_positions(model, len(tokens.ids))
 
     beyond = _beyond_context(model, len(tokens.ids))
     if beyond is not None:
@@ -132,16 +132,6 @@ def _beyond_context(model: Any, length: int) -> str | None:
         f"The text has {length:,} tokens, more than the {context:,} the model was trained for: perplexity beyond that "
         f"point is not meaningful. To cut it, set the longest text to {context} tokens (--max-tokens {context})."
     )
-
-
-def _check_positions(model: Any, length: int) -> None:
-    table = getattr(model.config.get_text_config(), "n_positions", None)  # GPT-2 style learned positions end hard
-    if table is not None and length > table:
-        raise TextError(
-            f"the text has {length:,} tokens but the model has only {table:,} positions",
-            expected=f"at most {table:,} tokens",
-            fix=f"cut it with --max-tokens {table}",
-        )
 
 
 def _warm_up(focus: FocusModel, ids: Tensor) -> None:

@@ -6,7 +6,8 @@ before and after the module fetch the hidden states and see to it that the call 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.backward import straight_through_attention
-from focus_runtime.attention.dispatch import attend, choose_backend, needs_gradient
+from focus_runtime.attention.dispatch import attend, choose_backend, needs_gradient, rows_together
 from focus_runtime.attention.reference import token_positions
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
@@ -32,29 +33,44 @@ DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all 
 OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
 
 
+class Pass(threading.local):
+    """What a layer knows of the pass that runs in this thread, and of the latest one when none does.
+
+    Attributes:
+        assignment: what the router decided, for that pass's tokens.
+        cached, history: the cache layer of a pass that is running and the groups beside its keys.
+        called: whether the running pass has reached the attention interface.
+        backend: what ran the latest Focus call; empty before one.
+    """
+
+    def __init__(self) -> None:
+        self.assignment: Assignment | None = None
+        self.cached: Any = None
+        self.history: GroupHistory | None = None
+        self.called = False
+        self.backend = ""
+
+    def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
+        """A copied or pickled model starts without a pass."""
+        return Pass, ()
+
+
 @dataclass(slots=True)
 class FocusLayer:
-    """What one composed attention module holds while it runs.
+    """What one composed attention module holds.
 
     Attributes:
         index: layer number.
         router: None where the layer keeps its own attention.
         sliding: the layer's own window in tokens, None for a global layer.
-        assignment: what the router decided in the latest pass, for that pass's tokens.
-        cached, history: the cache layer of the pass that is running and the groups beside its keys.
-        called: whether the running pass has reached the attention interface.
-        backend: what ran the latest Focus call; empty before one.
+        now: the state of a pass; each thread has its own, so that several may run the model at once.
     """
 
     index: int
     router: CentroidRouter | None
     owner: FocusModel
     sliding: int | None = None
-    assignment: Assignment | None = None
-    cached: Any = None
-    history: GroupHistory | None = None
-    called: bool = False
-    backend: str = ""
+    now: Pass = field(default_factory=Pass)
 
 
 @dataclass(slots=True)
@@ -92,21 +108,21 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     """Before the module runs: find its cache layer, and decide the groups of the new tokens."""
     layer: FocusLayer = getattr(module, STATE)
     owner = layer.owner
-    layer.called, layer.cached, layer.history = False, None, None
+    layer.now.called, layer.now.cached, layer.now.history = False, None, None
     if owner.paused:
         return
     cache = kwargs.get("past_key_values")
     if cache is not None:
-        layer.cached = layer_of(cache, layer.index)
+        layer.now.cached = layer_of(cache, layer.index)
     if owner.measuring_full or layer.router is None:
         return
-    if layer.cached is not None:
-        layer.history = history_of(layer.cached)
-        _check_past(layer, layer.history)
+    if layer.now.cached is not None:
+        layer.now.history = history_of(layer.now.cached)
+        _check_past(layer, layer.now.history)
     hidden = args[0] if args else kwargs["hidden_states"]
     layer.router.config = owner.config
     with owner.seconds("routing"):
-        layer.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=owner.config.assignment)
+        layer.now.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=owner.config.assignment)
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
@@ -136,7 +152,7 @@ def _padding(kwargs: dict[str, Any]) -> Tensor | None:
 def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
     """After the module ran: without a call of `focus_forward`, full attention would pass for Focus."""
     layer: FocusLayer = getattr(module, STATE)
-    called, layer.cached, layer.history = layer.called, None, None  # the groups belong to the cache alone
+    called, layer.now.cached, layer.now.history = layer.now.called, None, None  # the groups belong to the cache alone
     if not layer.owner.paused and not called:
         raise ModelError(
             f"{type(module).__name__} of {type(layer.owner.model).__name__} ran layer {layer.index} without calling "
@@ -163,7 +179,7 @@ def focus_forward(
             "Focus was composed onto another model that shares this model's configuration object",
             fix="give every model its own copy of the configuration, or call detach() on the other one first",
         )
-    layer.called = True
+    layer.now.called = True
     owner = layer.owner
     _refuse_unsupported(layer, kwargs)
     call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
@@ -197,9 +213,21 @@ def _call(
     softcap: float | None, dropout: float,
 ) -> Call:  # fmt: skip
     """Crop what a static cache holds beyond the text, and check that mask and keys fit."""
+    if key.shape != value.shape or query.shape[3] != key.shape[3]:
+        raise ModelError(
+            f"layer {layer.index} has queries of size {query.shape[3]}, keys of {key.shape[3]} and values of "
+            f"{value.shape[3]}, which Focus does not support",
+            expected="one head size",
+            fix=OTHER_MODEL,
+        )
+    query, key, value = rows_together(query, key, value)
+    if not query.dtype == key.dtype == value.dtype:  # autocast leaves what the rotary embedding touched in fp32
+        device = query.device.type
+        wanted = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
+        query, key, value = query.to(wanted), key.to(wanted), value.to(wanted)
     total = key.shape[2]
-    if layer.cached is not None:
-        total = layer.history.seen if layer.history is not None else int(layer.cached.get_seq_length())
+    if layer.now.cached is not None:
+        total = layer.now.history.seen if layer.now.history is not None else int(layer.now.cached.get_seq_length())
     elif query.shape[2] != total:
         raise InputError(
             f"layer {layer.index} got {total} keys for {query.shape[2]} queries but no cache that Focus can find",
@@ -268,10 +296,10 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
             key_padding=call.padding,
             focus=WindowedFocus(membership, _positions(layer, call, membership), config.window, config.num_sinks),
         )  # fmt: skip
-    layer.backend = _backend(owner.backend, call, membership, config)
+    layer.now.backend = _backend(owner.backend, call, membership, config)
     return attend(
         call.query, call.key, call.value, membership,
-        backend=layer.backend, window=config.window, num_sinks=config.num_sinks, key_padding=call.padding,
+        backend=layer.now.backend, window=config.window, num_sinks=config.num_sinks, key_padding=call.padding,
         scale=call.scale, softcap=call.softcap, return_lse=False, clock=owner.seconds,
     )[0]  # fmt: skip
 
@@ -282,14 +310,14 @@ def _backend(wanted: str, call: Call, membership: Tensor, config: FocusConfig) -
         return wanted
     return choose_backend(
         call.query, call.key, membership, window=config.window, num_sinks=config.num_sinks, key_padding=call.padding,
-        softcap=call.softcap, gradient=needs_gradient(call.query, call.key, call.value),
+        softcap=call.softcap, gradient=needs_gradient(call.query, call.key, call.value), value=call.value,
     )  # fmt: skip
 
 
 def _groups(layer: FocusLayer, call: Call) -> Tensor:
     """Membership of the keys at hand, (B, Tk); the new tokens' is put beside their keys on the way."""
-    assert layer.assignment is not None, "the pre-hook runs before attention"
-    new, history = layer.assignment.membership, layer.history
+    assert layer.now.assignment is not None, "the pre-hook runs before attention"
+    new, history = layer.now.assignment.membership, layer.now.history
     if history is None or layer.owner.config.assignment == "sinkhorn":
         return new  # a first pass: nothing will continue from sinkhorn groups
     count = new.shape[1]
@@ -306,16 +334,16 @@ def _groups(layer: FocusLayer, call: Call) -> Tensor:
 
 def _positions(layer: FocusLayer, call: Call, membership: Tensor) -> Tensor:
     """(B, Tk) positions of the keys at hand, counted from each text's first real token."""
-    if layer.history is None or layer.history.first_real is None:
+    if layer.now.history is None or layer.now.history.first_real is None:
         return token_positions(membership, call.padding)
     count = torch.arange(call.total - call.key.shape[2], call.total, device=membership.device)
-    return count - layer.history.first_real[:, None]
+    return count - layer.now.history.first_real[:, None]
 
 
 def _gated(layer: FocusLayer, call: Call) -> Tensor:
     owner, config = layer.owner, layer.owner.config
     assert owner.soft_gate is not None
-    assert layer.assignment is not None
+    assert layer.now.assignment is not None
     if layer.sliding is not None and call.total > layer.sliding:
         raise ModelError(
             f"layer {layer.index} of this model attends to the last {layer.sliding} tokens only, but the training "
@@ -327,11 +355,11 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
     plain = call.softcap is None and call.padding is None and call.query.device.type == "cpu"
     if gate.hard and plain and call.total > DENSE_UP_TO:
         return straight_through_attention(
-            call.query, call.key, call.value, layer.assignment.probabilities,
+            call.query, call.key, call.value, layer.now.assignment.probabilities,
             top_k=config.top_k, window=config.window, num_sinks=config.num_sinks, scale=call.scale,
         )  # fmt: skip
     return gated_attention(
-        call.query, call.key, call.value, layer.assignment.probabilities,
+        call.query, call.key, call.value, layer.now.assignment.probabilities,
         window=config.window, num_sinks=config.num_sinks, gate=gate.gate, steepness=gate.steepness, scale=call.scale,
         hard_top_k=config.top_k if gate.hard else None, softcap=call.softcap,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from focus_runtime.compose import FocusModel
+from focus_runtime.errors import TextError
 from focus_runtime.mask import count_pairs
 
 CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
@@ -28,6 +29,21 @@ CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
 def final_hidden(model: Any, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
     """Hidden states before the output embedding: (B, T) ids -> (B, T, d)."""
     return model.base_model(input_ids=ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
+
+
+def check_positions(model: Any, length: int) -> None:
+    """Refuse more tokens than a model with learned positions has.
+
+    Raises:
+        TextError: with the limit.
+    """
+    table = getattr(model.config.get_text_config(), "n_positions", None)  # GPT-2 style learned positions end hard
+    if table is not None and length > table:
+        raise TextError(
+            f"the text has {length:,} tokens but the model has only {table:,} positions",
+            expected=f"at most {table:,} tokens",
+            fix=f"cut it with --max-tokens {table}",
+        )
 
 
 def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:

@@ -102,12 +102,16 @@ class CentroidRouter(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over temperature, S / tau: (B, T, d) -> (B, T, K)."""
-        if torch.is_grad_enabled() or "embed" in self.__dict__ or self.projection.is_inference():
+        plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled(hidden.device.type)
+        if not plain or "embed" in self.__dict__ or self.projection.is_inference():
             return self.embed(hidden) @ self.centroids.T / self.config.temperature
         return hidden.to(self.projection.dtype) @ self._scoring_weights()
 
     def _scoring_weights(self) -> Tensor:
-        """W_g C^T / tau, (d, K), kept until a parameter changes: one small product a token in place of two and more."""
+        """W_g C^T / tau, (d, K), kept until a parameter changes: one small product a token in place of two and more.
+
+        Writing to `parameter.data` goes unnoticed; write to the parameter, under `torch.no_grad()`.
+        """
         weights = (self.projection, self.centroids)
         state = (*((w.data_ptr(), w._version, w.dtype) for w in weights), self.config.temperature)
         if self._scoring is None or self._scoring[0] != state:

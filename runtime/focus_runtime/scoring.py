@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from focus_runtime.compose import FocusModel
 from focus_runtime.errors import InputError
-from focus_runtime.measure import final_hidden, token_nll
+from focus_runtime.measure import check_positions, final_hidden, token_nll
 from focus_runtime.tokens import tokenize
 
 
@@ -48,7 +49,9 @@ def _text_ids(text: Any, tokenizer: Any) -> list[int]:
                 fix="load_model() gives the model and its tokenizer",
             )
         return tokenize(tokenizer, text).ids
-    ids = text.tolist() if isinstance(text, Tensor) else list(text)
+    if not isinstance(text, Tensor | np.ndarray | Sequence):
+        raise InputError(f"the text is {type(text).__name__}", expected="a string, or the token ids of one text")
+    ids = text.tolist() if isinstance(text, Tensor | np.ndarray) else list(text)
     if ids and isinstance(ids[0], list):
         if len(ids) != 1:
             raise InputError(f"{len(ids)} texts were given", expected="one text: a string, or its token ids")
@@ -82,15 +85,28 @@ def perplexity(
         InputError: too little text, or settings out of range.
     """
     model = model.model if isinstance(model, FocusModel) else model
-    ids = _text_ids(text, tokenizer)[:max_tokens]
-    stride = max(1, length // 2) if stride is None else stride
+    if stride is None and isinstance(length, int):
+        stride = max(1, length // 2)
+    for name, number in (("length", length), ("stride", stride), ("max_tokens", max_tokens)):
+        optional = number is None and name == "max_tokens"
+        if not optional and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise InputError(f"{name} is {number!r}", expected="a whole number of at least 1")
+    assert stride is not None
     if length < 2 or not 1 <= stride < length:
         raise InputError(
             f"length is {length} and stride {stride}",
             expected="length of at least 2, and a stride from 1 to length - 1, so that every token has one before it",
         )
+    ids = _text_ids(text, tokenizer)[:max_tokens]
     if len(ids) < 2:
         raise InputError(f"the text has {len(ids)} tokens", expected="at least 2: the first one has nothing before it")
+    check_positions(model, min(length, len(ids)))
+    known = model.get_input_embeddings().num_embeddings
+    if min(ids) < 0 or max(ids) >= known:
+        raise InputError(
+            f"the token ids run from {min(ids)} to {max(ids)}", expected=f"ids of this model, 0 to {known - 1}",
+            fix="use the model's own tokenizer",
+        )  # fmt: skip
     device = next(model.parameters()).device
     parts: list[Tensor] = []
     done, start = 1, 0  # the first token is never scored

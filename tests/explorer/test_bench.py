@@ -64,6 +64,8 @@ def test_the_plot_draws_what_was_measured(result):
         (["--layer-lengths", "1"], "--layer-lengths is '1'"),
         (["--lengths", "100000"], "expected at least 100,000"),
         (["--repeats", "0"], "--repeats is 0"),
+        (["--seed", "99999999999999999999999"], "--seed is 9999"),
+        (["--layer-lengths", "99999999999"], "--layer-lengths is '9999"),
         (["--out", "/dev/null/x"], "cannot write"),
     ],
 )

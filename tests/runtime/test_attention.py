@@ -409,7 +409,7 @@ def test_choice_of_backend_with_a_compiler(query, gradient, expected):
 def test_subsets_of_memberships():
     assert subsets_of([0b011, 0b110]) == [0b001, 0b010, 0b100, 0b011, 0b110]
     assert subsets_of([0, 0b1000]) == [0b1000]
-    with pytest.raises(OverflowError):
+    with pytest.raises(InputError, match="sets of groups"):
         subsets_of([(1 << 20) - 1])
 
 
@@ -450,6 +450,16 @@ def good():
         ("key", torch.full((1, 2, 6, 8), float("nan"))),
         ("value", torch.full((1, 2, 6, 8), float("nan"))),
         ("value", torch.full((1, 2, 6, 8), INF)),
+        ("query", None),
+        ("query", torch.zeros(1, 4, 6, 8, device="meta")),
+        ("query", torch.zeros(1, 4, 6, 8, dtype=torch.float8_e4m3fn)),
+        ("membership", [1, 2, 4, 1, 2, 4]),
+        ("membership", torch.full((1, 6), -1)),
+        ("scale", "x"),
+        ("scale", float("nan")),
+        ("softcap", 0.0),
+        ("softcap", -5.0),
+        ("softcap", float("nan")),
         ("window", 2.5),
         ("num_sinks", True),
         ("window", -1),
@@ -525,3 +535,26 @@ def test_too_many_sets_of_groups_are_not_decomposed():
     membership = torch.full((1, 8192), (1 << 20) - 1)
     membership[0, 0] = 1 << 30  # else one group would hold every token
     assert costs.cheapest_without_compiler(membership, window=8, num_sinks=0) == "masked"
+
+
+@pytest.mark.parametrize("run", FAST)
+@pytest.mark.parametrize(("length", "window"), [(30, 0), (30, 3), (1, 0)])
+def test_tokens_without_groups_still_see_themselves(run, length, window, fresh_seed):
+    inputs, membership = random_inputs(length, dtype=torch.float32), random_membership(length)
+    membership[0, ::3] = 0
+    settings: dict[str, Any] = {"window": window, "num_sinks": 0, "scale": 0.35}
+    assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
+
+
+def test_auto_takes_values_of_any_layout(fresh_seed):
+    query, key, value = random_inputs(64, dtype=torch.float32)
+    membership = random_membership(64)
+    turned = value.transpose(2, 3).contiguous().transpose(2, 3)
+    out = focus_attention(query, key, turned, membership, window=5)
+    torch.testing.assert_close(out, focus_attention(query, key, value, membership, window=5), rtol=FP32, atol=FP32)
+
+
+def test_decode_for_many_queries_is_masked_attention(fresh_seed):
+    inputs, membership = random_inputs(200, dtype=torch.float32), random_membership(200)
+    actual = focus_attention(*inputs, membership, window=5, backend="decode", return_lse=True)
+    assert_same(actual, oracle(inputs, membership, window=5, scale=8**-0.5), FP32)

@@ -58,7 +58,8 @@ def test_gradients_in_fp32_from_whichever_forward_pass_is_fastest(top_k, fresh_s
 
 
 @pytest.mark.parametrize("backend", ["masked", "decomposed", "auto"])
-def test_every_backend_with_gradients(backend, fresh_seed):
+def test_every_backend_with_gradients(backend, monkeypatch, fresh_seed):
+    monkeypatch.setattr("focus_runtime.attention.masked.SQUARE", 16)  # beyond it blocks are merged
     inputs, membership = leaves(40), membership_of(40, 1)
     upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
     results = [
@@ -111,6 +112,18 @@ def test_straight_through_gradients_equal_the_dense_definition(top_k, window, nu
     everything = [*inputs, probabilities]
     for got, want in zip(gradients(out, upstream, everything), gradients(expected, upstream, everything), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
+
+
+def test_gradients_of_tokens_without_groups(fresh_seed):
+    inputs, membership = leaves(40), membership_of(40, 1)
+    membership[:, ::3] = 0
+    settings: dict[str, Any] = {"window": 0, "num_sinks": 0, "scale": SCALE}
+    found = [
+        torch.autograd.grad(run(*inputs, membership, **settings)[0].square().sum(), inputs)
+        for run in (differentiable_attention, reference_attention)
+    ]
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
 
 
 def test_a_window_over_the_whole_text_leaves_the_routers_no_gradient(fresh_seed):

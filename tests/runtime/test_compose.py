@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -337,6 +338,53 @@ def test_straight_through_training_sees_the_hard_mask(family, ids):
             assert not torch.allclose(logits(model, ids), sparse, atol=1e-3)
     finally:
         focus.detach()
+
+
+@pytest.mark.parametrize("family", ["Llama", "Qwen3", "Gemma2", "Phi3"])
+def test_autocast(family, ids):
+    """Autocast mixes dtypes between query, key and value."""
+    model = family_model(family)
+    focus = compose(model, build_centroids(model), window=8)
+    try:
+        expected = logits(model, ids)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = logits(model, ids)
+        assert (found.float() - expected).abs().mean() < 0.1 * expected.abs().mean()
+        torch.testing.assert_close(logits(model, ids), expected)  # and leaves nothing behind
+    finally:
+        focus.detach()
+
+
+def test_threads_do_not_mix_their_groups():
+    model = build_model()
+    texts = [random_ids(40, seed=seed) for seed in range(4)]
+    focus = compose(model, build_centroids(model))
+    expected = [logits(model, text) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda number: logits(model, texts[number % 4]), range(80)))
+    focus.detach()
+    for number, one in enumerate(found):
+        torch.testing.assert_close(one, expected[number % 4], rtol=1e-5, atol=1e-5)
+
+
+def test_nested_full_attention_stays_full(tiny_model, ids):
+    before = logits(tiny_model, ids)
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with focus.full_attention():
+        with focus.full_attention():
+            pass
+        assert torch.equal(logits(tiny_model, ids), before)
+    assert not torch.allclose(logits(tiny_model, ids), before, atol=1e-3)
+    focus.detach()
+
+
+def test_what_is_no_model_or_no_centroids(tiny_model):
+    with pytest.raises(InputError, match="load_centroids"):
+        compose(tiny_model, "default")
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with pytest.raises(ModelError, match="detach"):
+        compose(focus, build_centroids(tiny_model))
+    focus.detach()
 
 
 def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):

@@ -97,6 +97,25 @@ def test_softmax_of_scores_far_apart(fresh_seed):
 
 
 @needs_compiler
+@pytest.mark.parametrize("softcap", [0.5, 2.0, 50.0])
+@pytest.mark.parametrize("mode", ["auto", "step"])
+def test_saturated_softcap(softcap, mode, fresh_seed):
+    """Scores far beyond the cap on both sides, where its exponential would overflow."""
+    tensors, membership = inputs(70, queries=3, dim=16), membership_of(70)
+    settings: dict[str, Any] = {"window": 5, "num_sinks": 1, "scale": 60.0, "softcap": softcap}
+    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, 2e-5, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["query", "key"])
+def test_softcap_hides_no_nan(name, fresh_seed):
+    query, key, value = inputs(40)
+    {"query": query, "key": key}[name][0, 0, 20, 3] = float("nan")
+    with pytest.raises(InputError, match=name):
+        focus_attention(query, key, value, membership_of(40), window=5, softcap=5.0, backend="fused")
+
+
+@needs_compiler
 def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
     tensors, membership = inputs(1500, heads=1), membership_of(1500, groups=60, top_k=5)
     assert membership.unique().numel() > 1024

@@ -9,7 +9,7 @@ import torch
 
 from focus_runtime import compose, perplexity
 from focus_runtime.errors import InputError
-from tests.helpers import build_centroids, build_tokenizer, random_ids
+from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
 
 @torch.no_grad()
@@ -71,7 +71,15 @@ def test_a_composed_model_is_scored_under_focus(tiny_model):
         ([], {}, "0 tokens"),
         ([5, 6, 7], {"length": 1}, "length is 1"),
         ([5, 6, 7], {"length": 8, "stride": 8}, "stride 8"),
-        ([5, 6, 7], {"length": 8, "stride": 0}, "stride 0"),
+        ([5, 6, 7], {"length": 8, "stride": 0}, "stride is 0"),
+        ([5, 6, 7], {"length": "16"}, "length is '16'"),
+        ([5, 6, 7], {"length": 10.5}, "length is 10.5"),
+        ([5, 6, 7], {"length": None}, "length is None"),
+        ([5, 6, 7], {"max_tokens": -5}, "max_tokens is -5"),
+        ([5, 6, 7], {"max_tokens": 2.5}, "max_tokens is 2.5"),
+        (None, {}, "NoneType"),
+        ([5, 6, 100_000], {}, "ids of this model"),
+        ([5, -1], {}, "ids of this model"),
         ([5, 6.5], {}, "whole numbers"),
         ([[5, 6], [7, 8]], {}, "2 texts"),
     ],
@@ -79,3 +87,13 @@ def test_a_composed_model_is_scored_under_focus(tiny_model):
 def test_bad_input_is_named(tiny_model, text, settings, message):
     with pytest.raises(InputError, match=message):
         perplexity(tiny_model, text, **settings)
+
+
+def test_more_tokens_than_learned_positions_is_one_message():
+    with pytest.raises(InputError, match="positions"):
+        perplexity(build_model("GPT2", max_position_embeddings=32), random_ids(60)[0].tolist(), length=50)
+
+
+def test_numpy_ids(tiny_model):
+    ids = random_ids(20)[0]
+    assert perplexity(tiny_model, ids.numpy(), length=8).value == perplexity(tiny_model, ids, length=8).value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import check_arguments, check_finite
-from focus_runtime.attention.dispatch import BACKENDS, attend, choose_backend, needs_gradient
+from focus_runtime.attention.checks import check_arguments, check_finite, check_numbers
+from focus_runtime.attention.dispatch import BACKENDS, attend, choose_backend, needs_gradient, rows_together
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 
@@ -50,19 +50,22 @@ def focus_attention(
         InputError: shapes, dtypes, devices or settings that do not fit, or values that are not finite.
     """
     check_arguments(query, key, value, membership, key_padding, window, num_sinks)
+    check_numbers(scale, softcap)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
+    query, key, value = rows_together(query, key, value)
     if backend == "auto":
         backend = choose_backend(
             query, key, membership, window=window, num_sinks=num_sinks, key_padding=key_padding, softcap=softcap,
-            gradient=needs_gradient(query, key, value),
+            gradient=needs_gradient(query, key, value), value=value,
         )  # fmt: skip
     out, lse = attend(
         query, key, value, membership,
         backend=backend, window=window, num_sinks=num_sinks, scale=query.shape[-1] ** -0.5 if scale is None else scale,
         key_padding=key_padding, softcap=softcap, return_lse=return_lse, clock=clock,
     )  # fmt: skip
-    if not _is_finite(out, lse):
+    kernels = backend in ("masked", "decomposed") and query.device.type == "cpu"  # theirs turns rows of NaN into zeros
+    if not _is_finite(out, lse) or (kernels and not _is_finite(query.sum() + key.sum(), None)):
         check_finite(query, key, value)
     if not return_lse:
         return out

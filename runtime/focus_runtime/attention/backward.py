@@ -173,7 +173,7 @@ def _gradients(
         gates = torch.zeros(q.shape[0], num_groups, dtype=lse.dtype) if num_groups else None
         small = narrow(membership[b])
         _same_group(text, membership[b], scale, gates)
-        if window > 0:
+        if window > 0 or not bool(membership[b].all()):
             _local(text, small, window, scale)
         if num_sinks > 0 and window + 1 < q.shape[0]:
             _sinks(text, small, window, num_sinks, scale)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from focus_runtime.errors import InputError
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def check_arguments(
@@ -41,15 +45,22 @@ def check_arguments(
     for name, number in (("window", window), ("num_sinks", num_sinks)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise InputError(f"{name} is {number!r}", expected="a whole number, 0 or more")
-    if not bool(membership.any()):
+    least, most = torch.stack(torch.aminmax(membership)).tolist()
+    if least < 0:
+        raise InputError(f"membership holds {least}", expected="bit sets of groups 0 to 62, which are never negative")
+    if most == 0:
         raise InputError("membership is all zero", expected="bit g set when the token belongs to group g")
 
 
 def _check_tensor(name: str, tensor: Tensor, query: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{name} is {type(tensor).__name__}", expected="a tensor")
+    if tensor.device.type == "meta":
+        raise InputError(f"{name} is on the meta device, which holds no numbers", expected="a tensor with data")
     if tensor.dim() != 4:
         raise InputError(f"{name} has {tensor.dim()} dimensions", expected="4: (batch, heads, tokens, head size)")
-    if not tensor.is_floating_point():
-        raise InputError(f"{name} is {tensor.dtype}", expected="a floating-point tensor")
+    if tensor.dtype not in DTYPES:
+        raise InputError(f"{name} is {tensor.dtype}", expected="float64, float32, bfloat16 or float16")
     if tensor.dtype != query.dtype or tensor.device != query.device:
         raise InputError(
             f"{name} is {tensor.dtype} on {tensor.device}", expected=f"{query.dtype} on {query.device} like query"
@@ -58,11 +69,28 @@ def _check_tensor(name: str, tensor: Tensor, query: Tensor) -> None:
 
 def _check_per_token(name: str, tensor: Tensor, dtype: torch.dtype, key: Tensor) -> None:
     shape = (key.shape[0], key.shape[2])
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{name} is {type(tensor).__name__}", expected=f"a {dtype} tensor of shape {shape}")
     if tensor.dtype != dtype or tuple(tensor.shape) != shape or tensor.device != key.device:
         raise InputError(
             f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}",
             expected=f"{dtype} of shape {shape} on {key.device}",
         )
+
+
+def check_numbers(scale: float | None, softcap: float | None) -> None:
+    """Refuse factors that are no numbers.
+
+    Raises:
+        InputError: naming the argument.
+    """
+    for name, number, least in (("scale", scale, -math.inf), ("softcap", softcap, 0.0)):
+        if number is None:
+            continue
+        real = isinstance(number, int | float) and not isinstance(number, bool)
+        if not real or not math.isfinite(number) or number <= least:
+            limit = "a finite number above 0, or None" if name == "softcap" else "a finite number, or None"
+            raise InputError(f"{name} is {number!r}", expected=limit)
 
 
 def check_finite(query: Tensor, key: Tensor, value: Tensor) -> None:

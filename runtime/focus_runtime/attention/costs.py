@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.decomposed import subsets_of
+from focus_runtime.errors import InputError
 
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, calls, local pairs.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR = 1.3, 150.0, 630.0, 1.0
@@ -25,10 +26,10 @@ def set_sizes(membership: Tensor) -> list[int] | None:
     signatures, counts = torch.unique(membership, return_counts=True)
     try:
         subsets = subsets_of(signatures.tolist())
-    except OverflowError:
+    except InputError:
         return None
-    pairs = list(zip(signatures.tolist(), counts.tolist(), strict=True))
-    return [sum(count for signature, count in pairs if signature & subset == subset) for subset in subsets]
+    wanted = torch.tensor(subsets, dtype=torch.int64, device=signatures.device)[:, None]
+    return (((signatures & wanted) == wanted) * counts).sum(dim=1).tolist()
 
 
 def decomposed_cost(sizes: list[int], length: int, window: int, num_sinks: int) -> float:

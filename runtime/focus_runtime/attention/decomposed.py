@@ -22,10 +22,11 @@ from torch import Tensor
 
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.clock import StageClock
+from focus_runtime.errors import InputError
 from focus_runtime.mask import narrow
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
-MOST_CALLS = 4096  # sets of groups beyond which the calls cost more than dense attention at any length
+MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,11 @@ def subsets_of(signatures: list[int]) -> list[int]:
             found.add(part)
             part = (part - 1) & signature
             if len(found) > MOST_CALLS:
-                raise OverflowError(f"more than {MOST_CALLS} sets of groups")
+                raise InputError(
+                    f"membership makes more than {MOST_CALLS} sets of groups, one call each in backend 'decomposed'",
+                    expected="fewer groups a token",
+                    fix='use backend="auto" or "masked"',
+                )
     return sorted(found, key=lambda part: (part.bit_count(), part))
 
 
@@ -211,7 +216,7 @@ def decomposed_attention(
         q, k, v, groups = query[b : b + 1], key[b : b + 1], value[b : b + 1], membership[b]
         total = Running(length, query.shape[1], query.shape[3], dtype)
         small = narrow(groups)
-        if window > 0:
+        if window > 0 or not bool(groups.all()):  # a token without groups has its own pair only here
             with clock("local"):
                 _cross_group_local(q, k, v, small, window, scale, total)
         if num_sinks > 0 and window + 1 < length:

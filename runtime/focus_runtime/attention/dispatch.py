@@ -11,7 +11,7 @@ from focus_runtime.attention.backward import differentiable_attention
 from focus_runtime.attention.costs import cheapest_without_compiler
 from focus_runtime.attention.cuda import flash_decomposition
 from focus_runtime.attention.cuda_choice import choose_on_cuda
-from focus_runtime.attention.decode import decode_attention, decode_pays
+from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.masked import covers_everything, masked_attention
@@ -33,13 +33,14 @@ def choose_backend(
     key_padding: Tensor | None = None,
     softcap: float | None = None,
     gradient: bool = False,
+    value: Tensor | None = None,
 ) -> str:
     """The backend that `backend="auto"` runs; see docs/backends.md for the reasons and the measurements.
 
-    Arguments as in `focus_attention`; only shapes, dtypes and strides of query and key are looked at. With `gradient`
-    only backends that have a backward pass are considered.
+    Arguments as in `focus_attention`; only shapes, dtypes and strides of query, key and value (taken to be like key
+    when None) are looked at. With `gradient` only backends that have a backward pass are considered.
     """
-    if not gradient and fused_fits(query, key, key) and fused_available():
+    if not gradient and fused_fits(query, key, key if value is None else value) and fused_available():
         return "fused"
     if decode_pays(query.shape[2], key.shape[2]):
         return "decode"
@@ -57,6 +58,11 @@ def choose_backend(
 def needs_gradient(*tensors: Tensor) -> bool:
     """Whether a backward pass through these may follow."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The same tensors with the numbers of a row side by side, which torch's CPU kernels take for granted."""
+    return tuple(x if x.stride(-1) == 1 else x.contiguous() for x in tensors)
 
 
 def attend(
@@ -99,6 +105,8 @@ def attend(
         if gradient:
             return differentiable_attention(query, key, value, membership, **settings)
         return decomposed_attention(query, key, value, membership, **settings, clock=clock)
+    if backend == "decode" and query.shape[2] > MAX_QUERIES:  # it masks whole rows of pairs
+        backend = "masked"
     run: Any = {"reference": reference_attention, "masked": masked_attention, "decode": decode_attention}[backend]
     return run(query, key, value, membership, **settings, **more)
 

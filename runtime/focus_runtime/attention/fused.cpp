@@ -77,7 +77,9 @@ static inline vf exponential(vf x) {
 }
 
 static inline vf capped(vf x, float cap) {  // cap * tanh(x / cap)
-  vf e = exponential(larger(-all(40.0f), pick(x < 40.0f * cap, x, all(40.0f * cap)) * (-2.0f / cap)));
+  x = x > 20.0f * cap ? all(20.0f * cap) : x;  // tanh is 1 there; in this order NaN stays NaN
+  x = x < -20.0f * cap ? all(-20.0f * cap) : x;
+  const vf e = exponential(x * (-2.0f / cap));
   return cap * ((1.0f - e) / (1.0f + e));
 }
 
@@ -141,7 +143,6 @@ extern "C" struct FocusProblem {  // must match `_Problem` in fused.py
   int32_t element;       // 0: float32, 1: bfloat16
   int32_t mode;          // 0: choose, 1: by class, 2: dense
   int32_t threads;
-  int32_t ran;        // out: 0 full causal, 1 by class, 2 dense, 3 step
   // GOMP_parallel of the OpenMP library torch has loaded, or null. Its workers spin for a while after each of torch's own
   // operations; threads of ours would share their cores with that.
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned);
@@ -413,12 +414,28 @@ void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t 
 // Runs `worker` on some threads, the caller's included, and waits.
 template <class Worker>
 void on_threads(const FocusProblem& p, int64_t threads, Worker& worker) {
-  if (threads <= 1) return worker();
-  if (p.parallel) return p.parallel([](void* work) { (*(Worker*)work)(); }, &worker, (unsigned)threads, 0);
-  std::vector<std::thread> others;
-  for (int64_t i = 1; i < threads; ++i) others.emplace_back([&] { worker(); });
-  worker();
-  for (auto& thread : others) thread.join();
+  std::atomic<bool> failed{false};
+  auto guarded = [&] {  // nothing may be thrown out of a thread
+    try {
+      worker();
+    } catch (const std::exception&) {
+      failed = true;
+    }
+  };
+  if (threads <= 1) {
+    guarded();
+  } else if (p.parallel) {  // the whole team: a smaller one would end the other workers, and torch start them again
+    p.parallel([](void* work) { (*(decltype(guarded)*)work)(); }, &guarded, (unsigned)p.threads, 0);
+  } else {
+    std::vector<std::thread> others;
+    try {
+      for (int64_t i = 1; i < threads; ++i) others.emplace_back(guarded);
+    } catch (const std::exception&) {  // the system gives no more threads; those there are do the work
+    }
+    guarded();
+    for (auto& thread : others) thread.join();
+  }
+  if (failed) throw std::bad_alloc();
 }
 
 struct Task {
@@ -486,6 +503,7 @@ struct Histogram {  // distinct memberships of one batch row, and how many token
 };
 
 constexpr size_t MOST_CLASSES = 1024;
+constexpr int64_t MOST_LISTED = 64;  // entries of all key lists together, per token: memory stays linear in the text
 
 bool count_classes(const FocusProblem& p, int64_t b, Histogram& found) {
   const int64_t* membership = p.membership + b * p.key_length;
@@ -501,13 +519,15 @@ bool count_classes(const FocusProblem& p, int64_t b, Histogram& found) {
     ++found.tokens[it->second];
   }
   found.meets.assign(found.signature.size(), 0);
+  int64_t listed = 0;
   for (size_t s = 0; s < found.signature.size(); ++s)
     for (size_t other = 0; other < found.signature.size(); ++other)
       if (found.signature[s] & found.signature[other])
         found.meets[s] += found.tokens[other];
       else
         found.complete = false;
-  return true;
+  for (int64_t meets : found.meets) listed += meets;
+  return found.complete || listed <= MOST_LISTED * p.key_length;
 }
 
 // Whether the pass by class is expected to be faster: pairs in whole tiles, keys copied, near pairs, all in the time one
@@ -666,9 +686,8 @@ extern "C" int focus_attention_cpu(FocusProblem* p) try {
   else
     run<DENSE>(w, tasks, false);
   p->seconds[0] = planned - start, p->seconds[1] = local_done - planned, p->seconds[2] = now() - local_done;
-  p->ran = full ? 0 : by_class ? 1 : 2;
   return 0;
-} catch (const std::bad_alloc&) {
+} catch (const std::exception&) {
   return 1;
 }
 
@@ -688,8 +707,7 @@ extern "C" int focus_step_cpu(FocusProblem* p) try {
   const int64_t worth = attended * p->key_heads * p->head_size / (p->parallel ? 1 << 15 : 1 << 20) + 1;
   on_threads(*p, std::min<int64_t>(p->threads, worth), worker);
   p->seconds[0] = planned - start, p->seconds[1] = 0, p->seconds[2] = now() - planned;
-  p->ran = 3;
   return 0;
-} catch (const std::bad_alloc&) {
+} catch (const std::exception&) {
   return 1;
 }

@@ -42,7 +42,7 @@ class _Problem(ctypes.Structure):
         ("scale", ctypes.c_float),
         ("softcap", ctypes.c_float),
         *((name, ctypes.c_double) for name in ("local_cost", "dense_cost", "copy_cost")),
-        *((name, ctypes.c_int32) for name in ("element", "mode", "threads", "ran")),
+        *((name, ctypes.c_int32) for name in ("element", "mode", "threads")),
         ("parallel", ctypes.c_void_p),
         ("seconds", ctypes.c_double * 3),
     )
@@ -126,6 +126,8 @@ def fused_reason() -> str:
 
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous."""
+    if key.dtype != query.dtype or value.dtype != query.dtype or key.shape != value.shape:
+        return False
     contiguous = all(x.stride(3) == 1 for x in (query, key, value))
     return query.device.type == "cpu" and query.dtype in ELEMENTS and query.shape[3] % 8 == 0 and contiguous
 
@@ -174,7 +176,7 @@ def fused_attention(
         *((ctypes.c_int64 * 3)(*x.stride()[:3]) for x in (query, key, value)),
         batch, heads, key.shape[1], length, key.shape[2], size, min(window, key.shape[2]), min(num_sinks, key.shape[2]),
         scale, softcap or 0.0, costs.FUSED_LOCAL, costs.FUSED_DENSE, costs.FUSED_COPY,
-        ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), 0, _gomp_parallel(),
+        ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), _gomp_parallel(),
     )  # fmt: skip
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
     step = mode == "step" or (mode == "auto" and few)

@@ -66,7 +66,8 @@ def masked_attention(
     plain = fast and first == 0 and key_padding is None and covers_everything(membership, window, length_k)
     if plain:
         return causal_flash(query, key, value, scale)
-    if fast and first == 0 and key_padding is None:
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    if fast and first == 0 and key_padding is None and not gradient:  # a merge has no autograd, see backward.py
         return _in_squares(query, key, value, narrow(membership), window, num_sinks, scale)
     position = token_positions(membership, key_padding).to(torch.int32)
     membership = narrow(membership)

@@ -60,6 +60,7 @@ def test_mask_payload_adds_up(service, run_id):
     assert counts.sum() == count * (count + 1) // 2
 
 
+@pytest.mark.slow
 def test_projection_is_stored_and_the_same_when_read_again(service, run_id):
     layer = service.run_payload(run_id)["layer_ids"][0]
     first = service.projection_payload(run_id, layer)

@@ -123,6 +123,7 @@ def test_a_damaged_database_is_not_called_locked(tmp_path, trace):
     assert "in use" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_keeps_what_was_there(tmp_path):
     """The process may write no file beyond 2 MB, which DuckDB meets as it meets a full disk."""
     path = tmp_path / "a.duckdb"

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
 from focus_runtime.errors import InputError, ModelError
 
@@ -155,7 +155,10 @@ def _update(self: Any, key_states: Tensor, value_states: Tensor, *args: Any, **k
 
 def _reset(self: Any) -> None:
     getattr(self, _BASE).reset(self)
-    self.__dict__[_HISTORY] = GroupHistory(0)
+    if isinstance(self, DynamicLayer) and self.keys is not None and self.values is not None and self.keys.numel():
+        # transformers 5.17 zeroes the keys of such a layer and keeps them, so the next text would attend to zeros
+        self.keys, self.values = self.keys[..., :0, :], self.values[..., :0, :]
+    self.__dict__[_HISTORY] = GroupHistory(int(self.get_seq_length()))
 
 
 def _crop(self: Any, *args: Any, **kwargs: Any) -> None:

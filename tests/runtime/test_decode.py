@@ -238,6 +238,7 @@ def test_groups_follow_every_cache_operation(family, operation, composed, fresh_
     elif operation == "reset":
         cache.reset()
         length = 0
+        assert cache.get_seq_length() == 0
     elif operation == "copy":
         twin = copy.deepcopy(cache)
         in_steps(model, random_ids(5, batch=3, seed=1), [5], twin)  # what the copy does must not reach the original
@@ -301,7 +302,10 @@ def test_a_cache_filled_without_focus_is_refused_until_those_tokens_are_gone(kin
     cache.crop(-5)
     close(in_steps(model, ids[:, 10:], [3, 27], cache)[0], whole(model, ids)[:, 10:])
     foreign.reset()
-    close(in_steps(model, ids, [40], foreign)[0], whole(model, ids))
+    if all(layer.get_seq_length() == 0 for layer in foreign.layers):  # transformers 5.17 keeps zeroed tokens
+        close(in_steps(model, ids, [40], foreign)[0], whole(model, ids))
+    else:
+        assert "computed without Focus" in message(model, foreign)
 
 
 def test_a_cache_filled_before_composing_is_refused(ids):

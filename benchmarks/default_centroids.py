@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from attention_cpu import machine
 from torch import Tensor
 
 from focus_explorer.training import gather_texts
+from focus_runtime.bench import machine
 from focus_runtime.calibrate import calibrate_potentials
 from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids
 from focus_runtime.compose import compose

@@ -14,6 +14,7 @@ import argparse
 import itertools
 import json
 import math
+import operator
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -111,13 +112,11 @@ def fit(rows: list[dict[str, Any]]) -> dict[str, float]:
     short = [row for row in rows if "masked" in row["ms"]]
     lengths = np.array([row["tokens"] for row in short], dtype=float)
     unit = np.array([row["ms"]["flash full"] for row in short]) / (lengths * (lengths + 1) / 2)
-    reach = np.array([min(row["window"] + 64, row["tokens"]) for row in short])
-    sets = np.array(
-        [(sum(s * (s + 1) / 2 for s in row["sizes"]), sum(row["sizes"]), len(row["sizes"])) for row in short]
-    )
+    sets = np.array([costs.decomposed_terms(row["sizes"], row["tokens"], row["window"]) for row in short])
+    masked_pairs = np.array([costs.masked_term(row["tokens"]) for row in short])
     decomposed, masked_ms = (np.array([row["ms"][name] for row in short]) for name in ("decomposed", "masked"))
-    pair, token, call, local = relative_fit(np.column_stack([sets, lengths * reach]), decomposed / unit)
-    (masked,) = relative_fit((lengths * (lengths + costs.MASKED_BLOCK) / 2)[:, None], masked_ms / unit)
+    pair, token, call, local = relative_fit(sets, decomposed / unit)
+    (masked,) = relative_fit(masked_pairs[:, None], masked_ms / unit)
     lengths = np.array([row["tokens"] for row in rows], dtype=float)
     fused_unit = np.array([row["ms"]["fused full"] for row in rows]) / (lengths * (lengths + 1) / 2)
     by_class, dense_ms = (np.array([row["ms"][name] for row in rows]) for name in ("by class", "dense"))
@@ -145,13 +144,9 @@ def lost(rows: list[dict[str, Any]], constants: dict[str, float]) -> dict[str, l
         found["fused"].append(ms[pick] / min(ms["by class"], ms["dense"]))
         if "masked" not in ms:
             continue
-        inside = sum(s * (s + 1) / 2 for s in row["sizes"])
-        decomposed = (
-            constants["GROUP_PAIR"] * inside + constants["GROUP_TOKEN"] * sum(row["sizes"])
-            + constants["GROUP_CALL"] * len(row["sizes"])
-            + constants["LOCAL_PAIR"] * length * min(window + 64, length)
-        )  # fmt: skip
-        masked = constants["MASKED_PAIR"] * length * (length + costs.MASKED_BLOCK) / 2
+        factors = [constants[name] for name in ("GROUP_PAIR", "GROUP_TOKEN", "GROUP_CALL", "LOCAL_PAIR")]
+        decomposed = sum(map(operator.mul, factors, costs.decomposed_terms(row["sizes"], length, window)))
+        masked = constants["MASKED_PAIR"] * costs.masked_term(length)
         pick = "decomposed" if decomposed < masked else "masked"
         found["without a compiler"].append(ms[pick] / min(ms["decomposed"], ms["masked"]))
     return found

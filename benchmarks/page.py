@@ -11,18 +11,19 @@ import argparse
 import json
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from attention_cpu import machine
 from playwright.sync_api import Page, sync_playwright
 
 from focus_explorer.service import AnalyzeRequest, Service, read_text_file
+from focus_runtime.bench import machine
+from focus_runtime.measure import Spread
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 TOKENS = 2000
@@ -47,11 +48,6 @@ HOVER = """async () => {
   }
   return times;
 }"""
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Median, extremes and count, in the unit given."""
-    return {"median": statistics.median(values), "low": min(values), "high": max(values), "repeats": len(values)}
 
 
 def measure(page: Page, url: str) -> tuple[float, float]:
@@ -99,10 +95,10 @@ def main() -> None:
                 "what": f"{TOKENS} tokens, 30 layers, headless Chromium at 1440x900, new context each time",
                 "machine": machine(),
                 "payload_bytes": payload,
-                "seconds_until_interactive": spread([pair[0] for pair in opened]),
-                "seconds_until_tokens": spread([pair[1] for pair in opened]),
-                "layer_switch_to_paint_ms": spread(page.evaluate(SWITCH)),
-                "hover_to_paint_ms": spread(page.evaluate(HOVER)),
+                "seconds_until_interactive": asdict(Spread.of([pair[0] for pair in opened])),
+                "seconds_until_tokens": asdict(Spread.of([pair[1] for pair in opened])),
+                "layer_switch_to_paint_ms": asdict(Spread.of(page.evaluate(SWITCH))),
+                "hover_to_paint_ms": asdict(Spread.of(page.evaluate(HOVER))),
             }
             browser.close()
     finally:

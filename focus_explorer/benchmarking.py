@@ -156,19 +156,29 @@ def _prepared(folder: str) -> Path:
 
 def bench(arguments: argparse.Namespace) -> None:
     """Measure, then write bench.json and bench.svg."""
+    from choreographer.errors import DevtoolsProtocolError
+    from kaleido.errors import KaleidoError
+
     from focus_explorer.views.speed import speed_figure
 
+    no_browser = (
+        RuntimeError,
+        ValueError,
+        OSError,
+        KaleidoError,
+        DevtoolsProtocolError,
+    )  # as Chrome is missing or dies
     target = _prepared(arguments.out)  # before minutes of measuring
     with stage_bar() as step:
         result = measure(arguments, step)
         step("Drawing", 0.97)
         data = target / "bench.json"
         data.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        plot, why_not = None, ""
+        figure, plot, why_not = speed_figure(result), None, ""
         try:
-            speed_figure(result).write_image(target / "bench.svg")
+            figure.write_image(target / "bench.svg")
             plot = str(target / "bench.svg")
-        except Exception as error:  # kaleido reports a missing Chrome in several ways; the numbers are safe by now
+        except no_browser as error:  # the numbers are safe by now
             why_not = f"{type(error).__name__}: no plot was drawn; it needs Chrome or Chromium"
     if arguments.json:
         print(json.dumps({**result, "data": str(data), "plot": plot}))

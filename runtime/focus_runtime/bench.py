@@ -10,8 +10,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from focus_runtime.clock import StageClock
 from focus_runtime.compose import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask import count_pairs
-from focus_runtime.measure import final_hidden, peak_bytes, reset_peak_memory
+from focus_runtime.measure import Spread, final_hidden, peak_bytes, reset_peak_memory
 from focus_runtime.router import CentroidRouter
 
 STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
@@ -79,11 +79,6 @@ def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize()
     return (time.perf_counter() - start) * 1000
-
-
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, extremes and count of repeated milliseconds."""
-    return {"median": statistics.median(values), "low": min(values), "high": max(values), "repeats": len(values)}
 
 
 def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
@@ -173,7 +168,8 @@ def layer_speed(
     return {
         "tokens": length, **asdict(setting), "backend": backend, "seed": seed,
         "groups": "random" if membership is None else "given",
-        "full_ms": spread(full_ms), "focus_ms": spread(focus_ms), "routing_ms": spread(routing_ms),
+        "full_ms": asdict(Spread.of(full_ms)), "focus_ms": asdict(Spread.of(focus_ms)),
+        "routing_ms": asdict(Spread.of(routing_ms)),
         "full_over_focus": full / sparse,
         "full_over_focus_with_routing": full / (sparse + statistics.median(routing_ms)),
         "retained_pairs": counts.retained_pairs,
@@ -209,6 +205,11 @@ def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: st
     return {"max_abs_error": difference, "cosine": cosine}
 
 
+def _mode(focus: FocusModel, mode: str) -> AbstractContextManager[Any]:
+    """ "full" for full attention as torch has it, "focus" for Focus."""
+    return focus.measured_full_attention() if mode == "full" else nullcontext()
+
+
 @torch.no_grad()
 def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
     """Time the whole model on one text, to the last hidden state: full attention (torch's) and Focus in turn.
@@ -227,7 +228,7 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
     for repeat in range(repeats + 1):
         for mode in ("full", "focus"):
             focus.reset_seconds()
-            with focus.measured_full_attention() if mode == "full" else nullcontext():
+            with _mode(focus, mode):
                 elapsed = milliseconds(lambda: final_hidden(model, ids), device)
             if repeat == 0:  # warms up
                 continue
@@ -241,7 +242,7 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
         full_growth = _growth(lambda: final_hidden(model, ids), device)
     return {
         "tokens": ids.shape[1],
-        "full_ms": spread(times["full"]), "focus_ms": spread(times["focus"]),
+        "full_ms": asdict(Spread.of(times["full"])), "focus_ms": asdict(Spread.of(times["focus"])),
         "full_tokens_per_second": ids.shape[1] / median["full"] * 1000,
         "focus_tokens_per_second": ids.shape[1] / median["focus"] * 1000,
         "full_over_focus": median["full"] / median["focus"],
@@ -260,7 +261,7 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     model, past = focus.model, ids.shape[1]
     caches, last = {}, {}
     for mode in ("full", "focus"):
-        with focus.measured_full_attention() if mode == "full" else nullcontext():
+        with _mode(focus, mode):
             caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)  # type: ignore[arg-type]
             out = model(input_ids=ids, past_key_values=caches[mode], use_cache=True, logits_to_keep=1)
             last[mode] = out.logits[:, -1:].argmax(-1)
@@ -274,7 +275,7 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
                 out = model(input_ids=last[mode], past_key_values=caches[mode], use_cache=True)
                 last[mode] = out.logits[:, -1:].argmax(-1)
 
-            with focus.measured_full_attention() if mode == "full" else nullcontext():
+            with _mode(focus, mode):
                 elapsed = milliseconds(one, ids.device)
             if step > 0:
                 times[mode].append(elapsed)
@@ -282,9 +283,9 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     median = {mode: statistics.median(values) for mode, values in times.items()}
     return {
         "past_tokens": past, "steps": steps,
-        "full_ms": spread(times["full"]), "focus_ms": spread(times["focus"]),
+        "full_ms": asdict(Spread.of(times["full"])), "focus_ms": asdict(Spread.of(times["focus"])),
         "full_tokens_per_second": 1000 / median["full"], "focus_tokens_per_second": 1000 / median["focus"],
         "full_over_focus": median["full"] / median["focus"],
-        "attention_ms": {mode: spread(values) for mode, values in attention.items()},
+        "attention_ms": {mode: asdict(Spread.of(values)) for mode, values in attention.items()},
         "attention_full_over_focus": statistics.median(attention["full"]) / statistics.median(attention["focus"]),
     }  # fmt: skip

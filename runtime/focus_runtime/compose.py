@@ -103,21 +103,21 @@ class FocusModel:
         """Names whose groups these are: a cache filled under one name cannot be continued under another."""
         return f"{self._id} top_k={self.config.top_k}"
 
+    def _layers(self) -> list[FocusLayer]:
+        return [getattr(module, STATE) for module in self._modules.values()]
+
     def assignments(self) -> dict[int, Assignment]:
         """What this thread's last forward pass decided for its tokens, by layer; only layers that ran Focus."""
-        layers = (getattr(module, STATE) for module in self._modules.values())
-        return {layer.index: layer.now.assignment for layer in layers if layer.now.assignment is not None}
+        return {layer.index: layer.now.assignment for layer in self._layers() if layer.now.assignment is not None}
 
     @property
     def focused_layers(self) -> list[int]:
         """Layers that run Focus; the others keep their own attention."""
-        layers = (getattr(module, STATE) for module in self._modules.values())
-        return [layer.index for layer in layers if layer.router is not None]
+        return [layer.index for layer in self._layers() if layer.router is not None]
 
     def backends(self) -> dict[int, str]:
         """Which backend ran the latest Focus call, by layer."""
-        layers = (getattr(module, STATE) for module in self._modules.values())
-        return {layer.index: layer.now.backend for layer in layers if layer.now.backend}
+        return {layer.index: layer.now.backend for layer in self._layers() if layer.now.backend}
 
     def reset_seconds(self) -> None:
         """Start the stage clocks again. On a GPU this makes every stage wait for the device, so that times are true."""

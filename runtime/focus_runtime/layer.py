@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.backward import straight_through_attention
-from focus_runtime.attention.dispatch import attend, choose_backend, needs_gradient, rows_together
+from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
 from focus_runtime.attention.reference import token_positions
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention

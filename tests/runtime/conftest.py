@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from focus_runtime.compose import compose
 from focus_runtime.router import CentroidRouter
+from tests.helpers import build_centroids
 
 ROUNDING = 1e-4  # of scores over temperature, whose fp32 rounding errors are below 1e-5
 
@@ -36,6 +38,20 @@ def near_ties(monkeypatch):
 
     monkeypatch.setattr(CentroidRouter, "assign", watched)
     return smallest
+
+
+@pytest.fixture
+def composing(near_ties):
+    """compose() with random centroids, undone at the end of the test; gives the model and the handle."""
+    made = []
+
+    def make(model, **settings):
+        made.append(compose(model, build_centroids(model), **settings))
+        return model, made[-1]
+
+    yield make
+    for focus in made:
+        focus.detach()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -32,18 +32,8 @@ def family_model(family):
 
 
 @pytest.fixture
-def composed(near_ties):
-    """compose() that is undone at the end of the test."""
-    made = []
-
-    def make(family, **settings):
-        model = family_model(family)
-        made.append(compose(model, build_centroids(model), **settings))
-        return model, made[-1]
-
-    yield make
-    for focus in made:
-        focus.detach()
+def composed(composing):
+    return lambda family, **settings: composing(family_model(family), **settings)
 
 
 @torch.no_grad()

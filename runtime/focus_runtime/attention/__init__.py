@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import check_arguments, check_finite, check_numbers
-from focus_runtime.attention.dispatch import BACKENDS, attend, choose_backend, needs_gradient, rows_together
+from focus_runtime.attention.checks import check_arguments, check_finite, check_numbers, needs_gradient
+from focus_runtime.attention.dispatch import BACKENDS, attend, choose_backend, rows_together
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 

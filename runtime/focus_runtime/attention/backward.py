@@ -17,6 +17,8 @@ from torch import Tensor
 from focus_runtime.attention.decomposed import (
     causal_sets,
     decomposed_attention,
+    has_far_sinks,
+    has_local,
     local_blocks,
     local_pieces,
     sink_pairs,
@@ -144,7 +146,7 @@ def _ungate(text: _Text, membership: Tensor, window: int, num_sinks: int, scale:
         near = (column <= position) & (position - column <= window)
         _take(text, rows, slice(first, rows.stop), near, member, scale, gates)
     rows = slice(window + 1, None)
-    if num_sinks > 0 and window + 1 < length:
+    if has_far_sinks(length, window, num_sinks):
         far = torch.arange(length)[rows, None] - torch.arange(min(num_sinks, length))[None, :] > window
         _take(text, rows, slice(0, far.shape[1]), far, member, scale, gates)
 
@@ -173,9 +175,9 @@ def _gradients(
         gates = torch.zeros(q.shape[0], num_groups, dtype=lse.dtype) if num_groups else None
         small = narrow(membership[b])
         _same_group(text, membership[b], scale, gates)
-        if window > 0 or not bool(membership[b].all()):
+        if has_local(small, window):
             _local(text, small, window, scale)
-        if num_sinks > 0 and window + 1 < q.shape[0]:
+        if has_far_sinks(q.shape[0], window, num_sinks):
             _sinks(text, small, window, num_sinks, scale)
         if gates is not None:
             _ungate(text, membership[b], window, num_sinks, scale, gates)

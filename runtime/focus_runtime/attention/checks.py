@@ -107,3 +107,8 @@ def check_finite(query: Tensor, key: Tensor, value: Tensor) -> None:
                 expected="finite numbers",
                 fix="look for an overflow in the layers before this one",
             )
+
+
+def needs_gradient(*tensors: Tensor) -> bool:
+    """Whether a backward pass through these may follow."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

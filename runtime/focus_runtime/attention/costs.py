@@ -7,6 +7,8 @@ benchmarks/results/costs.json keeps the measurements and how often the choice wa
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -32,17 +34,27 @@ def set_sizes(membership: Tensor) -> list[int] | None:
     return (((signatures & wanted) == wanted) * counts).sum(dim=1).tolist()
 
 
+def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float, float, float, float]:
+    """What the decomposition of one text is made of: pairs inside sets, tokens in sets, sets, local pairs."""
+    reach = min(window + 64, length)  # a local block computes its own queries' keys too
+    return sum(size * (size + 1) / 2 for size in sizes), sum(sizes), len(sizes), length * reach
+
+
 def decomposed_cost(sizes: list[int], length: int, window: int, num_sinks: int) -> float:
     """Units for one text by the decomposition."""
-    inside = sum(size * (size + 1) / 2 for size in sizes)
-    reach = min(window + 64, length)  # a local block computes its own queries' keys too
-    extra = LOCAL_PAIR * length * reach + SINK_PAIR * length * num_sinks
-    return GROUP_PAIR * inside + GROUP_TOKEN * sum(sizes) + GROUP_CALL * len(sizes) + extra
+    factors = (GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR)
+    terms = decomposed_terms(sizes, length, window)
+    return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * num_sinks
+
+
+def masked_term(length: int) -> float:
+    """Pairs masked attention computes for one text."""
+    return length * (length + MASKED_BLOCK) / 2
 
 
 def masked_cost(length: int) -> float:
-    """Units for one text by masked attention in query blocks."""
-    return MASKED_PAIR * length * (length + MASKED_BLOCK) / 2
+    """Units for one text by masked attention."""
+    return MASKED_PAIR * masked_term(length)
 
 
 def cheapest_without_compiler(membership: Tensor, *, window: int, num_sinks: int) -> str:

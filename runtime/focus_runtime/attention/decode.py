@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.flash import masked_flash
 from focus_runtime.attention.reference import attend, token_positions
 from focus_runtime.mask import allowed_pairs
@@ -118,8 +119,7 @@ def _attend_rows(
     if rows.numel() == 0:
         return torch.zeros_like(query), query.new_full((heads, length_q), float("-inf"), dtype=kind)
     folded = query.reshape(key.shape[0], -1, dim).to(kind) * scale  # the query heads of one key head, side by side
-    needs_gradient = torch.is_grad_enabled() and (key.requires_grad or value.requires_grad)
-    prefetch = key.device.type == "cpu" and not needs_gradient
+    prefetch = key.device.type == "cpu" and not needs_gradient(key, value)
     gather = _gather_prefetched if prefetch else _gather
     chunks = rows.split(_chunk_rows(key) if prefetch else len(rows))
     parts = [folded @ gather(key, part).to(kind).transpose(1, 2) for part in chunks]

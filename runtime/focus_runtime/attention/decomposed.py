@@ -108,6 +108,16 @@ def _same_group(
     return removed
 
 
+def has_local(membership: Tensor, window: int) -> bool:
+    """Whether (T,) tokens have near pairs without a shared group; one without groups shares none even with itself."""
+    return window > 0 or not bool(membership.all())
+
+
+def has_far_sinks(length: int, window: int, num_sinks: int) -> bool:
+    """Whether some query has a sink beyond its window."""
+    return num_sinks > 0 and window + 1 < length
+
+
 def local_pieces(length: int, window: int) -> list[tuple[int, int, int]]:
     """(start, stop, blocks) ranges of queries; behind every block lies a whole window, so that blocks are views."""
     head = min(length, -(-window // LOCAL_BLOCK) * LOCAL_BLOCK)
@@ -216,10 +226,10 @@ def decomposed_attention(
         q, k, v, groups = query[b : b + 1], key[b : b + 1], value[b : b + 1], membership[b]
         total = Running(length, query.shape[1], query.shape[3], dtype)
         small = narrow(groups)
-        if window > 0 or not bool(groups.all()):  # a token without groups has its own pair only here
+        if has_local(groups, window):
             with clock("local"):
                 _cross_group_local(q, k, v, small, window, scale, total)
-        if num_sinks > 0 and window + 1 < length:
+        if has_far_sinks(length, window, num_sinks):
             with clock("sinks"):
                 _cross_group_sinks(q, k, v, small, window, num_sinks, scale, total)
         removed = _same_group(q, k, v, groups, scale, total, clock)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from focus_runtime.attention.backward import differentiable_attention
+from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.costs import cheapest_without_compiler
 from focus_runtime.attention.cuda import flash_decomposition
 from focus_runtime.attention.cuda_choice import choose_on_cuda
@@ -49,15 +49,9 @@ def choose_backend(
     if query.device.type == "cuda":
         extent = membership_extent(membership)
         return choose_on_cuda(query, key, extent, key_padding=key_padding, softcap=softcap, gradients=gradient)
-    plain = query.shape[2] == key.shape[2] and key_padding is None and softcap is None
-    if query.device.type != "cpu" or not plain:
+    if query.device.type != "cpu" or not _is_plain(query, key, key_padding, softcap):
         return "masked"
     return cheapest_without_compiler(membership, window=window, num_sinks=num_sinks)
-
-
-def needs_gradient(*tensors: Tensor) -> bool:
-    """Whether a backward pass through these may follow."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -97,7 +91,12 @@ def attend(
 
         return flex_focus_attention(query, key, value, membership, **settings, **more, return_lse=return_lse)
     if backend == "decomposed":
-        _check_plain(query, key, key_padding, softcap)
+        if not _is_plain(query, key, key_padding, softcap):
+            raise InputError(
+                "backend 'decomposed' does not fit these inputs",
+                expected="as many queries as keys, no padding, no softcap",
+                fix='use backend="auto"',
+            )
         if query.device.type != "cpu":
             if gradient:
                 raise _no_gradient(backend, query)
@@ -119,10 +118,6 @@ def _no_gradient(backend: str, query: Tensor) -> InputError:
     )
 
 
-def _check_plain(query: Tensor, key: Tensor, key_padding: Tensor | None, softcap: float | None) -> None:
-    if query.shape[2] != key.shape[2] or key_padding is not None or softcap is not None:
-        raise InputError(
-            "backend 'decomposed' does not fit these inputs",
-            expected="as many queries as keys, no padding, no softcap",
-            fix='use backend="auto"',
-        )
+def _is_plain(query: Tensor, key: Tensor, key_padding: Tensor | None, softcap: float | None) -> bool:
+    """What the decompositions ask for: the whole text at once, no padding, no softcap."""
+    return query.shape[2] == key.shape[2] and key_padding is None and softcap is None

@@ -26,6 +26,7 @@ import torch._dynamo.config
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
+from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.reference import token_positions
 from focus_runtime.errors import InputError
 
@@ -270,7 +271,7 @@ def flex_focus_attention(
     Raises:
         InputError: no compiler; on the CPU gradients, or logsumexp or float64 above `EAGER_LIMIT` tokens.
     """
-    gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    gradients = needs_gradient(query, key, value)
     compiled = _check_fits(query, key, return_lse, gradients)
     length_q = query.shape[2]
     sort = sorting_pays(membership) if sort is None else sort

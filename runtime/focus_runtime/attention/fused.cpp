@@ -469,14 +469,18 @@ void add_tasks(const FocusProblem& p, int64_t b, const List& list, std::vector<T
 
 bool is_real(const FocusProblem& p, int64_t b, int64_t i) { return !p.real || p.real[b * p.key_length + i]; }
 
+int64_t first_real(const FocusProblem& p, int64_t b) {  // 0 when nothing is real: every query then stays empty
+  int64_t first = 0;
+  while (first < p.key_length && !is_real(p, b, first)) ++first;
+  return first < p.key_length ? first : 0;
+}
+
 void prepare(Work& w) {
   const FocusProblem& p = *w.p;
   const int64_t n = p.batch * p.key_length;
   w.low.resize(n), w.high.resize(n), w.position.resize(n), w.first_real.resize(p.batch);
   for (int64_t b = 0; b < p.batch; ++b) {
-    int64_t first = 0;
-    while (first < p.key_length && !is_real(p, b, first)) ++first;
-    if (first == p.key_length) first = 0;  // nothing is real: every query stays empty
+    const int64_t first = first_real(p, b);
     w.first_real[b] = first;
     for (int64_t i = 0; i < p.key_length; ++i) {
       const int64_t at = b * p.key_length + i;
@@ -573,8 +577,7 @@ struct Step {
 std::vector<Step> visible_keys(const FocusProblem& p) {
   std::vector<Step> steps;
   for (int64_t b = 0; b < p.batch; ++b) {
-    int64_t first = 0;
-    while (first < p.key_length && !is_real(p, b, first)) ++first;
+    const int64_t first = first_real(p, b);
     const int64_t* membership = p.membership + b * p.key_length;
     for (int64_t q = 0; q < p.query_length; ++q) {
       const int64_t own = p.key_length - p.query_length + q, groups = membership[own];

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.merging import merge
 from focus_runtime.attention.reference import attend, token_positions
@@ -66,8 +67,9 @@ def masked_attention(
     plain = fast and first == 0 and key_padding is None and covers_everything(membership, window, length_k)
     if plain:
         return causal_flash(query, key, value, scale)
-    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    if fast and first == 0 and key_padding is None and not gradient:  # a merge has no autograd, see backward.py
+    if (
+        fast and first == 0 and key_padding is None and not needs_gradient(query, key, value)
+    ):  # a merge has no autograd, see backward.py
         return _in_squares(query, key, value, narrow(membership), window, num_sinks, scale)
     position = token_positions(membership, key_padding).to(torch.int32)
     membership = narrow(membership)

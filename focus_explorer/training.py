@@ -40,7 +40,8 @@ def train(arguments: argparse.Namespace) -> None:
     from focus_runtime.checkpoint import save_centroids
     from focus_runtime.config import FocusConfig
     from focus_runtime.models import load_model
-    from focus_runtime.train import TrainConfig, TrainStep, train_centroids, validate
+    from focus_runtime.optimise import TrainConfig, TrainStep
+    from focus_runtime.train import train_centroids, validate
 
     if arguments.hard and arguments.gate != "log":
         raise InputError("--hard goes with the log gate only", fix="leave out --hard or --gate paper")
@@ -83,7 +84,7 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def _held_out(tokenizer: Any, texts: list[str], arguments: argparse.Namespace) -> Any:
-    from focus_runtime.train import encode_texts, even_sequences
+    from focus_runtime.sequences import encode_texts, even_sequences
 
     ids = encode_texts(tokenizer, texts, arguments.seq_len)
     return even_sequences(ids, arguments.val_sequences, arguments.seq_len)

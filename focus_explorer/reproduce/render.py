@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer.errors import InputError
-from focus_explorer.reproduce.report import Claim, Column, Interval, Report
+from focus_explorer.reproduce.report import Claim, Column, Report
+from focus_runtime.intervals import Interval
 
 HELD = {True: "held", False: "did not hold", None: "not decided here"}
 PAPER = "paper: "
@@ -23,6 +24,8 @@ def cell(value: Any, column: Column) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, Interval):
+        if value.low is None:
+            return cell(value.value, column)
         low, high = (cell(bound, column) for bound in (value.low, value.high))
         return f"{cell(value.value, column)} ({low} to {high})"
     if isinstance(value, bool):

@@ -22,15 +22,6 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A value with a 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """Something the paper says, whether it held here (None: not decided by this run), and the figures that say so."""
 

@@ -19,28 +19,16 @@ import torch
 from torch import Tensor
 
 from focus_explorer.training import gather_texts
+from focus_runtime.analysis.null import no_groups
 from focus_runtime.bench import machine
 from focus_runtime.calibrate import calibrate_potentials
 from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids
 from focus_runtime.compose import compose
 from focus_runtime.measure import dominance, final_hidden, pair_shares, token_nll
 from focus_runtime.models import load_model
-from focus_runtime.router import Assignment, CentroidRouter
 from focus_runtime.sequences import encode_texts, even_sequences
 
 SETTINGS = ((512, 64, 16), (1024, 128, 8))  # sequence length, window, sequences
-
-
-class NoGroups(CentroidRouter):
-    """A router that puts no token into any group: window and sinks are all that is left."""
-
-    def assign(self, hidden: Tensor, **_: Any) -> Assignment:
-        """Uniform probabilities and empty memberships."""
-        shape = hidden.shape[:2]
-        groups = self.config.num_groups
-        return Assignment(
-            torch.full((*shape, groups), 1 / groups), torch.zeros(shape, dtype=torch.int64), torch.zeros(groups)
-        )
 
 
 @torch.no_grad()
@@ -94,10 +82,7 @@ def main() -> None:
         rows.append({**base, "centroids": "full attention", "perplexity": math.exp(full.mean())})
         chance = random_centroids(model, trained.config.replace(window=window))
         calibrate_potentials(model, chance, even_sequences(training, 16, 512))
-        nothing = random_centroids(model, trained.config)
-        for index in nothing.routers:
-            nothing.routers[index] = NoGroups(nothing.hidden_size, trained.config)
-            nothing.routers[index].has_potential = True
+        nothing = no_groups(trained)
         plans: list[tuple[str, Centroids, tuple[int, ...]]] = [
             ("window and sinks only", nothing, (1,)), ("random", chance, (1, 2)), ("default", trained, (1, 2))
         ]  # fmt: skip

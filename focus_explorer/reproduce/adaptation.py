@@ -1,4 +1,4 @@
-"""Tables 1, 2 and 4: Focus beside other sparse attentions, beside LoRA, and what each does to what the model could do."""
+"""Tables 1 and 2: Focus beside other sparse attentions and beside LoRA, and what each does to what the model knew."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ HUB = [Column(name, label, 1, paper=True) for name, label in
        (("paper_hellaswag", "HellaSwag"), ("paper_arc_easy", "ARC-E"), ("paper_piqa", "PIQA"),
         ("paper_lambada", "LAMBADA"))]  # fmt: skip
 ITEMS_NOTE = (
-    "Last word: lm-eval on passages of the held-out text, once no longer than half the window, where every mask is full "
-    "attention, and once as long as the training sequences, where the word occurred only beyond the window. 95 % "
+    "Last word: lm-eval on passages of the held-out text, once no longer than half the window, where every mask is "
+    "full attention, and once as long as the training sequences, where the word occurred only beyond the window. 95 % "
     "intervals over items."
 )
 
@@ -175,8 +175,8 @@ def _retrofit_claims(rows: list[dict[str, Any]]) -> list[Claim]:
         Claim("Focus beats full fine-tuning in the domain (36.2 against 36.4)", soft < tuned,
               f"soft gate {soft:.2f}, full fine-tuning {tuned:.2f}"),
         Claim("zero degradation on benchmarks", same and _value(two, "long") >= _value(by["full attention"], "long"),
-              f"last word within the window {_value(two, 'short'):.1%} (full {_value(by['full attention'], 'short'):.1%}: "
-              f"the mask is full attention there), long passages k = 2 {_value(two, 'long'):.1%}, "
+              f"last word within the window {_value(two, 'short'):.1%} (full "
+              f"{_value(by['full attention'], 'short'):.1%}: the mask is full attention there), long passages k = 2 {_value(two, 'long'):.1%}, "
               f"k = 1 {_value(one, 'long'):.1%} (full {_value(by['full attention'], 'long'):.1%})"),
     ]  # fmt: skip
 

@@ -216,7 +216,12 @@ class Lab:
         )  # fmt: skip
         if handle is not None:
             handle.train(True)
-        loop.run(lambda step: (losses.append(step.loss), report(step))[0])
+
+        def on_step(step: TrainStep) -> None:
+            losses.append(step.loss)
+            report(step)
+
+        loop.run(on_step)
         if handle is not None:
             handle.train(False)
         return losses

@@ -154,8 +154,8 @@ def long_context(lab: Lab) -> Report:
             for top_k in (1, 2, 3) if groups == 4 else (1, 2):
                 cells = quality_cells(full, lab.focus(centroids, length, count, top_k=top_k))
                 rows.append({"tokens": length, "method": f"Focus K={groups}, k={top_k}", "groups": groups, "k": top_k,
-                             "sequences": full.nll.size, "added": cells["ppl"].value - full.perplexity,
-                             "paper_added": paper.LONG_CONTEXT.get(top_k) if groups == 4 else None, **cells})  # fmt: skip
+                             "sequences": full.nll.size, "added": cells["ppl"].value - full.perplexity, **cells,
+                             "paper_added": paper.LONG_CONTEXT.get(top_k) if groups == 4 else None})  # fmt: skip
     columns = [Column("tokens", "tokens", 0), Column("method", "method"), *QUALITY,
                Column("added", "perplexity added"), Column("sequences", "sequences", 0),
                Column("paper_added", "perplexity added (Mistral 7B, K=4)", paper=True)]  # fmt: skip

@@ -189,7 +189,14 @@ class Lab:
         return found
 
     def adapt(
-        self, what: str, network: Any, parameters: Sequence[Any], rate: float, *, seed: int = 0, steps: int = 0,
+        self,
+        what: str,
+        network: Any,
+        parameters: Sequence[Any],
+        rate: float,
+        *,
+        seed: int = 0,
+        steps: int = 0,
         handle: Any = None,
     ) -> list[float]:
         """Train parameters of a network on the language model's own loss, on the same data order as the centroids.

@@ -70,7 +70,9 @@ def table6(lab: Lab) -> Report:
                 "paper_retained": paper.KEPT.get(top_k) if groups == 4 else None,
             })  # fmt: skip
     columns = [
-        Column("method", "method"), *QUALITY, Column("speed", f"one layer at {length:,} tokens, times as fast"),
+        Column("method", "method"),
+        *QUALITY,
+        Column("speed", f"one layer at {length:,} tokens, times as fast"),
         Column("paper_ppl", "perplexity (GPT-2)", 1, paper=True),
         Column("paper_retained", "pairs kept", 0, paper=True, percent=True),
     ]

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.reproduce import command as reproduce_command
 from focus_runtime.version import __version__
 
 
@@ -37,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_bench(commands)
     _add_serve(commands)
+    reproduce_command.add_parser(commands)
     return parser
 
 

@@ -19,9 +19,15 @@ ACCURACY = [
     Column("short", "last word, within the window", 1, percent=True),
     Column("long", "last word, long passages", 1, percent=True),
 ]
-HUB = [Column(name, label, 1, paper=True) for name, label in
-       (("paper_hellaswag", "HellaSwag"), ("paper_arc_easy", "ARC-E"), ("paper_piqa", "PIQA"),
-        ("paper_lambada", "LAMBADA"))]  # fmt: skip
+HUB = [
+    Column(name, label, 1, paper=True)
+    for name, label in (
+        ("paper_hellaswag", "HellaSwag"),
+        ("paper_arc_easy", "ARC-E"),
+        ("paper_piqa", "PIQA"),
+        ("paper_lambada", "LAMBADA"),
+    )
+]
 ITEMS_NOTE = (
     "Last word: lm-eval on passages of the held-out text, once no longer than half the window, where every mask is "
     "full attention, and once as long as the training sequences, where the word occurred only beyond the window. 95 % "
@@ -33,8 +39,9 @@ def plain_cells(full: Scores, found: Scores) -> dict[str, Any]:
     """Cells of a row without groups: perplexity and the paired difference to full attention."""
     difference = mean_interval(found.nll - full.nll, full.scored)
     return {
-        "ppl": mean_interval(found.nll, found.scored).through(_exp), "relative": difference.through(_expm1),
-    }  # fmt: skip
+        "ppl": mean_interval(found.nll, found.scored).through(_exp),
+        "relative": difference.through(_expm1),
+    }
 
 
 def _exp(value: float) -> float:
@@ -59,8 +66,14 @@ def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str
         cells = quality_cells(full, [lab.focus(centroids, top_k=top_k) for centroids in trained])
         focus = compose(lab.model, trained[0], top_k=top_k)
         try:
-            rows.append({"method": f"Focus K={groups}, k={top_k}", "trained": _size(trained[0]), **cells,
-                         **_accuracy(lab, focus)})  # fmt: skip
+            rows.append(
+                {
+                    "method": f"Focus K={groups}, k={top_k}",
+                    "trained": _size(trained[0]),
+                    **cells,
+                    **_accuracy(lab, focus),
+                }
+            )
         finally:
             focus.detach()
     return rows
@@ -81,8 +94,13 @@ def _soft_row(lab: Lab) -> dict[str, Any]:
                 runs.append(score(focus, lab.sequences()))
         finally:
             focus.detach()
-    return {"method": "Focus, soft gate", "trained": _size(centroids), **quality_cells(full, runs), "retained": 1.0,
-            "distant": 1.0}  # fmt: skip
+    return {
+        "method": "Focus, soft gate",
+        "trained": _size(centroids),
+        **quality_cells(full, runs),
+        "retained": 1.0,
+        "distant": 1.0,
+    }
 
 
 def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str, Any]:
@@ -95,10 +113,12 @@ def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str,
     lab.log(f"{name}, fine-tuned: perplexity {found.perplexity:.3f}")
     row = {
         "method": f"{name}, fine-tuned{note}" if method is not None else name,
-        "trained": sum(p.numel() for p in weights.parameters()), **plain_cells(lab.full(), found),
-        "retained": 1.0 if handle is None else handle.retained_pairs(), **_accuracy(lab, network),
+        "trained": sum(p.numel() for p in weights.parameters()),
+        **plain_cells(lab.full(), found),
+        "retained": 1.0 if handle is None else handle.retained_pairs(),
+        **_accuracy(lab, network),
         **_paper(paper.RETROFIT.get(name, {})),
-    }  # fmt: skip
+    }
     weights.detach()
     if handle is not None:
         handle.detach()
@@ -110,9 +130,12 @@ def _attached(lab: Lab, name: str, method: Any, note: str = "frozen") -> dict[st
     with method.attach(lab.model, text=lab.training_sequences(2)) as handle:
         found = lab.attached(handle)
         return {
-            "method": f"{name}, {note}" if note else name, "trained": 0, **plain_cells(lab.full(), found),
-            "retained": handle.retained_pairs(), **_accuracy(lab, lab.model),
-        }  # fmt: skip
+            "method": f"{name}, {note}" if note else name,
+            "trained": 0,
+            **plain_cells(lab.full(), found),
+            "retained": handle.retained_pairs(),
+            **_accuracy(lab, lab.model),
+        }
 
 
 def _paper(values: dict[str, float]) -> dict[str, Any]:
@@ -123,35 +146,70 @@ def table1(lab: Lab) -> Report:
     """Retrofitting sparse attention onto a pretrained model."""
     scale, full = lab.scale, lab.full()
     sparse: list[tuple[str, Any]] = [
-        ("Longformer", Longformer(window=scale.window)), ("Performer", Performer()),
+        ("Longformer", Longformer(window=scale.window)),
+        ("Performer", Performer()),
         ("Routing Transformer", RoutingTransformer(window=scale.window, num_clusters=8)),
-    ]  # fmt: skip
+    ]
     keys = min(SELECTED, scale.seq_len // 4)
-    rows = [{"method": "full attention", "trained": 0, "ppl": full.perplexity, "retained": 1.0,
-             **_accuracy(lab, lab.model), **_paper(paper.RETROFIT["full attention"])}]  # fmt: skip
+    rows = [
+        {
+            "method": "full attention",
+            "trained": 0,
+            "ppl": full.perplexity,
+            "retained": 1.0,
+            **_accuracy(lab, lab.model),
+            **_paper(paper.RETROFIT["full attention"]),
+        }
+    ]
     rows += [{"trained": 0, **row} for row in null_rows(lab)]
     rows += [_attached(lab, name, method) for name, method in sparse]
-    rows.append({**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""),
-                 **_paper(paper.RETROFIT["SparQ"])})  # fmt: skip
-    rows.append({**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=True), "mean value"),
-                 **_paper(paper.RETROFIT["SparQ, mean value"])})  # fmt: skip
+    rows.append(
+        {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **_paper(paper.RETROFIT["SparQ"])}
+    )
+    rows.append(
+        {
+            **_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=True), "mean value"),
+            **_paper(paper.RETROFIT["SparQ, mean value"]),
+        }
+    )
     rows.append({**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **_paper(paper.RETROFIT["MagicPIG"])})
     rows += [_tuned(lab, name, method) for name, method in sparse]
     rows.append(_tuned(lab, "full fine-tuning", None))
     rows.append({**_soft_row(lab), **_paper(paper.RETROFIT["Focus, soft gate"])})
     rows += _focus_rows(lab, 4, (1, 2)) + _focus_rows(lab, 8, (1,))
-    columns = [Column("method", "method"), Column("trained", "weights trained", 0), *QUALITY, *ACCURACY,
-               Column("paper_ppl", "perplexity (GPT-2, PG-19)", 1, paper=True), *HUB]  # fmt: skip
+    columns = [
+        Column("method", "method"),
+        Column("trained", "weights trained", 0),
+        *QUALITY,
+        *ACCURACY,
+        Column("paper_ppl", "perplexity (GPT-2, PG-19)", 1, paper=True),
+        *HUB,
+    ]
     return Report(
-        "table1", "Sparse attention retrofitted onto a pretrained model", columns, rows,
-        {**lab.base_setting(), "window": scale.window, "sinks": 4, "keys a query (SparQ, MagicPIG)": keys,
-         "seeds": scale.seeds, "steps": {"centroids": scale.steps, "weights": scale.weight_steps},
-         "learning rates": {"centroids": scale.learning_rate, "weights": scale.weight_rate}},
-        [ITEMS_NOTE, "The paper's rows for other methods are of fine-tuned weights; here every method is also shown on "
-         "the frozen model.", "HellaSwag, ARC-E and PIQA need the hub: `focus-explorer evaluate --tasks` runs them "
-         "where it can be reached.", "Fine-tuning rows are of one seed."],
-        _retrofit_claims(rows), _bars(rows),
-    )  # fmt: skip
+        "table1",
+        "Sparse attention retrofitted onto a pretrained model",
+        columns,
+        rows,
+        {
+            **lab.base_setting(),
+            "window": scale.window,
+            "sinks": 4,
+            "keys a query (SparQ, MagicPIG)": keys,
+            "seeds": scale.seeds,
+            "steps": {"centroids": scale.steps, "weights": scale.weight_steps},
+            "learning rates": {"centroids": scale.learning_rate, "weights": scale.weight_rate},
+        },
+        [
+            ITEMS_NOTE,
+            "The paper's rows for other methods are of fine-tuned weights; here every method is also shown on "
+            "the frozen model.",
+            "HellaSwag, ARC-E and PIQA need the hub: `focus-explorer evaluate --tasks` runs them "
+            "where it can be reached.",
+            "Fine-tuning rows are of one seed.",
+        ],
+        _retrofit_claims(rows),
+        _bars(rows),
+    )
 
 
 def _value(row: dict[str, Any], key: str = "ppl") -> float:
@@ -168,23 +226,40 @@ def _retrofit_claims(rows: list[dict[str, Any]]) -> list[Claim]:
     tuned = _value(by["full fine-tuning"])
     same = all(_value(two, key) == _value(by["full attention"], key) for key in ("short",))
     return [
-        Claim("trained centroids lower the perplexity of the frozen model's domain (36.2 against 42.8, -15 %)",
-              soft < full * 0.99, f"soft gate {soft / full - 1:+.2%}, k = 2 {_value(two) / full - 1:+.2%}"),
-        Claim("Focus beats other sparse attentions on the frozen model", _value(two) < others[best],
-              f"k = 2 {_value(two):.2f} and k = 1 {_value(one):.2f}, best other {best} {others[best]:.2f}"),
-        Claim("Focus beats full fine-tuning in the domain (36.2 against 36.4)", soft < tuned,
-              f"soft gate {soft:.2f}, full fine-tuning {tuned:.2f}"),
-        Claim("zero degradation on benchmarks", same and _value(two, "long") >= _value(by["full attention"], "long"),
-              f"last word within the window {_value(two, 'short'):.1%} (full "
-              f"{_value(by['full attention'], 'short'):.1%}: the mask is full attention there), long passages k = 2 {_value(two, 'long'):.1%}, "
-              f"k = 1 {_value(one, 'long'):.1%} (full {_value(by['full attention'], 'long'):.1%})"),
-    ]  # fmt: skip
+        Claim(
+            "trained centroids lower the perplexity of the frozen model's domain (36.2 against 42.8, -15 %)",
+            soft < full * 0.99,
+            f"soft gate {soft / full - 1:+.2%}, k = 2 {_value(two) / full - 1:+.2%}",
+        ),
+        Claim(
+            "Focus beats other sparse attentions on the frozen model",
+            _value(two) < others[best],
+            f"k = 2 {_value(two):.2f} and k = 1 {_value(one):.2f}, best other {best} {others[best]:.2f}",
+        ),
+        Claim(
+            "Focus beats full fine-tuning in the domain (36.2 against 36.4)",
+            soft < tuned,
+            f"soft gate {soft:.2f}, full fine-tuning {tuned:.2f}",
+        ),
+        Claim(
+            "zero degradation on benchmarks",
+            same and _value(two, "long") >= _value(by["full attention"], "long"),
+            f"last word within the window {_value(two, 'short'):.1%} (full "
+            f"{_value(by['full attention'], 'short'):.1%}: the mask is full attention there), long passages k = 2 {_value(two, 'long'):.1%}, "
+            f"k = 1 {_value(one, 'long'):.1%} (full {_value(by['full attention'], 'long'):.1%})",
+        ),
+    ]
 
 
 def _bars(rows: list[dict[str, Any]]) -> Figure:
     shown = [row for row in rows if _value(row) < 5 * _value(rows[0])]
-    return Figure("bar", "", "perplexity", [Series("ours", [r["method"] for r in shown], [_value(r) for r in shown])],
-                  marks={"full attention": _value(rows[0])})  # fmt: skip
+    return Figure(
+        "bar",
+        "",
+        "perplexity",
+        [Series("ours", [r["method"] for r in shown], [_value(r) for r in shown])],
+        marks={"full attention": _value(rows[0])},
+    )
 
 
 def _lora(lab: Lab, rank: int, rate: float, evaluate: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -204,30 +279,53 @@ def table2(lab: Lab) -> Report:
     def both(model: Any) -> dict[str, Any]:
         return {**plain_cells(full, score(model, lab.sequences())), **_accuracy(lab, model), "retained": 1.0}
 
-    rows: list[dict[str, Any]] = [{"method": "frozen model", "trained": 0, "ppl": full.perplexity, "retained": 1.0,
-                                   **_accuracy(lab, lab.model)}]  # fmt: skip
+    rows: list[dict[str, Any]] = [
+        {"method": "frozen model", "trained": 0, "ppl": full.perplexity, "retained": 1.0, **_accuracy(lab, lab.model)}
+    ]
     for rank in (4, 16):
         known = paper.ADAPTATION[f"LoRA r={rank}"]
         rows.append({"method": f"LoRA r={rank}", **_lora(lab, rank, rate, both), **_paper(known)})
     rows.append({**_soft_row(lab), "rate": scale.learning_rate, **_paper(paper.ADAPTATION["centroids"])})
     rows += [{**row, "rate": scale.learning_rate} for row in _focus_rows(lab, 4, (1, 2))]
-    columns = [Column("method", "method"), Column("trained", "weights trained", 0), Column("rate", "learning rate", 4),
-               *QUALITY, *ACCURACY, Column("paper_parameters", "weights trained (GPT-2)", 0, paper=True),
-               Column("paper_ppl", "perplexity (GPT-2)", 1, paper=True)]  # fmt: skip
+    columns = [
+        Column("method", "method"),
+        Column("trained", "weights trained", 0),
+        Column("rate", "learning rate", 4),
+        *QUALITY,
+        *ACCURACY,
+        Column("paper_parameters", "weights trained (GPT-2)", 0, paper=True),
+        Column("paper_ppl", "perplexity (GPT-2)", 1, paper=True),
+    ]
     lora, base = rows[1], rows[0]
     soft, two = rows[3], next(row for row in rows if row["method"] == "Focus K=4, k=2")
     claims = [
-        Claim("LoRA lowers perplexity more than centroids do (31.6 against 34.2)", _value(lora) < _value(soft),
-              f"LoRA r=4 {_value(lora):.2f}, centroids {_value(soft):.2f} under the soft gate, {_value(two):.2f} at "
-              f"k = 2, frozen {_value(base):.2f}"),
-        Claim("LoRA costs accuracy elsewhere, centroids none",
-              _value(lora, "short") < _value(base, "short") <= _value(two, "short"),
-              f"last word within the window: frozen {_value(base, 'short'):.1%}, LoRA r=4 {_value(lora, 'short'):.1%}, "
-              f"k = 2 {_value(two, 'short'):.1%}; the text is of the training's domain, so this is a weak test"),
-    ]  # fmt: skip
+        Claim(
+            "LoRA lowers perplexity more than centroids do (31.6 against 34.2)",
+            _value(lora) < _value(soft),
+            f"LoRA r=4 {_value(lora):.2f}, centroids {_value(soft):.2f} under the soft gate, {_value(two):.2f} at "
+            f"k = 2, frozen {_value(base):.2f}",
+        ),
+        Claim(
+            "LoRA costs accuracy elsewhere, centroids none",
+            _value(lora, "short") < _value(base, "short") <= _value(two, "short"),
+            f"last word within the window: frozen {_value(base, 'short'):.1%}, LoRA r=4 {_value(lora, 'short'):.1%}, "
+            f"k = 2 {_value(two, 'short'):.1%}; the text is of the training's domain, so this is a weak test",
+        ),
+    ]
     return Report(
-        "table2", "Centroids beside LoRA on the same data", columns, rows,
-        {**lab.base_setting(), "steps": scale.steps, "LoRA": f"query and value projections, alpha 2r, rate {rate:g}",
-         "seeds": {"centroids": scale.seeds, "LoRA": [0]}, "window": scale.window, "sinks": 4},
-        [ITEMS_NOTE], claims, _bars(rows),
-    )  # fmt: skip
+        "table2",
+        "Centroids beside LoRA on the same data",
+        columns,
+        rows,
+        {
+            **lab.base_setting(),
+            "steps": scale.steps,
+            "LoRA": f"query and value projections, alpha 2r, rate {rate:g}",
+            "seeds": {"centroids": scale.seeds, "LoRA": [0]},
+            "window": scale.window,
+            "sinks": 4,
+        },
+        [ITEMS_NOTE],
+        claims,
+        _bars(rows),
+    )

@@ -85,9 +85,10 @@ class Lab:
         length = length or self.scale.seq_len
         if self.val_ids.numel() < length:
             raise TextError(
-                f"the held-out text has {self.val_ids.numel():,} tokens", expected=f"at least {length:,}",
+                f"the held-out text has {self.val_ids.numel():,} tokens",
+                expected=f"at least {length:,}",
                 fix="give a longer --val text or a smaller --scale",
-            )  # fmt: skip
+            )
         return even_sequences(self.val_ids, count or self.scale.val_sequences, length).to(self.device)
 
     def training_sequences(self, count: int, length: int | None = None) -> Tensor:
@@ -105,9 +106,13 @@ class Lab:
         """How centroids are trained at this scale."""
         scale = self.scale
         values: dict[str, Any] = {
-            "steps": scale.steps, "seq_len": scale.seq_len, "batch": scale.batch, "seed": seed,
-            "learning_rate": scale.learning_rate, "calibration_sequences": CALIBRATION,
-        }  # fmt: skip
+            "steps": scale.steps,
+            "seq_len": scale.seq_len,
+            "batch": scale.batch,
+            "seed": seed,
+            "learning_rate": scale.learning_rate,
+            "calibration_sequences": CALIBRATION,
+        }
         values |= changes
         values.setdefault("warmup", min(20, values["steps"] // 5))
         return TrainConfig(**values)
@@ -126,10 +131,16 @@ class Lab:
             return load_centroids(file)
         what = f"training centroids K={focus.num_groups} w={focus.window} seed {seed} {plan or ''}{config or ''}"
         centroids = train_centroids(
-            self.model, self.tokenizer, self.texts, focus, settings, model_id=self.model_name,
-            on_step=self.steps(what, settings.steps), checkpoint=(part := file.with_suffix(".ckpt")),
+            self.model,
+            self.tokenizer,
+            self.texts,
+            focus,
+            settings,
+            model_id=self.model_name,
+            on_step=self.steps(what, settings.steps),
+            checkpoint=(part := file.with_suffix(".ckpt")),
             resume=part.exists(),
-        )  # fmt: skip
+        )
         save_centroids(centroids, file)
         part.unlink(missing_ok=True)
         self.log(f"{what}: {centroids.training['seconds']:.0f} s, final loss {centroids.training['final_loss']}")
@@ -218,9 +229,13 @@ class Lab:
 
         report = self.steps(what, settings.steps)
         loop = Loop(
-            self.train_ids, settings, parameters,
-            lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(), after_step=after, phase=what,
-        )  # fmt: skip
+            self.train_ids,
+            settings,
+            parameters,
+            lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(),
+            after_step=after,
+            phase=what,
+        )
         if handle is not None:
             handle.train(True)
 
@@ -255,9 +270,10 @@ class Lab:
         beyond = {name: float(result.beyond_window.mean()) for name, result in found.items()}
         self.log(f"last-word accuracy: short {short.value:.3f}, long {long.value:.3f}; beyond the window: {beyond}")
         return {
-            "short": _with_error(short.value, short.stderr), "long": _with_error(long.value, long.stderr),
+            "short": with_error(short.value, short.stderr),
+            "long": with_error(long.value, long.stderr),
             "beyond": beyond,
-        }  # fmt: skip
+        }
 
     def fresh_model(self, dtype: torch.dtype = torch.float32) -> Any:
         """A copy of the model whose weights may be changed."""
@@ -267,10 +283,16 @@ class Lab:
         """What every table's numbers depend on."""
         scale = self.scale
         return {
-            "scale": scale.name, "model": self.model_name, "dtype": scale.dtype, "tokens per sequence": scale.seq_len,
-            "held-out sequences": int(self.sequences().shape[0]), "training texts": self.names["train"],
-            "held-out texts": self.names["val"], **more, "machine": machine(str(self.device)),
-        }  # fmt: skip
+            "scale": scale.name,
+            "model": self.model_name,
+            "dtype": scale.dtype,
+            "tokens per sequence": scale.seq_len,
+            "held-out sequences": int(self.sequences().shape[0]),
+            "training texts": self.names["train"],
+            "held-out texts": self.names["val"],
+            **more,
+            "machine": machine(str(self.device)),
+        }
 
 
 def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, Any]:
@@ -278,17 +300,22 @@ def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, An
     found = compare(full, runs)
     difference = found["relative_difference"]
     return {
-        "ppl": _interval(found["focus_perplexity"]), "relative": _interval(difference), "p": found["p_value"],
-        "dominance": found["dominance"], "dominance_max": found["highest_dominance"],
-        "retained": found["retained_pairs"], "distant": found["distant_kept"], "seeds": found["seeds"],
-    }  # fmt: skip
+        "ppl": _interval(found["focus_perplexity"]),
+        "relative": _interval(difference),
+        "p": found["p_value"],
+        "dominance": found["dominance"],
+        "dominance_max": found["highest_dominance"],
+        "retained": found["retained_pairs"],
+        "distant": found["distant_kept"],
+        "seeds": found["seeds"],
+    }
 
 
 def _length_of(task: str) -> int:
     return int(task.rsplit("_", 1)[1])
 
 
-def _with_error(value: float, error: float | None) -> Interval:
+def with_error(value: float, error: float | None) -> Interval:
     """A proportion with twice its standard error to both sides."""
     if error is None:
         return Interval(value, None, None, 0)

@@ -51,17 +51,19 @@ SPEEDUP: dict[int, dict[int, float]] = {  # K -> tokens -> full attention's time
 }
 ABLATION_RANGE = (29.9, 30.5)  # fine-tuned perplexity over all of K 4-32, w 64-512, tau 0.05-0.5, N 3-20
 ROUTING_DIM: dict[int, dict[str, float]] = {  # d_g -> parameters and perplexity
-    16: {"parameters": 148_224, "ppl": 34.5}, 32: {"parameters": 296_448, "ppl": 34.5},
-    128: {"parameters": 1_200_000, "ppl": 34.5}, 768: {"parameters": 7_100_000, "ppl": 34.8},
-}  # fmt: skip
+    16: {"parameters": 148_224, "ppl": 34.5},
+    32: {"parameters": 296_448, "ppl": 34.5},
+    128: {"parameters": 1_200_000, "ppl": 34.5},
+    768: {"parameters": 7_100_000, "ppl": 34.8},
+}
 DOMINANCE = {  # mitigation -> outcome
     "softmax": "99.4 % dominance",
-    "entropy and balance loss": "collapses by step 600",
+    "entropy-balance": "collapses by step 600",
     "stop-gradient": "slow, does not converge",
-    "EMA centroids": "projection erases structure",
+    "ema": "projection erases structure",
     "recluster": "balanced but unstable",
-    "balance weight x5": "6 of 8 groups die",
-    "Sinkhorn": "stable, 14.6 % dominance (K = 8)",
+    "balance-x5": "6 of 8 groups die",
+    "sinkhorn": "stable, 14.6 % dominance (K = 8)",
 }
 LONG_CONTEXT = {2: "+0.26 to +0.47", 3: "+0.0"}  # Mistral 7B, T = 1,024 to 8,192, perplexity added by k
 GROUP_CONFIDENCE, GROUP_SHARE, PUNCTUATION_PURITY = 0.89, (0.10, 0.16), 0.96  # K = 8, tau = 0.1

@@ -99,20 +99,41 @@ def latex(report: Report) -> str:
     rows = [" & ".join(_escape(cell(row.get(c.key), c)) for c in report.columns) + r" \\" for row in report.rows]
     head = " & ".join(_escape(heading(c)) for c in report.columns) + r" \\"
     caption = _escape(f"{report.title}. " + "; ".join(f"{k}: {_plain(v)}" for k, v in report.setting.items()) + ".")
-    return "\n".join([
-        r"% needs \usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII",
-        r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:focus-{report.name}}}",
-        rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}",
-        r"\end{table}", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            r"% needs \usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{caption}}}",
+            rf"\label{{tab:focus-{report.name}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
 
 
 def _is_text(report: Report, column: Column) -> bool:
     return any(isinstance(row.get(column.key), str) for row in report.rows)
 
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "τ": r"$\tau$",
-          "≤": r"$\leq$", "≥": r"$\geq$", "×": r"$\times$", "−": r"$-$"}  # fmt: skip
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "τ": r"$\tau$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "×": r"$\times$",
+    "−": r"$-$",
+}
 
 
 def _escape(text: str) -> str:
@@ -136,9 +157,11 @@ def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
         else:
             contents[".svg"] = image
     contents |= {
-        ".md": markdown(report).encode(), ".csv": comma_separated(report).encode(), ".tex": latex(report).encode(),
+        ".md": markdown(report).encode(),
+        ".csv": comma_separated(report).encode(),
+        ".tex": latex(report).encode(),
         ".json": (json.dumps(_finite(report.to_dict()), ensure_ascii=False, indent=1) + "\n").encode(),
-    }  # fmt: skip
+    }
     if log:
         contents[".log"] = log.encode()
     return [_write(folder / f"{report.name}{suffix}", data) for suffix, data in contents.items()]

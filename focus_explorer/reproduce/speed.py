@@ -21,19 +21,29 @@ def _measure(lab: Lab) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"tokens": length}
         for groups in GROUPS:
             setting = LayerSetting(
-                heads=heads, key_heads=getattr(shape, "num_key_value_heads", None) or heads,
-                head_size=getattr(shape, "head_dim", None) or shape.hidden_size // heads, num_groups=groups, top_k=1,
-                window=128, num_sinks=4,
-            )  # fmt: skip
-            found = layer_speed(setting, length, repeats=5 if length <= LONGEST_STEADY else 3, seed=length,
-                                device=str(lab.device))  # fmt: skip
-            lab.log(f"one layer, {length:,} tokens, K={groups}: full {found['full_ms']['median']:.1f} ms, Focus "
-                    f"{found['focus_ms']['median']:.1f} ms ({found['backend']})")  # fmt: skip
+                heads=heads,
+                key_heads=getattr(shape, "num_key_value_heads", None) or heads,
+                head_size=getattr(shape, "head_dim", None) or shape.hidden_size // heads,
+                num_groups=groups,
+                top_k=1,
+                window=128,
+                num_sinks=4,
+            )
+            found = layer_speed(
+                setting, length, repeats=5 if length <= LONGEST_STEADY else 3, seed=length, device=str(lab.device)
+            )
+            lab.log(
+                f"one layer, {length:,} tokens, K={groups}: full {found['full_ms']['median']:.1f} ms, Focus "
+                f"{found['focus_ms']['median']:.1f} ms ({found['backend']})"
+            )
             row |= {
-                f"k{groups}": found["full_over_focus"], f"limit{groups}": found["limit"],
-                f"full_ms{groups}": found["full_ms"]["median"], f"focus_ms{groups}": found["focus_ms"]["median"],
-                f"raw{groups}": found, f"paper{groups}": paper.SPEEDUP[groups].get(length),
-            }  # fmt: skip
+                f"k{groups}": found["full_over_focus"],
+                f"limit{groups}": found["limit"],
+                f"full_ms{groups}": found["full_ms"]["median"],
+                f"focus_ms{groups}": found["focus_ms"]["median"],
+                f"raw{groups}": found,
+                f"paper{groups}": paper.SPEEDUP[groups].get(length),
+            }
         rows.append(row)
     return rows
 
@@ -45,11 +55,12 @@ def table7(lab: Lab) -> Report:
     columns = [Column("tokens", "tokens", 0)]
     for groups in GROUPS:
         columns += [
-            Column(f"k{groups}", f"K={groups}: times as fast"), Column(f"limit{groups}", f"K={groups}: 1 / pairs kept"),
+            Column(f"k{groups}", f"K={groups}: times as fast"),
+            Column(f"limit{groups}", f"K={groups}: 1 / pairs kept"),
             Column(f"full_ms{groups}", f"K={groups}: full, ms", 1),
             Column(f"focus_ms{groups}", f"K={groups}: Focus, ms", 1),
             Column(f"paper{groups}", f"K={groups}", 1, paper=True),
-        ]  # fmt: skip
+        ]
     longest, shortest = rows[-1], rows[0]
     claims = [
         Claim(
@@ -59,22 +70,35 @@ def table7(lab: Lab) -> Report:
             f"{longest['k8']:.2f} times as fast at {longest['tokens']:,} tokens on {lab.device.type}",
         ),
         Claim(
-            "it is slower than full attention on short texts (0.2 at 1K)", shortest["k8"] < 1.0,
+            "it is slower than full attention on short texts (0.2 at 1K)",
+            shortest["k8"] < 1.0,
             f"{shortest['k8']:.2f} times as fast at {shortest['tokens']:,} tokens",
         ),
-    ]  # fmt: skip
+    ]
     return Report(
-        "table7", "Speed of one attention layer, k = 1, full attention's time over Focus's", columns, rows,
-        {**lab.base_setting(), "top_k": 1, "window": 128, "sinks": 4, "layer dtype": "float32",
-         "repeats": "5, or 3 beyond 16,384 tokens; medians", "full attention": "torch's flash kernel"},
+        "table7",
+        "Speed of one attention layer, k = 1, full attention's time over Focus's",
+        columns,
+        rows,
+        {
+            **lab.base_setting(),
+            "top_k": 1,
+            "window": 128,
+            "sinks": 4,
+            "layer dtype": "float32",
+            "repeats": "5, or 3 beyond 16,384 tokens; medians",
+            "full attention": "torch's flash kernel",
+        },
         [
             "Random balanced groups: with lopsided ones the speed is lower. Perplexity at the same setting stands in "
             "table 6.",
             "On the CPU short texts run the same mask in one fused kernel instead of the decomposition; the paper's "
             "slowdown there is of its two calls and the sorting.",
         ],
-        claims, _figure(rows), raw,
-    )  # fmt: skip
+        claims,
+        _figure(rows),
+        raw,
+    )
 
 
 def figure3(lab: Lab) -> Report:

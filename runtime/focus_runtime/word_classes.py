@@ -27,7 +27,7 @@ WORDS: dict[str, str] = {
     "auxiliary": "be am is are was were been being have has had having do does did doing done will would shall should "
     "can could may might must ought cannot",
     "function": "not only also too very quite rather even just still already again ever never always often soon "
-    "perhaps indeed there here now well oh ah yes no o almost away back else please let",
+    "perhaps indeed there here now well oh ah yes no o almost away back else please let mr mrs ms dr messrs",
     "number": "one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred "
     "thousand million first second third",
 }

@@ -27,7 +27,7 @@ from focus_runtime.word_classes import CLASSES, WORDS, classify
 from tests.helpers import build_centroids, build_model, build_tokenizer
 
 LABELLED = [
-    ("It", "pronoun"), (" was", "auxiliary"), (" Mr", "name"), (".", "punctuation"), (" Dar", "name"),
+    ("It", "pronoun"), (" was", "auxiliary"), (" Mr", "function"), (".", "punctuation"), (" Dar", "name"),
     ("cy", "continuation"), (" who", "pronoun"), (" said", "content"), (":", "punctuation"), (" “", "punctuation"),
     ("Noth", "pronoun"), ("ing", "continuation"), (" in", "preposition"), (" the", "determiner"), (" 18", "number"),
     ("13", "number"), (" rooms", "content"), (".”", "punctuation"), ("\n\n", "whitespace"), ("Ro", "content"),

@@ -26,7 +26,12 @@ from focus_runtime.intervals import McNemar, mcnemar_test, mean_interval, sign_f
 
 LOCAL_FORMATS = ("json", "csv", "parquet", "text", "arrow")
 FEWSHOT_SEED = 1234  # lm-eval's own
-NAMES = {"lambada": "lambada_openai", "arc": "ai2_arc"}  # what people call them: what lm-eval does
+ALIASES = {"arc": "ai2_arc"}  # what people call it: what lm-eval does
+FOLDERS = {  # of lm-eval's own tasks; reading all 14,000 of them takes longer than many a run
+    "truthfulqa_mc1": "truthfulqa", "truthfulqa_mc2": "truthfulqa", "hellaswag": "hellaswag", "arc": "arc",
+    "ai2_arc": "arc", "arc_easy": "arc", "arc_challenge": "arc", "piqa": "piqa", "lambada": "lambada",
+    "lambada_openai": "lambada", "lambada_standard": "lambada", "gsm8k": "gsm8k", "wikitext": "wikitext",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -
     """Find tasks by name and load their data.
 
     Args:
-        names: tasks, groups or tags of lm-eval or of the folder.
+        names: tasks, groups or tags of lm-eval or of the folder; none stands for all tasks of the folder.
         task_folder: folder of task YAML files, for tasks of one's own and where the network is out of reach. Data files
             named there are looked for beside the YAML file.
 
@@ -121,7 +126,7 @@ def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -
         InputError: lm-eval is missing, a task is unknown, or its data cannot be had.
     """
     require_harness()
-    if not names:
+    if not names and task_folder is None:
         raise InputError("no task is named", expected="names such as lambada_openai,hellaswag")
     folder = None
     if task_folder is not None:
@@ -131,23 +136,32 @@ def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -
                 f"{task_folder} holds no tasks", expected="a folder with lm-eval task files (.yaml)",
                 fix="make one with `focus-explorer evaluate make-task`",
             )  # fmt: skip
-    from lm_eval.tasks import TaskManager
-
-    with _quiet():
-        manager = TaskManager(include_path=str(folder), include_defaults=False) if folder else TaskManager()
-        if folder and any(name not in manager.task_index for name in names):
-            manager = TaskManager(include_path=str(folder))
+    manager = _manager(names, folder)
     tasks: dict[str, Any] = {}
-    for name in names:
+    for name in names or manager.all_subtasks:
         for task in _members(manager, name):
             tasks |= _load(manager, task)
     return tasks
 
 
+def _manager(names: Sequence[str], folder: Path | None) -> Any:
+    """lm-eval's index of the folder's tasks and of the named ones; of all its tasks where a name is not among them."""
+    from lm_eval import tasks
+
+    own = [str(folder)] if folder else []
+    root = Path(tasks.__file__).parent
+    known = sorted({str(root / FOLDERS[name]) for name in names if name in FOLDERS})
+    with _quiet():
+        manager = tasks.TaskManager(include_path=[*known, *own], include_defaults=False)
+        if any(ALIASES.get(name, name) not in manager.task_index for name in names):
+            manager = tasks.TaskManager(include_path=own)
+    return manager
+
+
 def _members(manager: Any, name: str) -> list[str]:
     """The tasks of a tag; a task or a group alone."""
     index = manager.task_index
-    found = name if name in index else NAMES.get(name, name)
+    found = name if name in index else ALIASES.get(name, name)
     if found not in index:
         near = difflib.get_close_matches(name, index, n=3)
         raise InputError(
@@ -173,7 +187,7 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
             spec = {"group": "here", "task": [{"task": name, "dataset_kwargs": kwargs}]}
         try:
             with _quiet():
-                return dict(manager.load([spec])["tasks"])
+                loaded = dict(manager.load([spec])["tasks"])
         except Exception as error:  # datasets, hub clients and task code raise whatever they meet
             if local:
                 raise InputError(
@@ -184,6 +198,10 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
                 fix="check the network connection, or give tasks with local data by --task-folder "
                 "(`focus-explorer evaluate make-task` makes some from plain text)",
             ) from error
+    for task, held in loaded.items():
+        if len(held.eval_docs) == 0:
+            raise InputError(f"the task {task} has no items", fix="check its data")
+    return loaded
 
 
 def _first_line(error: Exception) -> str:

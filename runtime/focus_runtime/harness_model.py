@@ -52,17 +52,23 @@ class HarnessModel(HFLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Greedy or sampled answers, with left padding and a key-value cache."""
         answers = super().generate_until(requests, disable_tqdm=True)
-        texts = zip(requests, answers, strict=True)
-        self._count(requests, [len(self.tok_encode(r.args[0])) + len(self.tok_encode(a)) for r, a in texts])
+        for request, answer in zip(requests, answers, strict=True):
+            room = self.max_length - request.args[1].get("max_gen_toks", self.max_gen_toks)
+            prompt = len(self.tok_encode(request.args[0]))
+            self._count_one(request, min(prompt, room) + len(self.tok_encode(answer)), prompt > room)
         self._progress(1.0)
         return answers
 
     def _count(self, requests: Sequence[Instance], lengths: Sequence[int]) -> None:
+        longest = self.max_length + 1  # the last token is scored, not fed
         for request, length in zip(requests, lengths, strict=True):
-            key = (str(request.task_name), int(request.doc_id or 0))
-            if length > self.max_length + 1:
-                self.cut.add(key)
-            self.lengths[key] = max(self.lengths.get(key, 0), min(length, self.max_length + 1))
+            self._count_one(request, min(length, longest), length > longest)
+
+    def _count_one(self, request: Instance, length: int, cut: bool) -> None:
+        key = (str(request.task_name), int(request.doc_id or 0))
+        self.lengths[key] = max(self.lengths.get(key, 0), length)
+        if cut:
+            self.cut.add(key)
 
     def _loglikelihood_tokens(
         self, requests: Sequence[Request], disable_tqdm: bool = True, override_bs: int | None = None

@@ -73,8 +73,8 @@ STRATEGIES = {
         ),
         Strategy(
             name="ema",
-            meaning="softmax; centroids follow an average (0.99) of the routing vectors assigned to them, gradients train "
-            "the projection alone",
+            meaning="softmax; gradients train the projection alone, and centroids follow an average (decay 0.99) of "
+            "the routing vectors assigned to them",
             ema_decay=0.99,
         ),
         Strategy(

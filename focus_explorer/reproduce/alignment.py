@@ -28,7 +28,7 @@ def _tasks(lab: Lab) -> tuple[str, dict[str, Any]]:
         write_next_sentence_task(
             lab.held_out, lab.tokenizer, folder, length=3 * scale.seq_len // 4, items=scale.task_items
         )
-    return TASK, load_tasks([], task_folder=folder)
+    return TASK, load_tasks([TASK], task_folder=folder)
 
 
 def table4(lab: Lab) -> Report:

@@ -111,7 +111,7 @@ def groups(lab: Lab) -> Report:
             "layers shown": "most, median and least information",
         },
         [
-            "Classes come from a closed list of English function words and the shape of a piece; nothing is downloaded.",
+            "Classes come from a closed list of English function words and the shape of a piece; nothing is fetched.",
             "A group's share of a class means nothing without the class's share of the text beside it.",
             "Random centroids also sort words into classes: hidden states of one class lie close together.",
         ],

@@ -259,12 +259,19 @@ class Lab:
                 write_last_word_tasks(
                     texts, self.tokenizer, folder, lengths=lengths, items=scale.task_items, window=scale.window
                 )
-            self._tasks = load_tasks([], task_folder=folder)
+            self._tasks = load_tasks([f"last_word_{length}" for length in sorted(set(lengths))], task_folder=folder)
         return self._tasks
 
     def accuracy(self, model: Any) -> dict[str, Any]:
-        """Last-word accuracy within the window and far beyond it, with standard errors, and the share of long items."""
-        tasks = self.tasks()
+        """Last-word accuracy within the window and far beyond it, with intervals, and the share of long items.
+
+        None where the held-out text is too short for such passages.
+        """
+        try:
+            tasks = self.tasks()
+        except TextError as error:
+            self.log(f"no last-word accuracy: {error}")
+            return {"short": None, "long": None, "beyond": {}}
         found = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=4)
         short, long = (found[name].metrics["acc"] for name in sorted(tasks, key=_length_of))
         beyond = {name: float(result.beyond_window.mean()) for name, result in found.items()}

@@ -109,7 +109,7 @@ def table6(lab: Lab) -> Report:
             "speed": f"one layer, random balanced groups, window 128, {length:,} tokens, medians of 3",
         },
         [
-            "Intervals: 95 %, bootstrapped over sequences and seeds; p: sign-flip test in pairs against full attention.",
+            "Intervals: 95 %, bootstrapped over sequences and seeds; p: sign-flip test in pairs with full attention.",
             "The paper's perplexities are of GPT-2 on PG-19 (full attention 42.8) and have no sinks.",
         ],
         _speed_quality_claims(rows),

@@ -258,8 +258,8 @@ def layers(lab: Lab) -> Report:
             "ranking, best first": ranking,
         },
         [
-            "Layers are ranked on training text by the loss each alone adds per pair it drops; the curve is of held-out "
-            "text. Pairs kept are of the layers under Focus alone."
+            "Layers are ranked on training text by the loss each alone adds per pair it drops; the curve is of "
+            "held-out text. Pairs kept are of the layers under Focus alone."
         ],
         claims,
         Figure("line", "layers under Focus", "perplexity", series, marks={"full attention": full}),

@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from focus_explorer.errors import InputError
 from focus_explorer.reproduce.report import Claim, Column, Report
 from focus_runtime.intervals import Interval
@@ -168,11 +170,13 @@ def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
 
 
 def _finite(value: Any) -> Any:
-    """The same without nan and infinity, which JSON does not have."""
+    """The same in plain Python values, without nan and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {k: _finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

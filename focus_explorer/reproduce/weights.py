@@ -177,9 +177,9 @@ def table3(lab: Lab) -> Report:
             "stand-ins": f"4 layers, width 128, {lab.scale.scratch_steps} steps of pretraining on the training texts",
         },
         [
-            "Stand-ins are small models of the same attention kind, pretrained here for a few steps on the same novels: "
-            "they prove that the method reaches the architecture. Their perplexities say nothing about 7B models, whose "
-            "numbers beside them are the paper's.",
+            "Stand-ins are small models of the same attention kind, pretrained here for a few steps on the same texts: "
+            "they prove that the method reaches the architecture. Their perplexities say nothing about 7B models, "
+            "whose numbers beside them are the paper's.",
             "The paper has no perplexity for the interleaved kind that we know of.",
         ],
         claims,

@@ -85,7 +85,7 @@ def test_accuracy_is_measured_where_the_text_allows(folder, tmp_path):
     pytest.importorskip("lm_eval")
     names = ("Anne", "Emma", "Jane", "Lucy")
     text = " ".join(
-        f"{a} saw {a}. And after some long while there came {b} with a great many letters and thanked {a}."
+        f"{a}, as it was, saw {a}. And after some long while there came {b} with a great many letters and thanked {a}."
         for _ in range(30) for a in names for b in names if a != b
     )  # fmt: skip
     scale = dataclasses.replace(UNIT, seq_len=160, window=64)

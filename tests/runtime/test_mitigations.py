@@ -240,6 +240,14 @@ def test_training_the_weights_changes_the_curve():
     assert trained[-1]["loss"] < frozen[-1]["loss"]
 
 
+def test_gradient_checkpointing_changes_no_strategy():
+    for name in ("entropy-balance", "ema"):
+        plain = run([name], steps=2, weights=True, learning_rate=1e-3)
+        again = run([name], steps=2, weights=True, learning_rate=1e-3, gradient_checkpointing=True)
+        assert curve(again, "loss") == pytest.approx(curve(plain, "loss"), rel=1e-5)
+        assert curve(again, "auxiliary") == pytest.approx(curve(plain, "auxiliary"), rel=1e-4)
+
+
 def test_bad_input_is_said():
     with pytest.raises(ConfigError, match=r"strategy 'hope' is unknown; expected one of softmax"):
         run(["hope"])

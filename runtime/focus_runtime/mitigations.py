@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,12 +212,6 @@ def dead_groups(focus: FocusModel) -> float:
     return float(np.mean(counts))
 
 
-@contextmanager
-def _network(model: Any, weights: bool) -> Iterator[Any]:
-    """The model itself when it stays frozen, else a copy in fp32 to train."""
-    yield copy.deepcopy(model).float() if weights else model
-
-
 def study(
     model: Any,
     tokenizer: Any,
@@ -260,15 +253,15 @@ def study(
     ids = encode_texts(tokenizer, texts, settings.seq_len + 1)
     rows: list[dict[str, Any]] = []
     for strategy in chosen:
-        with _network(model, weights) as network:
-            run = _Run(network, strategy, config.replace(normalisation=strategy.normalisation), settings)
+        network = copy.deepcopy(model).float() if weights else model
+        run = _Run(network, strategy, config.replace(normalisation=strategy.normalisation), settings)
 
-            def keep(row: dict[str, Any]) -> None:
-                rows.append(row)
-                if on_row is not None:
-                    on_row(row)
+        def keep(row: dict[str, Any]) -> None:
+            rows.append(row)
+            if on_row is not None:
+                on_row(row)
 
-            run(ids, keep, weights=weights, router_rate=router_rate, should_stop=should_stop)
+        run(ids, keep, weights=weights, router_rate=router_rate, should_stop=should_stop)
     return rows
 
 

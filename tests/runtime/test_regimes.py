@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -33,6 +34,12 @@ def plan(regime, **changes):
 
 def run(what, model=None, **options):
     return run_regime(what, model or build_model(), build_tokenizer(), TEXTS, FOCUS, **options)
+
+
+@functools.cache
+def whole(regime, twin=False):
+    """An uninterrupted training, which no test changes."""
+    return run(plan(regime), twin=twin)
 
 
 def routers(centroids):
@@ -93,8 +100,7 @@ def _phases(regime, twin):
 
 
 def test_the_first_phase_leaves_weights_alone_and_the_second_moves_weights_and_routers():
-    first = run(plan("centroid_only"))
-    both = run(plan("two_phase"))
+    first, both = whole("centroid_only"), whole("two_phase")
     assert losses(both)["centroids"] == losses(first)["centroids"]
     assert first.weights_after == first.weights_before == both.weights_before
     moved = [not torch.equal(a, b) for a, b in zip(both.model.parameters(), build_model().parameters(), strict=True)]
@@ -128,13 +134,12 @@ def test_from_scratch_starts_from_the_configuration_and_the_seed_alone():
     state = torch.random.get_rng_state()
     initialised(trained, 5)
     assert torch.equal(torch.random.get_rng_state(), state)
-    result = run(plan("from_scratch"), trained)
-    assert result.weights_before == weights_sha256(initialised(trained, WEIGHTS.seed))
+    assert whole("from_scratch").weights_before == weights_sha256(initialised(trained, WEIGHTS.seed))
 
 
 def test_the_hard_gate_trains_otherwise_than_the_soft_one():
     hard = TrainConfig(**PHASE, steps=4, learning_rate=1e-3, seed=7, hard=True)
-    soft, other = run(plan("from_scratch")), run(plan("from_scratch", weights=hard))
+    soft, other = whole("from_scratch"), run(plan("from_scratch", weights=hard))
     assert soft.weights_before == other.weights_before
     assert soft.weights_after != other.weights_after
 
@@ -153,15 +158,15 @@ def test_in_place_trains_the_very_model():
     model = build_model()
     result = run(plan("two_phase"), model, in_place=True)
     assert result.model is model
-    assert result.weights_after == run(plan("two_phase")).weights_after
+    assert result.weights_after == whole("two_phase").weights_after
     scratch = build_model(seed=9)
     assert run(plan("from_scratch"), scratch, in_place=True).model is scratch
-    assert weights_sha256(scratch) == run(plan("from_scratch")).weights_after
+    assert weights_sha256(scratch) == whole("from_scratch").weights_after
 
 
 def test_scores_are_those_under_the_hard_mask():
     sequences = random_ids(40, batch=3)
-    result = run(plan("two_phase"))
+    result = whole("two_phase")
     focus = compose(result.model, result.centroids, top_k=2)
     expected = score(focus, sequences)
     focus.detach()
@@ -170,14 +175,15 @@ def test_scores_are_those_under_the_hard_mask():
     assert found.retained_pairs.max() < 1
     everything = result.score(sequences, top_k=4)
     assert everything.perplexity == pytest.approx(score(result.model, sequences).perplexity, rel=1e-5)
-    twin = run(plan("two_phase"), twin=True)
+    twin = whole("two_phase", twin=True)
     assert twin.score(sequences).nll.tolist() == score(twin.model, sequences).nll.tolist()
 
 
 @pytest.mark.parametrize(("regime", "stop_after"), [("two_phase", 2), ("two_phase", 3), ("two_phase", 5),
                                                     ("from_scratch", 1)])  # fmt: skip
 def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, stop_after, tmp_path):
-    whole, seen = run(plan(regime)), []
+    uninterrupted: Any = whole(regime)
+    seen: list[Any] = []
 
     def stop():
         return len(seen) >= stop_after  # like a flag, it stays up between phases
@@ -186,21 +192,23 @@ def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, sto
         run(plan(regime), checkpoint=tmp_path, on_step=seen.append, should_stop=stop)
     first = [(step.phase, step.step) for step in seen]
     resumed = run(plan(regime), checkpoint=tmp_path, resume=True, on_step=seen.append)
-    assert losses(resumed) == losses(whole)
-    assert resumed.weights_after == whole.weights_after
-    assert all(torch.equal(a, b) for a, b in zip(routers(resumed.centroids), routers(whole.centroids), strict=True))
-    expected = [(phase, i + 1) for phase, steps in whole.phases.items() for i in range(len(steps))]
+    assert losses(resumed) == losses(uninterrupted)
+    assert resumed.weights_after == uninterrupted.weights_after
+    assert all(
+        torch.equal(a, b) for a, b in zip(routers(resumed.centroids), routers(uninterrupted.centroids), strict=True)
+    )
+    expected = [(phase, i + 1) for phase, steps in uninterrupted.phases.items() for i in range(len(steps))]
     assert [(step.phase, step.step) for step in seen] == expected
     assert first == expected[: len(first)]
 
 
 def test_a_finished_training_is_not_run_again(tmp_path, monkeypatch):
-    whole = run(plan("two_phase"), checkpoint=tmp_path)
+    once = run(plan("two_phase"), checkpoint=tmp_path)
     monkeypatch.setattr(optimise.Loop, "_step", lambda *_: pytest.fail("a step was run"))
     again = run(plan("two_phase"), checkpoint=tmp_path, resume=True)
-    assert losses(again) == losses(whole)
-    assert again.weights_after == whole.weights_after
-    assert again.centroids.training == whole.centroids.training
+    assert losses(again) == losses(once)
+    assert again.weights_after == once.weights_after
+    assert again.centroids.training == once.centroids.training
 
 
 def test_a_checkpoint_of_another_regime_is_refused(tmp_path):
@@ -241,3 +249,14 @@ def test_a_composed_model_and_a_resume_from_nowhere_are_refused():
     focus.detach()
     with pytest.raises(ConfigError, match="without a checkpoint folder"):
         run(plan("centroid_only"), model, resume=True)
+
+
+def test_groups_of_parameters_are_clipped_apart():
+    a, b = torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(2))
+    settings = TrainConfig(steps=1, seq_len=16, learning_rate=0.5, warmup=0, clip=1.0)
+    loop = optimise.Loop(torch.arange(20), settings, [a, b], lambda _: 100 * a.sum() + 5 * b.sum(), rates=[0.5, 0.25])
+    loop.run()
+    assert a.grad.norm().item() == pytest.approx(1)
+    assert b.grad.norm().item() == pytest.approx(1)
+    torch.testing.assert_close(a.data, torch.full((3,), -0.5))  # Adam's first step is the rate
+    torch.testing.assert_close(b.data, torch.full((2,), -0.25))

@@ -93,7 +93,7 @@ def assign_balanced(router: CentroidRouter, hidden: Tensor) -> Assignment:
     with torch.no_grad():
         rows = logits.detach().flatten(0, -2).float()
         start = sinkhorn_potential(rows[None], router.config.sinkhorn_iterations)[0]
-        potential = hard_potential(rows, start).to(logits.dtype)
+        potential = hard_potential(rows, start)
     probabilities = torch.softmax(logits + potential, dim=-1)
     membership = top_k_membership(probabilities.detach(), router.config.top_k)
     return Assignment(probabilities, membership, potential.expand(logits.shape[0], -1))

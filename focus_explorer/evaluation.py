@@ -292,15 +292,15 @@ def _describe_task(task: dict[str, Any]) -> list[str]:
         lines.append(f"  note        {task['cut']} items were cut to the model's positions")
     for name, row in task["metrics"].items():
         full, focus = (
-            f"{row[side]:.4f}" + (f" ± {error:.4f}" if (error := row[f"{side}_stderr"]) is not None else "")
+            f"{row[side]:.4g}" + (f" ± {error:.2g}" if (error := row[f"{side}_stderr"]) is not None else "")
             for side in ("full", "focus")
         )
         lines.append(f"  {name:<11} full {full}, Focus {focus}" + _paired(row))
         if "longer_items" in row:
             longer = row["longer_items"]
             lines.append(
-                f"              the {longer['items']} longer items alone: full {longer['full']:.4f}, "
-                f"Focus {longer['focus']:.4f}{_paired(longer)}"
+                f"              the {longer['items']} longer items alone: full {longer['full']:.4g}, "
+                f"Focus {longer['focus']:.4g}{_paired(longer)}"
             )
     return lines
 

@@ -118,7 +118,6 @@ def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str,
         **_accuracy(lab, network),
         **_paper(paper.RETROFIT.get(name, {})),
     }
-    weights.detach()
     if handle is not None:
         handle.detach()
     return row

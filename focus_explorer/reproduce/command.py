@@ -72,7 +72,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
         if arguments.steps < 1:
             raise InputError(f"--steps is {arguments.steps}", expected="at least 1")
         scale = dataclasses.replace(scale, steps=arguments.steps)
-    names = list(REPORTS) if arguments.name == "all" else [arguments.name]
+    names = list(REPORTS) if "all" in arguments.names else list(dict.fromkeys(arguments.names))
     texts, held_out, text_names = _texts(arguments)
     out = Path(os.path.expanduser(arguments.out or Path("reproduced") / scale.name))
     _check_writable(out)
@@ -141,7 +141,8 @@ def add_parser(commands: Any) -> None:
         description="Reports: " + "; ".join(f"{name} ({what})" for name, (_, what) in REPORTS.items()),
     )
     parser.add_argument(
-        "name",
+        "names",
+        nargs="+",
         choices=[*REPORTS, "all"],
         metavar="REPORT",
         help="table1 to table10, figure1 to figure3, long-context, groups, mass, leak, sinks, layers, balance, or all",

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from focus_explorer.reproduce.report import Report
 from focus_explorer.reproduce.scale import Scale
 from focus_runtime.bench import machine
 from focus_runtime.calibrate import calibrate_potentials
@@ -60,6 +61,7 @@ class Lab:
     say: Callable[[str], None] = lambda message: None
     cache_dir: Path | None = None
     lines: list[str] = field(default_factory=list)
+    reports: dict[str, Report] = field(default_factory=dict)
     _full: dict[Any, Scores] = field(default_factory=dict)
     _tasks: dict[str, Any] | None = None
 
@@ -121,6 +123,12 @@ class Lab:
         """Hash of what a result depends on, beside model and texts."""
         text = json.dumps([self.fingerprint, self.scale.dtype, self.data_hash, *parts], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def once(self, name: str, measure: Callable[[Lab], Report]) -> Report:
+        """A copy of a report that a table and a figure share, measured the first time it is asked for."""
+        if name not in self.reports:
+            self.reports[name] = measure(self)
+        return copy.copy(self.reports[name])
 
     def trained(self, seed: int = 0, plan: dict[str, Any] | None = None, **config: Any) -> Centroids:
         """Trained centroids of a setting, from disk when an earlier run made them."""
@@ -219,7 +227,10 @@ class Lab:
         Returns:
             The loss of every step.
         """
-        settings = self.plan(seed, steps=steps or self.scale.weight_steps, learning_rate=rate)
+        precision = "bf16" if self.scale.dtype == "bfloat16" else "no"
+        settings = self.plan(
+            seed, steps=steps or self.scale.weight_steps, learning_rate=rate, mixed_precision=precision
+        )
         losses: list[float] = []
 
         def after(step: int) -> Any:
@@ -246,6 +257,7 @@ class Lab:
         loop.run(on_step)
         if handle is not None:
             handle.train(False)
+        network.to(self.full_dtype)  # scored in the precision of the frozen model it is compared with
         return losses
 
     def tasks(self) -> dict[str, Any]:
@@ -281,6 +293,11 @@ class Lab:
             "long": with_error(long.value, long.stderr),
             "beyond": beyond,
         }
+
+    @property
+    def full_dtype(self) -> torch.dtype:
+        """Precision in which the frozen model runs."""
+        return next(self.model.parameters()).dtype
 
     def fresh_model(self, dtype: torch.dtype = torch.float32) -> Any:
         """A copy of the model whose weights may be changed."""

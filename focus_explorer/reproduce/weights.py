@@ -67,11 +67,12 @@ def stand_in(kind: str, vocabulary: int, length: int, seed: int = 0) -> Any:
 
 def _pretrained(lab: Lab, kind: str) -> Any:
     """A stand-in trained from scratch with full attention on the training texts, or read from an earlier run."""
-    model = stand_in(kind, len(lab.tokenizer), lab.scale.seq_len)
+    model = stand_in(kind, len(lab.tokenizer), lab.scale.seq_len).to(lab.device)
     folder = lab.folder / "stand-ins"
     file = folder / f"{lab.key('stand-in', kind, lab.scale.scratch_steps, lab.scale.seq_len, SMALL)}.pt"
     if file.exists():
         model.load_state_dict(torch.load(file, weights_only=True))
+        model.to(lab.full_dtype)
         lab.log(f"{kind}: pretrained stand-in kept from before")
         return model
     for parameter in model.parameters():

@@ -22,7 +22,7 @@ SWEEP = [
     Column("setting", "setting"),
     *QUALITY,
     Column("two", "k = 2: perplexity"),
-    Column("two_relative", "k = 2: against full attention", percent=True),
+    Column("two_relative", "k = 2: against full attention", percent=True, signed=True),
     Column("two_retained", "k = 2: pairs kept", 1, percent=True),
 ]
 

@@ -86,7 +86,7 @@ def table4(lab: Lab) -> Report:
         Column("rate", "learning rate", 4),
         Column("accuracy", "right answers", 1, percent=True),
         Column("ppl", "perplexity"),
-        Column("relative", "against full attention", percent=True),
+        Column("relative", "against full attention", percent=True, signed=True),
         Column("retained", "pairs kept", 1, percent=True),
         Column("dominance", "largest group", 1, percent=True),
         Column("paper_accuracy", "TruthfulQA MC1 (Mistral-7B-Instruct)", 1, paper=True, percent=True),

@@ -15,7 +15,7 @@ from focus_runtime.checkpoint import Centroids
 SPEED_AT = {"tiny": 1024, "small": 16_384, "paper": 65_536}  # tokens at which one layer's speed stands beside
 QUALITY = [
     Column("ppl", "perplexity"),
-    Column("relative", "against full attention", percent=True),
+    Column("relative", "against full attention", percent=True, signed=True),
     Column("p", "p", 4),
     Column("retained", "pairs kept", 1, percent=True),
     Column("distant", "distant pairs kept", 1, percent=True),
@@ -225,7 +225,7 @@ def long_context(lab: Lab) -> Report:
         Column("tokens", "tokens", 0),
         Column("method", "method"),
         *QUALITY,
-        Column("added", "perplexity added"),
+        Column("added", "perplexity added", signed=True),
         Column("sequences", "sequences", 0),
         Column("paper_added", "perplexity added (Mistral 7B, K=4)", paper=True),
     ]

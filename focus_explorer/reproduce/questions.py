@@ -101,7 +101,7 @@ def _flat(found: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
 
 SETTING = [
     Column("perplexity", "perplexity"),
-    Column("relative", "against full attention", percent=True),
+    Column("relative", "against full attention", percent=True, signed=True),
     Column("retained_pairs", "pairs kept", 1, percent=True),
     Column("distant_kept", "distant pairs", 1, percent=True),
     Column("dominance_mean", "largest group", 1, percent=True),
@@ -144,8 +144,8 @@ def leak(lab: Lab) -> Report:
         Column("assignment", "assignment"),
         *SETTING,
         Column("differing", "tokens with other groups", 1, percent=True),
-        Column("against", "sinkhorn against causal", percent=True),
-        Column("future", "first half, with and without the second", percent=True),
+        Column("against", "sinkhorn against causal", percent=True, signed=True),
+        Column("future", "first half, with and without the second", percent=True, signed=True),
     ]
     return Report(
         "leak",

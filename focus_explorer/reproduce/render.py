@@ -33,8 +33,9 @@ def cell(value: Any, column: Column) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        text = f"{value * 100:,.{column.digits}f}" if column.percent else f"{value:,.{column.digits}f}"
-        return text + (" %" if column.percent else "")
+        sign = "+" if column.signed else ""
+        number = value * 100 if column.percent else value
+        return f"{number:{sign},.{column.digits}f}" + (" %" if column.percent else "")
     return str(value)
 
 

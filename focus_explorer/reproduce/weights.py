@@ -161,7 +161,7 @@ def table3(lab: Lab) -> Report:
         Column("full", "full attention, perplexity"),
         *QUALITY,
         Column("one", "k = 1: perplexity"),
-        Column("one_relative", "k = 1: against full attention", percent=True),
+        Column("one_relative", "k = 1: against full attention", percent=True, signed=True),
         Column("paper_full", "full, perplexity", 1, paper=True),
         Column("paper_focus", "Focus, perplexity", 1, paper=True),
     ]

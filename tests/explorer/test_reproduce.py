@@ -135,6 +135,7 @@ def test_cells():
     assert cell(1234567, Column("a", "a", 0)) == "1,234,567"
     assert cell(0.123, Column("a", "a", 1, percent=True)) == "12.3 %"
     assert cell(Interval(1.0, None, None, 1), Column("a", "a")) == "1.00"
+    assert cell(0.0123, Column("a", "a", percent=True, signed=True)) == "+1.23 %"
 
 
 def test_a_figure_has_its_intervals_and_marks():

@@ -18,6 +18,14 @@ def agreeing_tables(a, b, planes):
     return sum(all(bool(plane @ a > 0) == bool(plane @ b > 0) for plane in table) for table in planes.to(a.dtype))
 
 
+def clear_planes(tables, bits, vectors, generator):
+    """Hyperplanes with no vector so close that rounding to fp32 could put it on the other side."""
+    while True:
+        planes = random_planes(tables, bits, 8, generator)
+        if (torch.einsum("...d,lkd->...lk", vectors, planes.double()).abs() > 1e-5).all():
+            return planes
+
+
 def probability(a, b, tables, bits, least):
     """By the binomial distribution of tables that agree."""
     cosine = float(a @ b / (a.norm() * b.norm()))
@@ -32,8 +40,8 @@ def test_drawn_keys_carry_minus_the_logarithm_of_their_probability(fresh_seed, m
     monkeypatch.setattr("focus_runtime.baselines.pairs.BLOCK", 6)
     query, key, value = random_heads(15, batch=1)
     query = query + key.repeat_interleave(2, 1)  # alike enough that nine bits agree now and then
-    planes = random_planes(12, bits, 8, torch.Generator().manual_seed(fresh_seed))
     centre = torch.randn(2, 1, 8) * 0.3
+    planes = clear_planes(12, bits, torch.cat([query, key - centre], 1), torch.Generator().manual_seed(fresh_seed))
 
     def log_weight(b, h, i, j):
         if i - j <= 2 or j < 1:

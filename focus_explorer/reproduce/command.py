@@ -39,6 +39,7 @@ REPORTS: dict[str, tuple[str, str]] = {  # name -> module and what it shows
     "sinks": ("questions", "attention sinks, 0 to 8"),
     "layers": ("questions", "which layers should get routers"),
     "balance": ("questions", "largest group by layer"),
+    "devices": ("devices", "what keeps hard groups balanced in training"),
 }
 
 
@@ -145,7 +146,8 @@ def add_parser(commands: Any) -> None:
         nargs="+",
         choices=[*REPORTS, "all"],
         metavar="REPORT",
-        help="table1 to table10, figure1 to figure3, long-context, groups, mass, leak, sinks, layers, balance, or all",
+        help="table1 to table10, figure1 to figure3, long-context, groups, mass, leak, sinks, layers, balance, "
+        "devices, or all",
     )
     parser.add_argument(
         "--scale", default="tiny", help="tiny (minutes), small (two cores, hours) or paper (GPUs); (default: tiny)"

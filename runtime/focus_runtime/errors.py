@@ -36,5 +36,9 @@ class StoreError(InputError):
     """The database cannot be opened, read or written."""
 
 
+class StoreBusyError(StoreError):
+    """Another program is using the database; it may be free again in a moment."""
+
+
 class Cancelled(Exception):  # noqa: N818 - it is no error
     """The user stopped a computation; nothing of it is kept."""

@@ -26,7 +26,7 @@ from focus_runtime.compose import compose
 from focus_runtime.measure import dominance, final_hidden, pair_shares, token_nll
 from focus_runtime.models import load_model
 from focus_runtime.router import Assignment, CentroidRouter
-from focus_runtime.train import encode_texts, even_sequences
+from focus_runtime.sequences import encode_texts, even_sequences
 
 SETTINGS = ((512, 64, 16), (1024, 128, 8))  # sequence length, window, sequences
 

@@ -275,7 +275,7 @@ def _train(arguments: argparse.Namespace) -> int:
 def _trainings(arguments: argparse.Namespace) -> None:
     from focus_explorer.training_service import Trainings
 
-    rows = Trainings(_service(arguments)).list()
+    rows = Trainings(_service(arguments)).rows()
     if arguments.json:
         print(json.dumps(rows, ensure_ascii=False, default=str))
         return

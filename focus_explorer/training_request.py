@@ -86,7 +86,7 @@ def flag(name: str) -> str:
 
 
 def parse_layers(text: str | None) -> tuple[int, ...] | None:
-    """"0,3,5" -> (0, 3, 5); None for every layer.
+    """ "0,3,5" -> (0, 3, 5); None for every layer.
 
     Raises:
         InputError: not a list of layer numbers.

@@ -61,7 +61,7 @@ class Trainings:
         self._lock = threading.RLock()
         atexit.register(self._say_goodbye)
 
-    def list(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """Every training, newest first, with the means of its newest steps.
 
         `status` is running, stopping, done, stopped, failed, or interrupted when its process died. `resumable` and
@@ -97,17 +97,15 @@ class Trainings:
         Returns:
             `trainings`, `curves` (only newer steps) and `job`, the process started last while it has no row.
         """
-        rows = self.list()
+        rows = self.rows()
         curves = {}
         if shown:
-            steps = fetch(
-                self.service.database, "training_steps", training_ids=list(shown), after=list(shown.values())
-            )
+            steps = fetch(self.service.database, "training_steps", training_ids=list(shown), after=list(shown.values()))
             curves = curves_payload(steps)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
     def _job_state(self, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """{"name", "out", "state": "starting", "stopping", "stopped" or "failed", "message"}; None when a row says it."""
+        """name, out, state (starting, stopping, stopped or failed) and message; None when a row says all."""
         with self._lock:
             job = self._job
             if job is None:
@@ -141,7 +139,11 @@ class Trainings:
         with self._lock:
             self._refuse_a_second()
             gather_texts([*uploads, *(held_out or [])] or [str(asset_path("samples"))], [])
-            folder = self.service.database.path.parent / "trainings" / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+            folder = (
+                self.service.database.path.parent
+                / "trainings"
+                / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+            )
             request = replace(request, text=("later",), val=(), out=str((folder / "centroids.safetensors").resolve()))
             plan(request)  # a bad setting is known before anything is written
             try:
@@ -150,7 +152,9 @@ class Trainings:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 shutil.rmtree(folder, ignore_errors=True)
-                raise InputError(f"cannot keep the texts in {folder}: {error.strerror}", fix="free some space") from error
+                raise InputError(
+                    f"cannot keep the texts in {folder}: {error.strerror}", fix="free some space"
+                ) from error
             samples = tuple(str(asset_path("samples", name)) for name in SAMPLES.values())
             request = replace(request, text=texts or samples, val=val)
             self._spawn(["train", *request.to_arguments()], request.out, request.name or "centroids", folder)
@@ -177,7 +181,14 @@ class Trainings:
             return str(row["out"])
 
     def _spawn(self, words: list[str], out: str, name: str, folder: Path) -> None:
-        command = [sys.executable, "-m", "focus_explorer.cli", *words, "--db", str(self.service.database.path.resolve())]
+        command = [
+            sys.executable,
+            "-m",
+            "focus_explorer.cli",
+            *words,
+            "--db",
+            str(self.service.database.path.resolve()),
+        ]
         log = Path(out).with_suffix(".log")
         with log.open("wb") as stream:
             process = subprocess.Popen(
@@ -186,7 +197,7 @@ class Trainings:
         self._job = _Job(process, out, name, log)
 
     def _refuse_a_second(self) -> None:
-        busy = [row["name"] for row in self.list() if row["status"] in LIVE and row["host"] == socket.gethostname()]
+        busy = [row["name"] for row in self.rows() if row["status"] in LIVE and row["host"] == socket.gethostname()]
         if self._job is not None and self._job.process.poll() is None:
             busy.append(self._job.name)
         if busy:

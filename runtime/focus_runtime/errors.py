@@ -40,5 +40,17 @@ class StoreBusyError(StoreError):
     """Another program is using the database; it may be free again in a moment."""
 
 
+class TrainingError(InputError):
+    """A training cannot start, go on or be resumed."""
+
+
+class TrainingStopped(Exception):  # noqa: N818 - it is no error
+    """The user stopped a training; `step` steps are kept in the checkpoint `path`, or nothing when it is None."""
+
+    def __init__(self, step: int, path: object) -> None:
+        self.step, self.path = step, path
+        super().__init__(f"stopped after step {step}" + ("" if path is None else f"; kept in {path}"))
+
+
 class Cancelled(Exception):  # noqa: N818 - it is no error
     """The user stopped a computation; nothing of it is kept."""

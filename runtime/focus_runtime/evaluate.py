@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.compose import FocusModel
+from focus_runtime.errors import InputError
+from focus_runtime.intervals import LEVEL, bootstrap_test, mean_interval, sign_flip_test, wilcoxon_test
 from focus_runtime.measure import dominance, final_hidden, pair_shares, token_nll
+
+MANY_DOCUMENTS = 8  # from here on documents are resampled; fewer would give an interval of chance
+MANY_SEEDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +70,95 @@ def score(model: Any, sequences: Tensor) -> Scores:
             shares.setdefault(index, []).append((dominance(assignment.probabilities), *kept))
     columns = np.array([np.mean(rows, axis=0) for _, rows in sorted(shares.items())]).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])
+
+
+def compare(
+    full: Scores,
+    focus: Scores | Sequence[Scores],
+    *,
+    documents: Sequence[Any] | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Focus against full attention on the same sequences: perplexities, their difference, and how sure it is.
+
+    Intervals are bootstrapped over documents where there are at least `MANY_DOCUMENTS`, otherwise over sequences, and
+    over training seeds where several are given; `units` says which. P-values compare the units in pairs, with the
+    losses of several seeds averaged first.
+
+    Args:
+        full: from `score` of the model as it is.
+        focus: from `score` under Focus, or several of them, one for each training seed.
+        documents: (N,) which document each sequence is from; all of one document when None.
+
+    Returns:
+        JSON-ready: perplexities and the difference in nats per token and relative, each with `value`, `low`, `high`
+        (None when one unit allows no interval); `p_value` (sign flips, exact on few units) and the other tests; counts
+        of documents, sequences, tokens and seeds; dominance and pairs, means over layers and seeds; `notes`.
+
+    Raises:
+        InputError: the scores are not of the same sequences, or not of Focus.
+    """
+    runs = [focus] if isinstance(focus, Scores) else list(focus)
+    _check_pairs(full, runs)
+    labels = [0] * full.nll.size if documents is None else list(documents)
+    if len(labels) != full.nll.size:
+        raise InputError(f"{len(labels)} documents are named for {full.nll.size} sequences", expected="one for each")
+    many = len(set(labels)) >= MANY_DOCUMENTS
+    place = np.unique(labels, return_inverse=True)[1] if many else np.arange(full.nll.size)
+    tokens = np.bincount(place, weights=full.scored)
+    plain, *under_focus = (np.bincount(place, weights=run.nll * run.scored) / tokens for run in (full, *runs))
+    table = np.array(under_focus)
+    differences = table - plain
+    settings: dict[str, Any] = {"level": level, "seed": seed}
+    nats = mean_interval(differences, tokens, **settings)
+    paired = differences.mean(axis=0) * tokens / tokens.mean()
+    tests = {
+        "sign_flip": sign_flip_test(paired, seed=seed),
+        "bootstrap": bootstrap_test(paired, seed=seed),
+        "wilcoxon": wilcoxon_test(differences.mean(axis=0)),
+    }
+    return {
+        "full_perplexity": mean_interval(plain, tokens, **settings).through(math.exp).to_dict(),
+        "focus_perplexity": mean_interval(table, tokens, **settings).through(math.exp).to_dict(),
+        "difference_nats": nats.to_dict(),
+        "relative_difference": nats.through(math.expm1).to_dict(),
+        "level": level,
+        "p_value": tests["sign_flip"],
+        "tests": tests,
+        "units": "documents" if many else "sequences",
+        "documents": len(set(labels)),
+        "sequences": int(full.nll.size),
+        "tokens": int(full.scored.sum()),
+        "seeds": len(runs),
+        "dominance": float(np.mean([run.dominance.mean() for run in runs])),
+        "highest_dominance": float(max(run.dominance.max() for run in runs)),
+        "retained_pairs": float(np.mean([run.retained_pairs.mean() for run in runs])),
+        "distant_kept": float(np.mean([run.distant_kept.mean() for run in runs])),
+        "notes": _notes(len(runs), len(set(labels)), place.max() + 1),
+    }
+
+
+def _check_pairs(full: Scores, runs: list[Scores]) -> None:
+    if not runs or any(run.dominance.size == 0 for run in runs):
+        raise InputError("there are no scores under Focus to compare", expected="what score(compose(...), ...) gave")
+    for run in runs:
+        if not np.array_equal(run.scored, full.scored):
+            raise InputError(
+                f"the scores are of {run.nll.size} and {full.nll.size} sequences, or of different lengths",
+                expected="the same sequences in the same order",
+            )
+
+
+def _notes(seeds: int, documents: int, units: int) -> list[str]:
+    """What the intervals and p-values do not cover."""
+    notes = []
+    if units == 1:
+        notes.append("1 sequence: no interval and no test is possible; give more text")
+    if documents < MANY_DOCUMENTS:
+        count = "1 document" if documents == 1 else f"{documents} documents"
+        notes.append(f"sequences of {count} were resampled: the intervals do not speak for other documents")
+    if seeds < MANY_SEEDS:
+        count = "1 training seed" if seeds == 1 else f"{seeds} training seeds"
+        notes.append(f"{count}: give centroids of at least {MANY_SEEDS} to cover what training leaves to chance")
+    return notes

@@ -2,107 +2,37 @@
 
 from __future__ import annotations
 
-import math
+import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from focus_runtime.calibrate import calibrate_potentials
 from focus_runtime.checkpoint import Centroids, random_centroids
-from focus_runtime.compose import SoftGate, compose
+from focus_runtime.compose import FocusModel, SoftGate, compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import ConfigError, TextError
-from focus_runtime.measure import dominance, evaluate_focus, evaluate_full, final_hidden, token_nll
+from focus_runtime.errors import TrainingError
+from focus_runtime.mask import allowed_pairs
+from focus_runtime.measure import check_positions, dominance, evaluate_focus, evaluate_full, final_hidden, token_nll
 from focus_runtime.models import fingerprint, weights_sha256
+from focus_runtime.optimise import Loop, Shares, TrainConfig, TrainStep, average, checkpointing
+from focus_runtime.sequences import encode_texts, even_sequences
+
+ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig:
-    """How centroids are trained; what is trained stands in FocusConfig.
-
-    Attributes:
-        steps: optimiser steps.
-        seq_len: tokens per sequence.
-        batch: sequences per step.
-        learning_rate: peak of AdamW's rate.
-        warmup: steps of linear warm-up; then cosine to a tenth of the peak.
-        steepness: lambda of the paper gate.
-        hard: train on the hard mask with straight-through gradients (log gate only).
-        potential_decay: factor of the running average of Sinkhorn's column terms.
-        calibration_sequences: training sequences on which the final potentials are estimated.
-        seed: initialisation and data order.
-    """
-
-    steps: int = 300
-    seq_len: int = 512
-    batch: int = 1
-    learning_rate: float = 3e-3
-    warmup: int = 20
-    steepness: float = 8.0
-    hard: bool = False
-    potential_decay: float = 0.95
-    calibration_sequences: int = 32
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        minima = {"steps": 1, "seq_len": 16, "batch": 1, "warmup": 0, "calibration_sequences": 1}
-        for name, minimum in minima.items():
-            if getattr(self, name) < minimum:
-                raise ConfigError(f"{name} is {getattr(self, name)}", expected=f"at least {minimum}")
-        if not 0 < self.learning_rate < 10:
-            raise ConfigError(f"learning_rate is {self.learning_rate}", expected="between 0 and 10")
-
-
-@dataclass(frozen=True, slots=True)
-class TrainStep:
-    """What one step reported: loss in nats per token, mean dominance over layers, tokens per second."""
-
-    step: int
-    loss: float
-    dominance: float
-    learning_rate: float
-    tokens_per_second: float
-
-
-def encode_texts(tokenizer: Any, texts: list[str], minimum: int) -> Tensor:
-    """Concatenate texts into one (N,) stream of token ids.
-
-    Raises:
-        TextError: fewer than `minimum` tokens.
-    """
-    parts = [torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids) for text in texts]
-    ids = torch.cat(parts) if parts else torch.empty(0)
-    if ids.numel() < minimum:
-        raise TextError(
-            f"the text has {ids.numel()} tokens",
-            expected=f"at least {minimum}",
-            fix="give more text or a shorter --seq-len",
-        )
-    return ids.long()
-
-
-def random_sequences(ids: Tensor, count: int, length: int, generator: torch.Generator) -> Tensor:
-    """(count, length) windows at random places of a token stream."""
-    starts = torch.randint(0, ids.numel() - length + 1, (count,), generator=generator)
-    return torch.stack([ids[s : s + length] for s in starts.tolist()])
-
-
-def even_sequences(ids: Tensor, count: int, length: int) -> Tensor:
-    """(count, length) windows spread evenly over a token stream; fewer when it is short, never overlapping."""
-    count = max(1, min(count, ids.numel() // length))
-    starts = [round(i * (ids.numel() - length) / max(1, count - 1)) for i in range(count)]
-    return torch.stack([ids[s : s + length] for s in starts])
-
-
-def _rate(step: int, config: TrainConfig) -> float:
-    if step < config.warmup:
-        return config.learning_rate * (step + 1) / config.warmup
-    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
-    return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
+def texts_sha256(texts: list[str]) -> str:
+    """Hash of the training texts, in order."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    return digest.hexdigest()
 
 
 def train_centroids(
@@ -114,79 +44,126 @@ def train_centroids(
     *,
     model_id: str = "",
     on_step: Callable[[TrainStep], None] | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Centroids:
-    """Train routers for every layer of a frozen model and estimate their column potentials.
+    """Train routers of a frozen model and estimate their column potentials.
 
     Args:
         model: causal language model; its weights are not changed (checked by hash).
         texts: training texts.
-        config: K, d_g, window, sinks, gate; top_k matters only with `settings.hard`.
+        config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
         settings: optimisation.
         model_id: recorded in the result.
         on_step: called after every step.
+        checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
+        resume: go on from that file; the losses are those of a training that was never interrupted.
+        should_stop: asked after every step.
 
     Returns:
         Centroids with potentials, ready for `save_centroids`.
+
+    Raises:
+        TextError: too little text. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
+        number. TrainingStopped: stopped by the user.
     """
     ids = encode_texts(tokenizer, texts, settings.seq_len + 1)
-    generator = torch.Generator().manual_seed(settings.seed)
+    check_positions(model, settings.seq_len)
     centroids = random_centroids(model, config, seed=settings.seed, name="trained")
-    for router in centroids.routers.values():
-        router.requires_grad_(True)
     before = weights_sha256(model)
+    frozen = [p for p in model.parameters() if p.requires_grad]
     model.requires_grad_(False)
-    parameters = [p for router in centroids.routers.values() for p in router.parameters()]
-    optimiser = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=0.0)
     focus = compose(model, centroids, assignment="sinkhorn")
-    started, last = time.perf_counter(), TrainStep(0, math.nan, math.nan, 0.0, 0.0)
+    started = time.perf_counter()
     try:
-        for step in range(settings.steps):
-            clock = time.perf_counter()
-            rate = _rate(step, settings)
-            for group in optimiser.param_groups:
-                group["lr"] = rate
-            batch = random_sequences(ids, settings.batch, settings.seq_len, generator)
-            with focus.training_gate(SoftGate(config.gate, settings.steepness, settings.hard)):
-                loss = token_nll(model, final_hidden(model, batch), batch).mean()
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            optimiser.step()
-            share = _update_potentials(focus, centroids, settings.potential_decay, step)
-            speed = batch.numel() / (time.perf_counter() - clock)
-            last = TrainStep(step + 1, loss.item(), share, rate, speed)
-            if on_step is not None:
-                on_step(last)
+        identity = {"config": config.to_json(), "model": fingerprint(model), "texts": texts_sha256(texts)}
+        loop = centroid_loop(focus, centroids, ids, settings, identity=identity, checkpoint=checkpoint)
+        if resume:
+            loop.resume()
+        with checkpointing(model, settings.gradient_checkpointing):
+            last = loop.run(on_step, should_stop)
     finally:
         focus.detach()
         for router in centroids.routers.values():
             router.requires_grad_(False)
-    assert weights_sha256(model) == before, "training changed the base model"
-    length = settings.seq_len
-    calibrate_potentials(model, centroids, even_sequences(ids, settings.calibration_sequences, length))
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+    if weights_sha256(model) != before:
+        raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
+    device = next(model.parameters()).device
+    calibrate_potentials(
+        model, centroids, even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(device)
+    )
     centroids.base_model, centroids.base_fingerprint = model_id, fingerprint(model)
     centroids.training = {
         **asdict(settings),
-        "final_loss": last.loss,
-        "final_dominance": last.dominance,
-        "tokens_seen": settings.steps * settings.batch * length,
+        "final_loss": None if last is None else last.loss,
+        "final_dominance": None if last is None else last.dominance,
+        "tokens_seen": settings.steps * settings.batch * settings.accumulation * settings.seq_len
+        * loop.processes.num_processes,
         "training_tokens": ids.numel(),
+        "base_weights_sha256": before,
         "seconds": round(time.perf_counter() - started, 1),
-    }
+    }  # fmt: skip
     return centroids
 
 
+def centroid_loop(
+    focus: FocusModel,
+    centroids: Centroids,
+    ids: Tensor,
+    settings: TrainConfig,
+    *,
+    identity: dict[str, Any] | None = None,
+    checkpoint: Path | None = None,
+    extra_loss: Callable[[FocusModel], Tensor] | None = None,
+    phase: str = "centroids",
+) -> Loop:
+    """The loop that trains the routers of a composed model whose own weights are frozen.
+
+    Args:
+        extra_loss: added to the language model's loss, from what the routers decided in this pass.
+    """
+    routers = [centroids.routers[index] for index in sorted(centroids.routers)]
+    for router in routers:
+        router.requires_grad_(True)
+    gate = SoftGate(focus.config.gate, settings.steepness, settings.hard)
+
+    def loss(batch: Tensor) -> Tensor:
+        found = token_nll(focus.model, final_hidden(focus.model, batch), batch).mean()
+        return found if extra_loss is None else found + extra_loss(focus)
+
+    return Loop(
+        ids, settings, [p for router in routers for p in (router.projection, router.centroids)], loss,
+        after_step=lambda step: update_potentials(focus, centroids, settings.potential_decay, step),
+        state={f"potential.{i}": centroids.routers[i].potential for i in sorted(centroids.routers)},
+        identity=identity or {}, checkpoint=checkpoint, around_step=lambda: focus.training_gate(gate), phase=phase,
+    )  # fmt: skip
+
+
 @torch.no_grad()
-def _update_potentials(focus: Any, centroids: Centroids, decay: float, step: int) -> float:
-    """Running average of Sinkhorn's column terms; returns the mean dominance of the batch."""
-    shares = []
+def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> Shares:
+    """Running average of Sinkhorn's column terms; returns dominance, mean and largest, and retained pairs."""
+    shares, kept = [], []
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
-        mean = assignment.potential.detach().mean(dim=0)
+        mean = average(assignment.potential.detach().float().mean(dim=0))
         router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
         router.has_potential = True
         shares.append(dominance(assignment.probabilities))
-    return sum(shares) / len(shares)
+        kept.append(retained_pairs(assignment.membership[0], focus.config.window, focus.config.num_sinks))
+    return float(np.mean(shares)), max(shares), float(np.mean(kept))
+
+
+def retained_pairs(membership: Tensor, window: int, num_sinks: int) -> float:
+    """Share of causal pairs that the hard mask keeps, (T,) -> float; from 1,024 even query rows of a longer text."""
+    length = membership.shape[0]
+    count = min(length, ROWS_COUNTED)
+    position = torch.arange(length, device=membership.device)
+    rows = position if count == length else torch.linspace(0, length - 1, count, device=membership.device).long()
+    allowed = allowed_pairs(membership[rows], membership, rows, position, window, num_sinks)
+    return allowed.sum().item() / (rows + 1).sum().item()
 
 
 def validate(

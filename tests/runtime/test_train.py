@@ -15,17 +15,11 @@ from focus_runtime.calibrate import calibrate_potentials, hard_potential
 from focus_runtime.checkpoint import load_centroids, save_centroids
 from focus_runtime.compose import compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import ConfigError, TextError
+from focus_runtime.errors import ConfigError, TextError, TrainingStopped
 from focus_runtime.measure import final_hidden
-from focus_runtime.train import (
-    TrainConfig,
-    _rate,
-    encode_texts,
-    even_sequences,
-    random_sequences,
-    train_centroids,
-    validate,
-)
+from focus_runtime.optimise import TrainConfig, rate_at
+from focus_runtime.sequences import encode_texts, even_sequences, random_sequences, step_sequences
+from focus_runtime.train import train_centroids, validate
 from tests.helpers import build_centroids, build_model, random_ids
 
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
@@ -84,10 +78,10 @@ def test_the_seed_decides_the_order_of_the_data(tiny_model, tokenizer, monkeypat
     batches: list[torch.Tensor] = []
 
     def recorded(*args):
-        batches.append(random_sequences(*args))
+        batches.append(step_sequences(*args))
         return batches[-1]
 
-    monkeypatch.setattr("focus_runtime.train.random_sequences", recorded)
+    monkeypatch.setattr("focus_runtime.optimise.step_sequences", recorded)
     for seed in (5, 5, 6):
         train(tiny_model, tokenizer, seed=seed, steps=1)
     assert torch.equal(batches[0], batches[1])
@@ -117,7 +111,7 @@ def test_a_failing_callback_leaves_the_model_clean(tiny_model, tokenizer, ids):
     def stop(_):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(TrainingStopped, match="after step 1"):
         train_centroids(
             tiny_model, tokenizer, TEXTS, FocusConfig(**FOCUS), TrainConfig(steps=2, seq_len=32), on_step=stop
         )
@@ -148,12 +142,20 @@ def test_bad_training_settings_are_named(name, value):
 
 def test_learning_rate_warms_up_and_falls_to_a_tenth():
     settings_ = TrainConfig(steps=100, warmup=10, learning_rate=1.0)
-    rates = [_rate(s, settings_) for s in range(100)]
+    rates = [rate_at(s, settings_) for s in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert max(rates) == rates[9] == pytest.approx(1.0)
     assert rates[9:] == sorted(rates[9:], reverse=True)
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
-    assert _rate(0, TrainConfig(warmup=0)) == pytest.approx(3e-3)
+    assert rate_at(0, TrainConfig(warmup=0)) == pytest.approx(3e-3)
+
+
+def test_a_step_sees_the_same_data_however_it_was_reached():
+    ids = torch.arange(400)
+    rows = [step_sequences(ids, step, 3, 16, 5) for step in range(4)]
+    assert torch.equal(rows[2], step_sequences(ids, 2, 3, 16, 5))
+    assert not torch.equal(rows[2], rows[3])
+    assert not torch.equal(rows[2], step_sequences(ids, 2, 3, 16, 6))
 
 
 @settings(max_examples=100, deadline=None)

@@ -66,10 +66,7 @@ class Database:
 
         A file of an older version is migrated first.
         """
-        if not os.path.exists(self.path):
-            with self.write():
-                pass
-        elif not self._ready and self._is_older():
+        if not os.path.exists(self.path) or (not self._ready and self._is_older()):
             with self.write():
                 pass
         with self._lock:

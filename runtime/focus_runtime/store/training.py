@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,8 +113,8 @@ class TrainingRecorder:
         resume: go on with the newest training of the same `info.out`, replacing its steps from the first one reported.
         warn: told once when rows have to wait, and at the end if they could not be written.
 
-    Without `finish` the status follows from how the block ended: done, stopped (KeyboardInterrupt) or failed. A training
-    that ended without a single step leaves no row.
+    Without `finish` the status follows from how the block ended: done, stopped (KeyboardInterrupt) or failed. A
+    training that ended without a single step leaves no row.
     """
 
     def __init__(
@@ -231,9 +230,14 @@ class TrainingRecorder:
         if rows:
             for mode in dict.fromkeys(row["mode"] for row in rows):
                 if mode not in offset:
-                    offset[mode] = self._forget_later(connection, mode, min(r["step"] for r in rows if r["mode"] == mode))
+                    offset[mode] = self._forget_later(
+                        connection, mode, min(r["step"] for r in rows if r["mode"] == mode)
+                    )
             table = pa.Table.from_pylist(
-                [row | {"training_id": self.training_id, "elapsed": row["elapsed"] + offset[row["mode"]]} for row in rows],
+                [
+                    row | {"training_id": self.training_id, "elapsed": row["elapsed"] + offset[row["mode"]]}
+                    for row in rows
+                ],
                 schema=_STEP_SCHEMA,
             )
             connection.register("incoming", table)
@@ -243,7 +247,11 @@ class TrainingRecorder:
             self._close(connection)
 
     def _open(self, connection: Any) -> None:
-        process = {"host": socket.gethostname(), "pid": os.getpid(), "process_started": max(0, process_start(os.getpid()))}
+        process = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "process_started": max(0, process_start(os.getpid())),
+        }
         if self._resume and self._find(connection):
             _update(connection, self.training_id, {"status": "running", "message": "", "finished_at": None, **process})
             return
@@ -290,9 +298,7 @@ class TrainingRecorder:
 
 def _update(connection: Any, training_id: str, values: dict[str, Any]) -> None:
     assignments = ", ".join(f"{name} = ?" for name in values)
-    connection.execute(
-        f"UPDATE training_runs SET {assignments} WHERE training_id = ?", [*values.values(), training_id]
-    )
+    connection.execute(f"UPDATE training_runs SET {assignments} WHERE training_id = ?", [*values.values(), training_id])
 
 
 def _known(value: Any) -> Any:

@@ -1,0 +1,168 @@
+"""Reports as Markdown, CSV, LaTeX, JSON and SVG, written together and atomically."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from focus_explorer.errors import InputError
+from focus_explorer.reproduce.report import Claim, Column, Interval, Report
+
+HELD = {True: "held", False: "did not hold", None: "not decided here"}
+PAPER = "paper: "
+
+
+def cell(value: Any, column: Column) -> str:
+    """A cell's text; a dash stands for what was not measured."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, Interval):
+        low, high = (cell(bound, column) for bound in (value.low, value.high))
+        return f"{cell(value.value, column)} ({low} to {high})"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        text = f"{value * 100:,.{column.digits}f}" if column.percent else f"{value:,.{column.digits}f}"
+        return text + (" %" if column.percent else "")
+    return str(value)
+
+
+def heading(column: Column) -> str:
+    """The column's heading; the paper's columns say so."""
+    return (PAPER if column.paper else "") + column.label
+
+
+def _claim(claim: Claim) -> str:
+    return f"**{HELD[claim.held]}**: {claim.text} ({claim.evidence})"
+
+
+def markdown(report: Report) -> str:
+    """The whole report."""
+    lines = [f"# {report.name}: {report.title}", ""]
+    lines.append("| " + " | ".join(heading(c) for c in report.columns) + " |")
+    lines.append("|" + "---|" * len(report.columns))
+    for row in report.rows:
+        cells = [cell(row.get(c.key), c).replace("|", "\\|") for c in report.columns]
+        lines.append("| " + " | ".join(cells) + " |")
+    if report.claims:
+        lines += ["", "## What the paper claims, and what was found", ""]
+        lines += [f"- {_claim(claim)}" for claim in report.claims]
+    if report.notes:
+        lines += ["", "## Notes", "", *(f"- {note}" for note in report.notes)]
+    lines += ["", "## Setting", ""]
+    lines += [f"- {name}: {_plain(value)}" for name, value in report.setting.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_plain(v) for v in value)
+    return str(value)
+
+
+def comma_separated(report: Report) -> str:
+    """One line a row; an interval gives three columns, full precision."""
+    wide = {c.key for c in report.columns if any(isinstance(row.get(c.key), Interval) for row in report.rows)}
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names: list[str] = []
+    for column in report.columns:
+        name = ("paper_" if column.paper else "") + column.key.removeprefix("paper_")
+        names += [name, f"{name}_low", f"{name}_high"] if column.key in wide else [name]
+    writer.writerow(names)
+    for row in report.rows:
+        cells: list[Any] = []
+        for column in report.columns:
+            value = row.get(column.key)
+            if isinstance(value, Interval):
+                cells += [value.value, value.low, value.high]
+            else:
+                cells += [value, None, None] if column.key in wide else [value]
+        writer.writerow(["" if value is None else value for value in cells])
+    return out.getvalue()
+
+
+def latex(report: Report) -> str:
+    """A booktabs table whose caption states the setting."""
+    columns = "".join("l" if _is_text(report, c) else "r" for c in report.columns)
+    rows = [" & ".join(_escape(cell(row.get(c.key), c)) for c in report.columns) + r" \\" for row in report.rows]
+    head = " & ".join(_escape(heading(c)) for c in report.columns) + r" \\"
+    caption = _escape(f"{report.title}. " + "; ".join(f"{k}: {_plain(v)}" for k, v in report.setting.items()) + ".")
+    return "\n".join([
+        r"% needs \usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII",
+        r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:focus-{report.name}}}",
+        rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}",
+        r"\end{table}", "",
+    ])  # fmt: skip
+
+
+def _is_text(report: Report, column: Column) -> bool:
+    return any(isinstance(row.get(column.key), str) for row in report.rows)
+
+
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "τ": r"$\tau$",
+          "≤": r"$\leq$", "≥": r"$\geq$", "×": r"$\times$", "−": r"$-$"}  # fmt: skip
+
+
+def _escape(text: str) -> str:
+    found = "".join("\\" + c if c in "&%$#_{}" else _LATEX.get(c, c) for c in text)
+    return found.replace(" \\%", "\\,\\%")
+
+
+def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
+    """Write every form; a figure only where Chrome or Chromium is there, which is noted otherwise.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    from focus_explorer.views.reproduce import draw
+
+    contents: dict[str, bytes] = {}
+    if report.figure is not None:
+        image = draw(report)
+        if image is None:
+            report.notes.append("no figure was drawn: that needs Chrome or Chromium")
+        else:
+            contents[".svg"] = image
+    contents |= {
+        ".md": markdown(report).encode(), ".csv": comma_separated(report).encode(), ".tex": latex(report).encode(),
+        ".json": (json.dumps(_finite(report.to_dict()), ensure_ascii=False, indent=1) + "\n").encode(),
+    }  # fmt: skip
+    if log:
+        contents[".log"] = log.encode()
+    return [_write(folder / f"{report.name}{suffix}", data) for suffix, data in contents.items()]
+
+
+def _finite(value: Any) -> Any:
+    """The same without nan and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(target: Path, data: bytes) -> Path:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            os.chmod(name, 0o644)
+            os.replace(name, target)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {target}: {error.strerror or error}", fix="choose another --out with space in it"
+        ) from error
+    return target

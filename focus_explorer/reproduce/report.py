@@ -1,0 +1,94 @@
+"""A reproduced table: our measured rows, the paper's numbers beside them, the setting, and which claims held.
+
+It knows nothing of how numbers were measured nor of file formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: key in the rows, heading, digits after the point, and whether the paper reported it."""
+
+    key: str
+    label: str
+    digits: int = 2
+    paper: bool = False
+    percent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something the paper says, whether it held here (None: not decided by this run), and the figures that say so."""
+
+    text: str
+    held: bool | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line or set of bars; `low` and `high` are 95 % intervals when given."""
+
+    name: str
+    x: Sequence[Any]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    dash: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What is drawn: kind is "line" or "bar"; `marks` are horizontal lines with a name."""
+
+    kind: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+    marks: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Report:
+    """One table or figure.
+
+    Attributes:
+        name: as on the command line.
+        title: what it shows.
+        columns, rows: cells are numbers, text, `Interval` or None (not measured).
+        setting: everything the numbers depend on.
+        notes: what a reader must know.
+        claims: the paper's claims this table is about.
+        figure: drawn from the same rows.
+        raw: further values for the JSON file, per sequence and per step.
+    """
+
+    name: str
+    title: str
+    columns: list[Column]
+    rows: list[dict[str, Any]]
+    setting: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    figure: Figure | None = None
+    raw: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)

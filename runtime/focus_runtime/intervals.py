@@ -1,0 +1,215 @@
+"""Confidence intervals and paired tests over a few documents, sequences or items. It knows nothing of models.
+
+A unit is what one resample takes or leaves as a whole: a document, a sequence, an item. Every function gives the same
+answer for the same `seed`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from focus_runtime.errors import InputError
+
+LEVEL = 0.95
+RESAMPLES = 10_000
+EXACT_UP_TO = 16  # units; 2^16 sign patterns take a moment, each further unit doubles it
+COARSE_BELOW = 8  # units; the bootstrap distribution of fewer has too few values for its tails to mean anything
+CHUNK = 1 << 22  # numbers drawn at once
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its confidence interval.
+
+    Attributes:
+        value: the estimate.
+        low, high: ends of the interval; None when there is one unit, which says nothing about its spread.
+        units: how many units it rests on.
+        seeds: how many training seeds it rests on.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    units: int
+    seeds: int = 1
+
+    def through(self, function: Callable[[float], float]) -> Interval:
+        """The interval of an increasing function of the estimate, such as exp for perplexities."""
+        low, high = (None if end is None else function(end) for end in (self.low, self.high))
+        return Interval(function(self.value), low, high, self.units, self.seeds)
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Value and ends, JSON-ready."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def _finite(values: ArrayLike, dimensions: tuple[int, ...]) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim not in dimensions or array.size == 0:
+        raise InputError(f"the values have the shape {array.shape}", expected="at least one number for each unit")
+    if not np.isfinite(array).all():
+        raise InputError("the values hold NaN or infinity", expected="finite numbers", fix="look for a diverged run")
+    return array
+
+
+def mean_interval(
+    values: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Weighted mean over units, and over training seeds where there are several, with a bootstrap interval.
+
+    Seeds and units are crossed (every seed saw the same units), so both are resampled, independently (Owen, "The
+    pigeonhole bootstrap", 2007). A plain percentile interval is too narrow for few units: its ends lie at the normal
+    quantiles of a spread that divides by n. Here the bootstrap gives the shape, and the width is that of Student's t
+    with the unbiased spread (after Hesterberg, "What teachers should know about the bootstrap", 2015; degrees of
+    freedom after Satterthwaite). With fewer than `COARSE_BELOW` units it is the t interval itself.
+
+    Args:
+        values: (N,) one number for each unit, or (S, N) for S seeds.
+        weights: (N,) how much each unit counts, such as its tokens; equal when None.
+
+    Raises:
+        InputError: no values, or not finite, or weights that do not fit.
+    """
+    table = np.atleast_2d(_finite(values, (1, 2)))
+    seeds, units = table.shape
+    weight = _weights(weights, units)
+    seed_means = table @ weight / weight.sum()
+    value = float(seed_means.mean())
+    if units == 1:
+        return Interval(value, None, None, units, seeds)
+    by_unit = np.square(weight * (table.mean(axis=0) - value)).sum() / (units * (units - 1))
+    by_seed = seed_means.var(ddof=1) / seeds if seeds > 1 else 0.0
+    variance = float(by_unit + by_seed)
+    if variance <= (1e-12 * max(1.0, abs(value))) ** 2:  # identical values, but for rounding
+        return Interval(value, value, value, units, seeds)
+    freedom = variance**2 / (by_unit**2 / (units - 1) + (by_seed**2 / (seeds - 1) if seeds > 1 else 0.0))
+    below, above = _shape(table, weight, value, level, resamples, seed) if units >= COARSE_BELOW else (1.0, 1.0)
+    reach = _student(freedom, (1 + level) / 2) * math.sqrt(variance)
+    return Interval(value, value - below * reach, value + above * reach, units, seeds)
+
+
+def _weights(weights: ArrayLike | None, units: int) -> Floats:
+    """Scaled to a mean of one."""
+    if weights is None:
+        return np.ones(units)
+    weight = _finite(weights, (1,))
+    if weight.size != units or (weight <= 0).any():
+        raise InputError(f"{weight.size} weights for {units} units", expected="one weight above 0 for each")
+    return weight / weight.mean()
+
+
+def _student(freedom: float, probability: float) -> float:
+    from scipy.special import stdtrit  # not needed to compose, attend or score
+
+    return float(stdtrit(freedom, probability))
+
+
+def _replicates(table: Floats, weight: Floats, resamples: int, seed: int) -> Floats:
+    """(R,) means of resampled units and seeds."""
+    seeds, units = table.shape
+    generator = np.random.default_rng(seed)
+    weighted, found = table * weight, []
+    for start in range(0, resamples, step := max(1, CHUNK // units)):
+        count = min(step, resamples - start)
+        picked = generator.multinomial(units, np.full(units, 1 / units), size=count)
+        by_seed = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)
+        found.append(((by_seed @ weighted) * picked).sum(axis=1) / (seeds * (picked @ weight)))
+    return np.concatenate(found)
+
+
+def _shape(table: Floats, weight: Floats, value: float, level: float, resamples: int, seed: int) -> tuple[float, float]:
+    """How far the bootstrap's tails reach below and above the mean, against a normal distribution of its spread."""
+    means = _replicates(table, weight, resamples, seed)
+    normal = NormalDist().inv_cdf((1 + level) / 2) * means.std()
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return max(0.0, float((value - low) / normal)), max(0.0, float((high - value) / normal))
+
+
+def sign_flip_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int = 0) -> float:
+    """Two-sided p-value that paired differences are symmetric around 0, from the mean under random sign flips.
+
+    Exact, over all 2^n sign patterns, up to `EXACT_UP_TO` units; beyond them `resamples` random patterns, the observed
+    one counted in. The smallest p that n units allow is 2 / 2^n.
+
+    Args:
+        differences: (N,) one for each unit.
+    """
+    values = _finite(differences, (1,))
+    count = values.size
+    observed = abs(values.sum())
+    # flipping reorders the additions, so equal sums differ in the last bits
+    enough = observed - 1e-12 * np.abs(values).sum()
+    if count <= EXACT_UP_TO:
+        patterns = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1
+        return float((np.abs((1 - 2 * patterns) @ values) >= enough).mean())
+    generator, reached = np.random.default_rng(seed), 0
+    for start in range(0, resamples, step := max(1, CHUNK // count)):
+        signs = 1 - 2 * generator.integers(0, 2, size=(min(step, resamples - start), count))
+        reached += int((np.abs(signs @ values) >= enough).sum())
+    return (1 + reached) / (1 + resamples)
+
+
+def bootstrap_test(differences: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
+    """Two-sided p-value that the mean paired difference is 0, from resampled units shifted to a mean of 0.
+
+    Args:
+        differences: (N,) one for each unit. One unit cannot be resampled: p is then 1.
+    """
+    values = _finite(differences, (1,))
+    value = values.mean()
+    if values.size == 1:
+        return 1.0
+    means = _replicates(values[None], np.ones(values.size), resamples, seed)
+    reached = np.abs(means - value) >= abs(value) - 1e-12 * np.abs(values).mean()
+    return float((1 + reached.sum()) / (1 + resamples))
+
+
+def wilcoxon_test(differences: ArrayLike) -> float:
+    """Two-sided p-value of Wilcoxon's signed-rank test; pairs without a difference are left out, 1 when all are."""
+    from scipy.stats import wilcoxon
+
+    values = _finite(differences, (1,))
+    values = values[values != 0]
+    return float(wilcoxon(values).pvalue) if values.size else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class McNemar:
+    """Exact McNemar test of two settings on the same items.
+
+    Attributes:
+        only_first, only_second: items that one setting alone has right.
+        p_value: two-sided, from the binomial distribution of these.
+    """
+
+    only_first: int
+    only_second: int
+    p_value: float
+
+
+def mcnemar_test(first: ArrayLike, second: ArrayLike) -> McNemar:
+    """Compare two settings that were right (1) or wrong (0) on the same items.
+
+    Args:
+        first, second: (N,) zeros and ones, item by item.
+    """
+    one, two = _finite(first, (1,)), _finite(second, (1,))
+    if one.shape != two.shape or not np.isin(np.concatenate([one, two]), (0, 1)).all():
+        raise InputError(f"{one.size} and {two.size} answers", expected="zeros and ones for the same items")
+    gained, lost = int((two > one).sum()), int((one > two).sum())
+    tail = sum(math.comb(gained + lost, k) for k in range(min(gained, lost) + 1))
+    return McNemar(lost, gained, min(1.0, float(2 * tail / 2 ** (gained + lost))))

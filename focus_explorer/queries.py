@@ -109,9 +109,11 @@ QUERIES: dict[str, str] = {
     "trainings": TRAININGS + " ORDER BY created_at DESC",
     "training": TRAININGS + " WHERE r.training_id = $training_id",
     "training_steps": """
-        SELECT s.* FROM training_steps s
-        JOIN (SELECT unnest($training_ids) AS training_id, unnest($after) AS after) asked USING (training_id)
-        WHERE s.step > asked.after ORDER BY s.training_id, s.mode, s.step""",
+        SELECT s.* FROM training_steps s LEFT JOIN (
+            SELECT unnest($seen_ids) AS training_id, unnest($seen_modes) AS mode, unnest($seen_steps) AS step
+        ) seen USING (training_id, mode)
+        WHERE list_contains($training_ids, s.training_id) AND s.step > coalesce(seen.step, 0)
+        ORDER BY s.training_id, s.mode, s.step""",
 }
 
 

@@ -88,11 +88,11 @@ class Trainings:
     def _get(self, training_id: str) -> dict[str, Any]:
         return self._known(fetch_training(self.service.database, training_id))
 
-    def payload(self, shown: dict[str, int]) -> dict[str, Any]:
+    def payload(self, shown: dict[str, dict[str, int]]) -> dict[str, Any]:
         """What the Training tab needs now.
 
         Args:
-            shown: trainings whose curves are drawn, each with the last step the page already has.
+            shown: trainings whose curves are drawn, each with the last step the page already has of each mode.
 
         Returns:
             `trainings`, `curves` (only newer steps) and `job`, the process started last while it has no row.
@@ -100,8 +100,13 @@ class Trainings:
         rows = self.rows()
         curves = {}
         if shown:
-            steps = fetch(self.service.database, "training_steps", training_ids=list(shown), after=list(shown.values()))
-            curves = curves_payload(steps)
+            seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
+            ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
+            found = fetch(
+                self.service.database, "training_steps", training_ids=list(shown), seen_ids=list(ids),
+                seen_modes=list(modes), seen_steps=list(steps),
+            )  # fmt: skip
+            curves = curves_payload(found)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
     def _job_state(self, rows: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -61,7 +61,8 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             settings VARCHAR NOT NULL, texts VARCHAR NOT NULL, text_sha256 VARCHAR NOT NULL, device VARCHAR NOT NULL,
             dtype VARCHAR NOT NULL, seed BIGINT NOT NULL, versions VARCHAR NOT NULL, command VARCHAR NOT NULL,
             folder VARCHAR NOT NULL, out VARCHAR NOT NULL, centroids_sha256 VARCHAR NOT NULL,
-            validation VARCHAR NOT NULL, host VARCHAR NOT NULL, pid BIGINT NOT NULL, process_started BIGINT NOT NULL, steps BIGINT NOT NULL);
+            validation VARCHAR NOT NULL, host VARCHAR NOT NULL, pid BIGINT NOT NULL, process_started BIGINT NOT NULL,
+            steps BIGINT NOT NULL);
         CREATE TABLE training_steps (
             training_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, step BIGINT NOT NULL, phase VARCHAR NOT NULL,
             loss DOUBLE NOT NULL, dominance DOUBLE, dominance_max DOUBLE, retained_pairs DOUBLE,

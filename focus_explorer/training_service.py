@@ -49,7 +49,6 @@ class _Job:
     out: str
     name: str
     log: Path
-    stopping: bool = False
 
 
 class Trainings:
@@ -58,6 +57,7 @@ class Trainings:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._job: _Job | None = None
+        self._stopping: set[str] = set()  # results of the trainings that were asked to stop
         self._lock = threading.RLock()
         atexit.register(self._say_goodbye)
 
@@ -78,7 +78,7 @@ class Trainings:
                 self._job.process.poll()  # collects a process that has ended
             if not is_alive(row["host"], row["pid"], row["process_started"]):
                 row |= {"status": "interrupted", "message": INTERRUPTED}
-            elif self._job is not None and self._job.stopping and self._job.out == row["out"]:
+            elif row["out"] in self._stopping:
                 row["status"] = "stopping"
         ended = row["status"] in ("stopped", "failed", "interrupted")
         row["resumable"] = here and ended and bool(row["command"]) and checkpoint_of(row["out"]).exists()
@@ -120,7 +120,7 @@ class Trainings:
             told = {"name": job.name, "out": job.out, "message": ""}
             if status is None:
                 going = row is not None and row["status"] in LIVE
-                return None if going else told | {"state": "stopping" if job.stopping else "starting"}
+                return None if going else told | {"state": "stopping" if job.out in self._stopping else "starting"}
             if status == STOPPED_STATUS:
                 return None if row else told | {"state": "stopped"}
             if status == 0 or (row is not None and row["status"] in ("failed", "done")):
@@ -144,11 +144,7 @@ class Trainings:
         with self._lock:
             self._refuse_a_second()
             gather_texts([*uploads, *(held_out or [])] or [str(asset_path("samples"))], [])
-            folder = (
-                self.service.database.path.parent
-                / "trainings"
-                / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-            )
+            folder = self._folder / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
             request = replace(request, text=("later",), val=(), out=str((folder / "centroids.safetensors").resolve()))
             plan(request)  # a bad setting is known before anything is written
             try:
@@ -162,7 +158,9 @@ class Trainings:
                 ) from error
             samples = tuple(str(asset_path("samples", name)) for name in SAMPLES.values())
             request = replace(request, text=texts or samples, val=val)
-            self._spawn(["train", *request.to_arguments()], request.out, request.name or "centroids", folder)
+            self._spawn(
+                ["train", *request.to_arguments()], request.out, request.name or "centroids", folder, folder / "log.txt"
+            )
             return request.out
 
     def resume(self, training_id: str) -> str:
@@ -182,10 +180,15 @@ class Trainings:
                 )
             words = shlex.split(row["command"])[1:]
             words += [] if "--resume" in words else ["--resume"]
-            self._spawn(words, row["out"], row["name"], Path(row["folder"]))
+            log = self._folder / f"{training_id}.log"  # not beside the result, where a file of the user's may lie
+            self._spawn(words, row["out"], row["name"], Path(row["folder"]), log)
             return str(row["out"])
 
-    def _spawn(self, words: list[str], out: str, name: str, folder: Path) -> None:
+    @property
+    def _folder(self) -> Path:
+        return self.service.database.path.parent / "trainings"
+
+    def _spawn(self, words: list[str], out: str, name: str, folder: Path, log: Path) -> None:
         command = [
             sys.executable,
             "-m",
@@ -194,11 +197,15 @@ class Trainings:
             "--db",
             str(self.service.database.path.resolve()),
         ]
-        log = Path(out).with_suffix(".log")
-        with log.open("wb") as stream:
-            process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
-            )
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("wb") as stream:
+                process = subprocess.Popen(
+                    command, cwd=folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+                )
+        except OSError as error:
+            raise InputError(f"the training cannot be started in {folder}: {error.strerror}") from error
+        self._stopping.discard(out)
         self._job = _Job(process, out, name, log)
 
     def _refuse_a_second(self) -> None:
@@ -223,25 +230,26 @@ class Trainings:
         with self._lock:
             pid = self._ask_to_stop(training_id)
         deadline = time.monotonic() + wait
-        while wait and pid is not None and self._runs(pid):
+        while wait and self._runs(pid):
             if time.monotonic() > deadline:
                 raise InputError(f"the training has not ended within {wait:g} seconds", fix="it stops after its step")
             time.sleep(0.1)
 
-    def _ask_to_stop(self, training_id: str | None) -> int | None:
+    def _ask_to_stop(self, training_id: str | None) -> int:
         job = self._job if self._job is not None and self._job.process.poll() is None else None
-        row = self._get(training_id) if training_id else None
-        if row is not None and (job is None or job.out != row["out"]):
+        if training_id is None:
+            if job is None:
+                raise NotFoundError("no training is running")
+            out, pid = job.out, job.process.pid
+        else:
+            row = self._get(training_id)
             if row["status"] not in LIVE or row["host"] != socket.gethostname():
                 raise InputError(f"the training {row['name']} is not running on this machine")
-            os.kill(row["pid"], signal.SIGINT)
-            return int(row["pid"])
-        if job is None:
-            raise NotFoundError("no training is running")
-        if not job.stopping:  # a second signal would not wait for the step under way
-            job.stopping = True
-            job.process.send_signal(signal.SIGINT)
-        return job.process.pid
+            out, pid = row["out"], row["pid"]
+        if out not in self._stopping:  # a second signal would not wait for the step under way
+            self._stopping.add(out)
+            os.kill(pid, signal.SIGINT)
+        return int(pid)
 
     def _runs(self, pid: int) -> bool:
         if self._job is not None and self._job.process.pid == pid:

@@ -264,9 +264,10 @@ FX.strings = {
     charts: {
       loss: { title: "Loss", help: "Lower is better. Faint: every step; bold: smoothed." },
       perplexity: { title: "Perplexity", help: "The loss in another unit: how many tokens the model hesitates between." },
-      dominance: { title: "Largest group", help: "Share of tokens in the largest group. Bold: mean over layers; dotted: the most lopsided layer." },
+      dominance: { title: "Largest group", help: "Share of all tokens. Bold: mean over layers; dotted: most lopsided layer." },
       retained_pairs: { title: "Pairs kept", help: "Share of token pairs the final mask would compute; fewer is faster." },
       tokens_per_second: { title: "Tokens a second", help: "How fast the training goes." },
+      learning_rate: { title: "Learning rate", help: "How far a step may move the centroids: it rises, then falls to a tenth." },
     },
     even: (percent) => `even: ${percent}`,
     limit: (percent) => `1.5 × even: ${percent}`,

@@ -12,9 +12,10 @@
   const KINDS = {
     loss: { column: "loss", show: number, tickformat: "~g" },
     perplexity: { column: "loss", map: Math.exp, show: (value) => format.perplexity(value), tickformat: ",~r" },
-    dominance: { column: "dominance", also: "dominance_max", show: percent, tickformat: ".0%", marks: true },
-    retained_pairs: { column: "retained_pairs", show: percent, tickformat: ".0%" },
+    dominance: { column: "dominance", also: "dominance_max", show: percent, tickformat: ".4~p", marks: true },
+    retained_pairs: { column: "retained_pairs", show: percent, tickformat: ".4~p" },
     tokens_per_second: { column: "tokens_per_second", show: (value) => format.count(value), tickformat: ",~r" },
+    learning_rate: { column: "learning_rate", show: (value) => value.toPrecision(3), tickformat: "~g", exact: true },
   };
 
   // Exponential mean that starts unbiased; its reach is fixed by the planned steps, so the drawn past never changes.
@@ -157,7 +158,8 @@
         const mean = line.curve.smoothed(settings.column, line.run.steps)[at];
         if (value === null || line.curve.columns.step[at] < step - line.curve.stride) return null;
         const name = line.mode === "full" ? text.full(line.run.name) : line.run.name;
-        const words = text.smoothed(settings.show(shape(value)), settings.show(shape(mean)));
+        const shown = settings.show(shape(value));
+        const words = settings.exact ? shown : text.smoothed(shown, settings.show(shape(mean)));
         return el("div", { class: "fx-tooltip-row" }, el("span", {}, FX.runSwatch(line.colour), name), el("span", { class: "fx-number" }, words));
       });
       return [el("div", { class: "fx-tooltip-head" }, el("strong", {}, text.stepTitle(format.count(step)))), ...rows];
@@ -173,6 +175,7 @@
     const x = curve.columns.step;
     const dash = mode === "full" ? "dash" : "solid";
     const plain = { type: "scatter", x, hoverinfo: "none", mode: curve.length < FEW_POINTS ? "lines+markers" : "lines" };
+    if (settings.exact) return [{ ...plain, y: raw, line: { color: colour, width: 2.25, dash } }];
     const found = [
       { ...plain, y: raw.map(shape), opacity: RAW_OPACITY, line: { color: colour, width: 1, dash } },
       { ...plain, y: curve.smoothed(settings.column, run.steps).map(shape), line: { color: colour, width: 2.25, dash } },

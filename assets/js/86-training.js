@@ -128,7 +128,7 @@
     updateRow({ node, box, swatch, chip, cells }, run) {
       const shown = this.app.shown.includes(run.training_id);
       box.checked = shown;
-      box.disabled = (!shown && this.app.shown.length >= MOST_SHOWN) || (shown && this.app.shown.length === 1);
+      box.disabled = !shown && this.app.shown.length >= MOST_SHOWN;
       swatch.style.background = shown ? this.app.colourOf(run.training_id) : "";
       node.classList.toggle("fx-chosen", run.training_id === this.app.shown[0]);
       setText(chip, text.statuses[run.status]);
@@ -330,7 +330,9 @@
     }
 
     toggle(id) {
-      this.shown = this.shown.includes(id) ? this.shown.filter((other) => other !== id) : [...this.shown, id];
+      const others = this.shown.filter((other) => other !== id);
+      if (!this.shown.includes(id)) this.shown = [...this.shown, id];
+      else if (others.length > 0) this.shown = others;
       this.list.update(this.runs);
       this.poll();
     }

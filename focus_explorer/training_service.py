@@ -19,8 +19,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,12 @@ from focus_runtime.assets import asset_path
 from focus_runtime.store.training import is_alive
 
 INTERRUPTED = (
-    "its process ended without a word: it was killed, the memory ran out, or the machine went down; the curve may show "
-    "steps after the last checkpoint, which are done again"
+    "its process ended without a word: it was killed, the memory ran out, or the machine went down; going on "
+    "does the steps after the last checkpoint again, and some of the curve may be missing"
 )
 LIVE = ("running", "stopping")
 STOPPED_STATUS = 130
+LEAVING_SECONDS = 15.0  # what a process that has written its end may need to be gone
 
 
 @dataclass(slots=True)
@@ -49,6 +51,11 @@ class _Job:
     out: str
     name: str
     log: Path
+    started: datetime
+
+    def has_told_its_end(self, row: dict[str, Any] | None) -> bool:
+        """Whether the training's row says how it ended; the process itself may need another moment."""
+        return row is not None and row["finished_at"] is not None and row["finished_at"] >= self.started
 
 
 class Trainings:
@@ -119,8 +126,8 @@ class Trainings:
             status = job.process.poll()
             told = {"name": job.name, "out": job.out, "message": ""}
             if status is None:
-                going = row is not None and row["status"] in LIVE
-                return None if going else told | {"state": "stopping" if job.out in self._stopping else "starting"}
+                clear = row is not None and (row["status"] in LIVE or job.has_told_its_end(row))
+                return None if clear else told | {"state": "stopping" if job.out in self._stopping else "starting"}
             if status == STOPPED_STATUS:
                 return None if row else told | {"state": "stopped"}
             if status == 0 or (row is not None and row["status"] in ("failed", "done")):
@@ -206,12 +213,17 @@ class Trainings:
         except OSError as error:
             raise InputError(f"the training cannot be started in {folder}: {error.strerror}") from error
         self._stopping.discard(out)
-        self._job = _Job(process, out, name, log)
+        self._job = _Job(process, out, name, log, datetime.now(UTC))
 
     def _refuse_a_second(self) -> None:
-        busy = [row["name"] for row in self.rows() if row["status"] in LIVE and row["host"] == socket.gethostname()]
-        if self._job is not None and self._job.process.poll() is None:
-            busy.append(self._job.name)
+        rows = self.rows()
+        busy = [row["name"] for row in rows if row["status"] in LIVE and row["host"] == socket.gethostname()]
+        job = self._job
+        if job is not None and job.process.poll() is None:
+            if job.has_told_its_end(next((row for row in rows if row["out"] == job.out), None)):
+                with suppress(subprocess.TimeoutExpired):
+                    job.process.wait(LEAVING_SECONDS)
+            busy += [job.name] if job.process.poll() is None else []
         if busy:
             raise InputError(
                 f"the training {busy[0]} is still running", fix="stop it, or wait for it, before you start another"

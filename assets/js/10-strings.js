@@ -238,6 +238,7 @@ FX.strings = {
     use: "Use on the Explore page",
     using: "Checking the file…",
     settings: (config) => [`K = ${config.num_groups} groups`, `top-k ${config.top_k}`, `window ${config.window}`, config.num_sinks === 1 ? "1 sink" : `${config.num_sinks} sinks`, `${config.gate} gate`, `${config.normalisation} balancing`].join(", "),
+    settingsSubject: "the settings",
     settingsHint:
       "K is the number of groups a layer sorts tokens into; in use, a token joins its top-k groups. A token sees its groups, the nearest tokens (the window) and the first few tokens (the sinks). While training, groups act as a soft gate, and the balancing keeps one group from taking every token.",
     facts: (run, format) => [

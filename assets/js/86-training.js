@@ -34,7 +34,7 @@
       this.stop = this.button(text.stop, "stop", () => app.act("stop"));
       this.resume = this.button(text.resume, "resume", () => app.act("resume"));
       this.use = this.button(text.use, "use", () => app.act("use"));
-      const hint = FX.hint(app.tooltip, FX.strings.training.listTitle, text.settingsHint);
+      const hint = FX.hint(app.tooltip, text.settingsSubject, text.settingsHint);
       const words = el("div", { class: "fx-run-words" }, el("div", { class: "fx-run-title" }, this.title, this.status), el("p", { class: "fx-settings" }, this.settings, hint), this.facts);
       this.node = el("div", { class: "fx-run" }, el("div", { class: "fx-run-head" }, words, el("div", { class: "fx-run-actions" }, this.use, this.resume, this.stop)), this.progress, this.times, this.message, this.validation);
     }

@@ -17,13 +17,14 @@ from tests.browser.conftest import opening, serving
 from tests.helpers import build_model, build_tokenizer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+STEPS = 1500
 TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 60
 RUN = "[data-testid=fx-training-status]"
 
 
 @pytest.fixture(scope="module")
-def tiny_page(tmp_path_factory, chromium):
-    """(opener, service, text file) of a page over a tiny random model."""
+def tiny_site(tmp_path_factory):
+    """(address, service, text file) of a page over a tiny random model."""
     folder = tmp_path_factory.mktemp("training")
     build_model(vocab_size=512).save_pretrained(folder / "tiny")
     build_tokenizer().save_pretrained(folder / "tiny")
@@ -32,8 +33,19 @@ def tiny_page(tmp_path_factory, chromium):
     service.analyze(TEXT[:600], chosen)
     (folder / "text.txt").write_text(TEXT)
     flags = ("--db", service.database.path, "--model", folder / "tiny", "--centroids", "random")
-    with serving(*flags, port=7961) as url, opening(chromium, url) as open_one:
-        yield open_one, service, folder / "text.txt"
+    with serving(*flags, port=7961) as url:
+        yield url, service, folder / "text.txt"
+    for row in Trainings(service).rows():  # a training outlives its page
+        if row["status"] == "running":
+            Trainings(service).stop(row["training_id"], wait=60)
+
+
+@pytest.fixture
+def tiny_page(chromium, tiny_site):
+    """(opener, service, text file); what was opened is closed after the test."""
+    url, service, text = tiny_site
+    with opening(chromium, url) as open_one:
+        yield open_one, service, text
 
 
 def open_tab(open_one, **look):
@@ -64,7 +76,7 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     open_one, service, text = tiny_page
     page = open_tab(open_one)
     expect(page.locator("#fe-training")).to_contain_text("No training yet")
-    start(page, text, "harbour", 4000)
+    start(page, text, "harbour", STEPS)
     expect(page.locator(RUN)).to_have_text("running", timeout=120_000)
     expect(page.locator("#fe-training")).to_contain_text("left", timeout=60_000)
     page.wait_for_function(
@@ -77,12 +89,17 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     page.locator("#fe-train-start").click()  # one at a time
     expect(page.locator("#fe-train-status [role=alert]")).to_contain_text("harbour is still running", timeout=60_000)
 
+    page.locator("[data-testid=fx-curve-loss]").scroll_into_view_if_needed()
+    everything = shown_range(page, "loss")
     box = page.locator("[data-testid=fx-curve-loss] .nsewdrag").first.bounding_box()
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.2 * box["width"], middle)
     page.mouse.down()
     page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=4)
     page.mouse.up()
+    page.wait_for_function(
+        "all => document.querySelector('[data-testid=fx-curve-loss]').layout.xaxis.range[0] > all[0]", arg=everything
+    )
     zoomed, seen = shown_range(page, "loss"), points(page)
     page.wait_for_function(
         "n => document.querySelector('[data-testid=fx-curve-loss]').data[0].x.length > n", arg=seen, timeout=60_000
@@ -92,8 +109,8 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     page.get_by_test_id("fx-training-stop").click()
     expect(page.locator(RUN)).to_have_text("stopped", timeout=60_000)
     [row] = Trainings(service).rows()
-    assert 0 < row["step"] < 4000
-    expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of 4,000")
+    assert 0 < row["step"] < STEPS
+    expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}")
 
     page.get_by_test_id("fx-training-resume").click()
     expect(page.locator(RUN)).to_have_text("running", timeout=120_000)

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -346,7 +347,8 @@ def test_a_killed_training_is_shown_as_interrupted_and_goes_on(trainings, model_
     until(lambda: trainings.rows()[0]["status"] == "running")
     trainings.stop(key, wait=60)
     steps = [step for step, _ in curve(text_file.parent, key)]
-    assert steps == list(range(1, steps[-1] + 1))
+    assert steps[0] == 1
+    assert all(before < after for before, after in pairwise(steps))  # nothing twice; what was not yet stored is lost
 
 
 @pytest.mark.slow

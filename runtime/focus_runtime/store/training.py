@@ -28,7 +28,8 @@ from focus_runtime.optimise import TrainStep
 from focus_runtime.store.database import Database
 
 FLUSH_SECONDS = 1.0
-FLUSH_SHARE = 0.04  # of the time at most is spent writing: flushes become rarer when they become slow
+MOST_SECONDS = 10.0
+FLUSH_SHARE = 0.04  # of a core at most is spent writing: flushes become rarer when they become costly
 FLUSH_WAIT = 0.5
 LAST_WAIT = 30.0
 _STEP_SCHEMA = pa.schema(
@@ -192,11 +193,10 @@ class TrainingRecorder:
                 waiting = bool(self._rows)
             if not waiting:
                 continue
-            clock = time.monotonic()
+            clock = time.thread_time()  # waiting for a busy processor or disk takes nothing from the training
             problem = self._flush()
-            if problem is None:
-                self._pause = max(FLUSH_SECONDS, (time.monotonic() - clock) / FLUSH_SHARE)
-            else:
+            self._pause = min(max(FLUSH_SECONDS, (time.thread_time() - clock) / FLUSH_SHARE), MOST_SECONDS)
+            if problem is not None:
                 self._complain(problem)
 
     def _complain(self, problem: Exception) -> None:

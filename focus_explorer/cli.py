@@ -11,13 +11,15 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from focus_explorer import settings
-from focus_explorer.errors import InputError
+from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce import command as reproduce_command
+from focus_explorer.training_request import TrainRequest, flag, options
 from focus_runtime.version import __version__
 
 
@@ -93,23 +95,27 @@ def _add_train(commands: Any) -> None:
     parser = commands.add_parser("train", help="train centroids on your own text")
     parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
     parser.add_argument("--out", required=True, help="centroid file to write (.safetensors)")
-    _common(parser, "model")
     parser.add_argument(
         "--val", nargs="*", default=[], help="held-out text, scored at the end; left out of --text folders"
     )
-    numbers = (
-        ("--groups", 4), ("--routing-dim", 16), ("--top-k", 2), ("--window", 128), ("--sinks", 4), ("--iterations", 20),
-        ("--steps", 300), ("--seq-len", 512), ("--batch", 1), ("--seed", 0), ("--val-sequences", 24),
-    )  # fmt: skip
-    for name, default in numbers:
-        parser.add_argument(name, type=int, default=default, help=f"(default: {default})")
-    parser.add_argument("--train-window", type=int, help="window during training (default: the same as --window)")
-    parser.add_argument("--lr", type=float, default=3e-3, help="peak learning rate (default: 0.003)")
-    parser.add_argument("--gate", choices=("log", "paper"), default="log", help="soft gate (default: log)")
-    parser.add_argument("--hard", action="store_true", help="train on the hard mask with straight-through gradients")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the frozen model")
+    _common(parser, "model", "db")
+    for option in options():
+        text = option.metadata["help"]
+        if option.metadata["kind"] is bool:
+            parser.add_argument(flag(option.name), action="store_true", help=text)
+            continue
+        text += "" if "(default" in text else f" (default: {option.default})"
+        parser.add_argument(
+            flag(option.name), type=option.metadata["kind"], default=option.default, help=text,
+            choices=option.metadata["choices"],
+        )  # fmt: skip
+    parser.add_argument("--no-db", action="store_true", help="do not record the curve for the page")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=_train)
+    parser = commands.add_parser("trainings", help="list recorded trainings, newest first")
+    _common(parser, "db")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.set_defaults(run=_trainings)
 
 
 def _add_bench(commands: Any) -> None:
@@ -286,10 +292,48 @@ def _check(arguments: argparse.Namespace) -> None:
         print("\n".join([f"{arguments.file} is a valid centroid file", *report, f"sha256 {centroids.sha256}"]))
 
 
-def _train(arguments: argparse.Namespace) -> None:
-    from focus_explorer.training import train
+def _train(arguments: argparse.Namespace) -> int:
+    from focus_explorer.training import describe, train
+    from focus_runtime.store.database import Database
 
-    train(arguments)
+    values = {option.name: getattr(arguments, option.name) for option in fields(TrainRequest)}
+    request = TrainRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
+    database = None if arguments.no_db else Database(arguments.db or settings.default_database())
+    command = _command_line()
+    try:
+        result = train(request, database, command=command, announce=_announce)
+    except TrainingStopped as stopped:
+        if stopped.step:
+            again = command if request.resume else f"{command} --resume"
+            print(f"stopped after step {stopped.step:,} of {request.steps:,}, which is saved; go on with\n  {again}",
+                  file=sys.stderr)  # fmt: skip
+        else:
+            print("stopped before the first step; nothing was kept", file=sys.stderr)
+        return 130
+    if result:
+        print(json.dumps(result) if arguments.json else describe(result))
+    return 0
+
+
+def _trainings(arguments: argparse.Namespace) -> None:
+    from focus_explorer.training_service import Trainings
+
+    rows = Trainings(_service(arguments)).rows()
+    if arguments.json:
+        print(json.dumps(rows, ensure_ascii=False, default=str))
+        return
+    if not rows:
+        print("no trainings yet; `focus-explorer train --text FILE --out NAME.safetensors` makes one")
+    for row in rows:
+        numbers = ""
+        if row["loss"] is not None:
+            numbers = f"  loss {row['loss']:.3f}  perplexity {row['perplexity']:.2f}"
+        if row["dominance"] is not None:
+            numbers += f"  largest group {row['dominance']:.0%}  pairs kept {row['retained_pairs']:.0%}"
+        print(
+            f"{row['training_id']}  {row['status']:<11}  {row['name']}  {row['model_id']}  "
+            f"step {row['step']:,} of {row['steps']:,}{numbers}"
+        )
 
 
 def _bench(arguments: argparse.Namespace) -> None:
@@ -326,7 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings.quiet_libraries()
     try:
         arguments = _parser().parse_args(argv)
-        arguments.run(arguments)
+        return arguments.run(arguments) or 0
     except InputError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -336,7 +380,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    return 0
 
 
 if __name__ == "__main__":

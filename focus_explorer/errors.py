@@ -8,6 +8,8 @@ from focus_runtime.errors import (
     ModelError,
     StoreError,
     TextError,
+    TrainingError,
+    TrainingStopped,
 )
 
 
@@ -24,4 +26,6 @@ __all__ = [
     "NotFoundError",
     "StoreError",
     "TextError",
+    "TrainingError",
+    "TrainingStopped",
 ]

@@ -21,6 +21,22 @@ SELECT r.*,
 FROM runs r WHERE r.status = 'complete'
 """
 
+# Means over a training's newest 20 steps; of its Focus steps where it has any, else of full attention's.
+TRAININGS = """
+WITH modes AS (SELECT training_id, mode, max(step) AS step FROM training_steps GROUP BY training_id, mode),
+newest AS (SELECT * FROM modes m WHERE mode = 'focus' OR NOT EXISTS (
+    SELECT 1 FROM modes f WHERE f.training_id = m.training_id AND f.mode = 'focus')),
+tails AS (
+    SELECT s.training_id, max(s.step) AS step, max(s.elapsed) AS elapsed, avg(s.loss) AS loss,
+        exp(least(avg(s.loss), 700)) AS perplexity, avg(s.dominance) AS dominance,
+        avg(s.dominance_max) AS dominance_max, avg(s.retained_pairs) AS retained_pairs,
+        avg(s.tokens_per_second) AS tokens_per_second,
+        (max(s.elapsed) - min(s.elapsed)) / nullif(max(s.step) - min(s.step), 0) AS seconds_per_step
+    FROM training_steps s JOIN newest n USING (training_id, mode) WHERE s.step > n.step - 20 GROUP BY s.training_id)
+SELECT r.*, coalesce(t.step, 0) AS step, coalesce(t.elapsed, 0) AS elapsed, t.* EXCLUDE (training_id, step, elapsed)
+FROM training_runs r LEFT JOIN tails t USING (training_id)
+"""
+
 QUERIES: dict[str, str] = {
     "runs": RUNS + " ORDER BY created_at DESC",
     "run": RUNS + " AND r.run_id = $run_id",
@@ -90,6 +106,14 @@ QUERIES: dict[str, str] = {
         FROM projection_meta m JOIN projections p USING (projection_id)
         WHERE m.run_id = $run_id AND m.layer = $layer ORDER BY p.position""",
     "centroid_files": "SELECT * FROM centroid_files ORDER BY uploaded_at DESC",
+    "trainings": TRAININGS + " ORDER BY created_at DESC",
+    "training": TRAININGS + " WHERE r.training_id = $training_id",
+    "training_steps": """
+        SELECT s.* FROM training_steps s LEFT JOIN (
+            SELECT unnest($seen_ids) AS training_id, unnest($seen_modes) AS mode, unnest($seen_steps) AS step
+        ) seen USING (training_id, mode)
+        WHERE list_contains($training_ids, s.training_id) AND s.step > coalesce(seen.step, 0)
+        ORDER BY s.training_id, s.mode, s.step""",
 }
 
 
@@ -101,6 +125,18 @@ def fetch(database: Database, name: str, **parameters: Any) -> pa.Table:
     """
     with database.read() as connection:
         return connection.sql(QUERIES[name], params=parameters or None).to_arrow_table()
+
+
+def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
+    """The one row of a training.
+
+    Raises:
+        NotFoundError: there is no such training.
+    """
+    rows = fetch(database, "training", training_id=training_id).to_pylist()
+    if not rows:
+        raise NotFoundError(f"there is no training {training_id!r} in {database.path}", fix="reload the page")
+    return rows[0]
 
 
 def fetch_run(database: Database, run_id: str) -> dict[str, Any]:

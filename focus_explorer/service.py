@@ -175,8 +175,11 @@ class Service:
         ]
         return centroids, report
 
-    def add_centroids(self, path: str | Path, name: str, model: str) -> list[str]:
-        """Validate an uploaded file, keep a copy beside the database and remember it.
+    def add_centroids(self, path: str | Path, name: str, model: str | None) -> list[str]:
+        """Validate a file, keep a copy beside the database and remember it.
+
+        Args:
+            model: check that it fits this one; None when the file was made from the model.
 
         Raises:
             InputError: the file is bad; nothing is kept.

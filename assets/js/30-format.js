@@ -21,6 +21,16 @@
     signedPercent: (share) => `${FX.format.signed(share * 100, 1)}${NBSP}%`,
     msNumber: (value) => fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0),
     ms: (value) => `${FX.format.msNumber(value)}${NBSP}ms`,
+    // Two units at most: 45 s, 2 min 10 s, 1 h 05 min, 2 d 3 h.
+    duration(seconds) {
+      const whole = Math.max(0, Math.round(seconds));
+      const pair = (value, unit, rest, small) => `${value}${NBSP}${unit} ${rest}${NBSP}${small}`;
+      if (whole < 60) return `${whole}${NBSP}s`;
+      if (whole < 3600) return pair(Math.floor(whole / 60), "min", whole % 60, "s");
+      const minutes = Math.round(whole / 60);
+      if (minutes < 1440) return pair(Math.floor(minutes / 60), "h", minutes % 60, "min");
+      return pair(Math.floor(minutes / 1440), "d", Math.floor((minutes % 1440) / 60), "h");
+    },
     date(iso) {
       const date = new Date(iso);
       return Number.isNaN(date.getTime()) ? iso : date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });

@@ -14,8 +14,8 @@ from focus_explorer.ui.text import CENTROIDS_INTRO
 from focus_explorer.views.tables import centroid_table, report_html
 
 
-def build(service: Service, request: AnalyzeRequest, explore: Explore) -> None:
-    """Lay out the tab and connect the upload to the Explore form."""
+def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.Tab) -> None:
+    """Lay out the tab and connect the upload to the Explore form; the list is read again whenever it is opened."""
     gr.HTML(f'<p class="fe-intro">{CENTROIDS_INTRO}</p>', padding=False)
     with gr.Row():
         with gr.Column(scale=1, min_width=300):
@@ -43,7 +43,9 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore) -> None:
         add, [upload, explore.model], [report, explore.centroids, listing], show_progress_on=report,
         api_name="upload_centroids", **MODEL_WORK,
     )  # fmt: skip
-    gr.on(None, lambda: listing_html(service), None, listing, show_progress="hidden", api_visibility="private")
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    gr.on(None, lambda: listing_html(service), None, listing, **quiet)
+    tab.select(lambda: listing_html(service), None, listing, **quiet)
 
 
 def listing_html(service: Service) -> str:

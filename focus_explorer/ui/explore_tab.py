@@ -132,13 +132,13 @@ def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def load_run(asked: dict[str, Any]) -> dict[str, Any]:
-        return _guarded(lambda: service.run_payload(str(asked.get("run"))))
+        return guarded(lambda: service.run_payload(str(asked.get("run"))))
 
     def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
-        return _guarded(lambda: service.mask_payload(*_run_and_layer(asked)))
+        return guarded(lambda: service.mask_payload(*_run_and_layer(asked)))
 
     def load_projection(asked: dict[str, Any]) -> dict[str, Any]:
-        return _guarded(lambda: service.projection_payload(*_run_and_layer(asked)))
+        return guarded(lambda: service.projection_payload(*_run_and_layer(asked)))
 
     return [load_run, load_mask, load_projection]
 
@@ -150,7 +150,8 @@ def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:
     return str(asked.get("run")), layer
 
 
-def _guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """An answer for the browser: what `work` returns, or its one-line problem under `error`."""
     try:
         return work()
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The page: one Gradio Blocks with three tabs. Everything it shows comes from the service."""
+"""The page: one Gradio Blocks with four tabs. Everything it shows comes from the service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.service import AnalyzeRequest, Service
-from focus_explorer.ui import centroids_tab, explore_tab, runs_tab
+from focus_explorer.ui import centroids_tab, explore_tab, runs_tab, training_tab
 from focus_explorer.ui.browser import head_html, static_paths, stylesheets
 from focus_explorer.ui.text import TAGLINE, TITLE
 
@@ -109,11 +109,13 @@ def build_app(*, database: str | Path | None = None, model: str | None = None, c
     gr.set_static_paths(static_paths())
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
         gr.HTML(f'<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
-        with gr.Tabs(elem_id="fe-tabs"):
+        with gr.Tabs(elem_id="fe-tabs") as tabs:
             with gr.Tab("Explore", id="explore"):
                 explore = explore_tab.build(service, request)
-            with gr.Tab("Centroids", id="centroids"):
-                centroids_tab.build(service, request, explore)
+            with gr.Tab("Training", id="training"):
+                training_tab.build(service, request, explore, tabs)
+            with gr.Tab("Centroids", id="centroids") as files:
+                centroids_tab.build(service, request, explore, files)
             with gr.Tab("Runs", id="runs") as runs:
                 runs_tab.build(service, explore, runs, blocks)
         explore_tab.connect_load(blocks, service, request, explore)

@@ -13,6 +13,27 @@ CENTROIDS_INTRO = (
 RUNS_INTRO = (
     "Every text you explore is kept in one database file. Open a run again, share its link, or export its tables."
 )
+TRAINING_INTRO = (
+    "Train centroids on your own text: the model itself stays as it is, only the centroids learn which tokens belong "
+    "together. A training goes on when this page is closed, and can be stopped and continued without losing a step."
+)
+TRAIN_HELP = {
+    "files": "Your text (.txt files); without any, the sample texts are used",
+    "val": "Held-out text (optional): scored at the end, never trained on",
+    "name": "Name it is listed under",
+    "model": "Embedded name, Hugging Face id, folder or .gguf file",
+    "groups": "K: groups in every layer; more groups, fewer pairs kept",
+    "top_k": "Groups per token in use; 1 saves most",
+    "steps": "More steps learn longer; 300 is a fair start",
+    "seq_len": "Tokens read at once; longer costs memory and time",
+    "batch": "Sequences per step",
+    "window": "Tokens this near always attend",
+    "sinks": "First tokens that all may see",
+    "lr": "How far one step moves; lower it if the loss jumps",
+    "gate": "How groups act while training: log keeps close to the final mask, paper is the published one",
+    "dtype": "Of the frozen model; bfloat16 is faster on most recent processors",
+    "seed": "Same seed and text, same result",
+}
 HELP = {
     "text": "Text to explore",
     "sample": "Or try a sample",

@@ -36,6 +36,10 @@ class StoreError(InputError):
     """The database cannot be opened, read or written."""
 
 
+class StoreBusyError(StoreError):
+    """Another program is using the database; it may be free again in a moment."""
+
+
 class TrainingError(InputError):
     """A training cannot start, go on or be resumed."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -29,10 +31,14 @@ def database(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="session")
-def page_url(database):
-    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--db", str(database), "--port", "7951"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+@contextmanager
+def serving(*arguments, port):
+    """The page's address while a server of its own runs."""
+    command = [sys.executable, "-m", "focus_explorer.cli", "serve", *map(str, arguments), "--port", str(port)]
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | paths
+    )
     try:
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
@@ -50,6 +56,12 @@ def page_url(database):
 
 
 @pytest.fixture(scope="session")
+def page_url(database):
+    with serving("--db", database, port=7951) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def chromium():
     from playwright.sync_api import sync_playwright
 
@@ -62,9 +74,9 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture
-def open_page(chromium, page_url):
-    """Open the page in a new context; afterwards nothing may have gone wrong in the console or left this machine."""
+@contextmanager
+def opening(chromium, url):
+    """Opens pages in new contexts; afterwards nothing may have gone wrong in a console or left this machine."""
     contexts, problems = [], []
 
     def open_one(query="", size="wide", scheme="light"):
@@ -74,14 +86,20 @@ def open_page(chromium, page_url):
         page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
         page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
-        page.goto(page_url + query)
-        page.wait_for_selector("[data-testid=fx-header]", timeout=30_000)
+        page.goto(url + query)
+        page.wait_for_selector("[data-testid=fx-header]", timeout=90_000)
         return page
 
     yield open_one
     for context in contexts:
         context.close()
     assert problems == []
+
+
+@pytest.fixture
+def open_page(chromium, page_url):
+    with opening(chromium, page_url) as open_one:
+        yield open_one
 
 
 def _external(url):

@@ -17,8 +17,8 @@ from typing import Any
 
 import duckdb
 
-from focus_runtime.errors import StoreError
-from focus_runtime.store.schema import applied, check_version, foreign_file, migrate
+from focus_runtime.errors import StoreBusyError, StoreError
+from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, migrate
 
 WAIT_SECONDS = 20.0
 
@@ -62,8 +62,11 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A read-only connection; other readers may work at the same time. A missing file reads as empty."""
-        if not os.path.exists(self.path):
+        """A read-only connection; other readers may work at the same time. A missing file reads as empty.
+
+        A file of an older version is migrated first.
+        """
+        if not os.path.exists(self.path) or (not self._ready and self._is_older()):
             with self.write():
                 pass
         with self._lock:
@@ -78,6 +81,16 @@ class Database:
                 raise self._explain(error) from error
             finally:
                 connection.close()
+
+    def _is_older(self) -> bool:
+        with self._lock:
+            connection = self._open(read_only=True)
+            try:
+                done = applied(connection)
+            finally:
+                connection.close()
+            self._ready = done == [name for name, _ in MIGRATIONS]
+            return bool(done) and not self._ready
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self.wait
@@ -97,7 +110,7 @@ class Database:
         text = str(error)
         if _is_locked(text):
             holder = re.search(r"held in (.+?\(PID \d+\))", text)
-            return StoreError(
+            return StoreBusyError(
                 f"the database {self.path} is in use by {holder[1] if holder else 'another process'}",
                 expected="no other program writing to it",
                 fix="wait for it to finish, or choose another file with --db",
@@ -118,7 +131,9 @@ class Database:
 
 
 def _is_locked(message: str) -> bool:
-    return any(words in message.lower() for words in ("could not set lock", "conflicting lock"))
+    """Another process holds the lock, or another thread of this one has the file open in the other mode."""
+    held = ("could not set lock", "conflicting lock", "with a different configuration")
+    return any(words in message.lower() for words in held)
 
 
 def _is_full(message: str) -> bool:

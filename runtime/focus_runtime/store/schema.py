@@ -51,6 +51,24 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             layers INTEGER NOT NULL, report VARCHAR NOT NULL, path VARCHAR NOT NULL);
         """,
     ),
+    (
+        "0002_training",
+        """
+        CREATE TABLE training_runs (
+            training_id VARCHAR PRIMARY KEY, name VARCHAR NOT NULL, created_at TIMESTAMPTZ NOT NULL,
+            finished_at TIMESTAMPTZ, status VARCHAR NOT NULL, message VARCHAR NOT NULL, kind VARCHAR NOT NULL,
+            model_id VARCHAR NOT NULL, model_fingerprint VARCHAR NOT NULL, config VARCHAR NOT NULL,
+            settings VARCHAR NOT NULL, texts VARCHAR NOT NULL, text_sha256 VARCHAR NOT NULL, device VARCHAR NOT NULL,
+            dtype VARCHAR NOT NULL, seed BIGINT NOT NULL, versions VARCHAR NOT NULL, command VARCHAR NOT NULL,
+            folder VARCHAR NOT NULL, out VARCHAR NOT NULL, centroids_sha256 VARCHAR NOT NULL,
+            validation VARCHAR NOT NULL, host VARCHAR NOT NULL, pid BIGINT NOT NULL, process_started BIGINT NOT NULL,
+            steps BIGINT NOT NULL);
+        CREATE TABLE training_steps (
+            training_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, step BIGINT NOT NULL, phase VARCHAR NOT NULL,
+            loss DOUBLE NOT NULL, dominance DOUBLE, dominance_max DOUBLE, retained_pairs DOUBLE,
+            learning_rate DOUBLE NOT NULL, tokens_per_second DOUBLE NOT NULL, elapsed DOUBLE NOT NULL);
+        """,
+    ),
 )
 
 

@@ -1,0 +1,99 @@
+"""What a user asks of a training: one list of options for the command line, the page and the process it starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from focus_explorer import settings
+from focus_explorer.errors import InputError
+
+
+def _option(default: Any, text: str, *, kind: type = int, choices: tuple[str, ...] | None = None) -> Any:
+    return field(default=default, metadata={"help": text, "kind": kind, "choices": choices})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainRequest:
+    """Options of `focus-explorer train`; help texts stand in the fields' metadata."""
+
+    text: tuple[str, ...]
+    out: str
+    val: tuple[str, ...] = ()
+    model: str = settings.SETTINGS["model"].default
+    name: str = _option("", "name the training is listed under (default: the result's file name)", kind=str)
+    groups: int = _option(4, "K, groups per layer")
+    routing_dim: int = _option(16, "width of the space in which tokens meet their centroids")
+    top_k: int = _option(2, "groups per token the file is to be used with")
+    window: int = _option(128, "pairs at most this far apart always attend")
+    train_window: int | None = _option(None, "window during training (default: the same as --window)")
+    sinks: int = _option(4, "first tokens every token may attend to")
+    iterations: int = _option(20, "Sinkhorn iterations, which balance the groups")
+    temperature: float = _option(0.1, "divides the scores; lower is more decided", kind=float)
+    normalisation: str = _option(
+        "sinkhorn", "what balances the groups in training", kind=str, choices=("sinkhorn", "softmax")
+    )
+    assignment: str = _option(
+        "causal", "how the file is to be used, and held-out text scored", kind=str, choices=("causal", "sinkhorn")
+    )
+    layers: str | None = _option(None, "layers that get groups, such as 0,3,5 (default: every layer)", kind=str)
+    gate: str = _option("log", "soft gate in training", kind=str, choices=("log", "paper"))
+    hard: bool = _option(False, "train on the hard mask with straight-through gradients", kind=bool)
+    steps: int = _option(300, "optimiser steps")
+    seq_len: int = _option(512, "tokens per sequence")
+    batch: int = _option(1, "sequences per pass")
+    accumulate: int = _option(1, "passes whose gradients make one step")
+    lr: float = _option(3e-3, "peak learning rate", kind=float)
+    seed: int = _option(0, "of initialisation and data order")
+    dtype: str = _option("float32", "of the frozen model", kind=str, choices=("float32", "bfloat16"))
+    precision: str = _option("no", "mixed precision on top of it", kind=str, choices=("no", "bf16", "fp16"))
+    gradient_checkpointing: bool = _option(False, "less memory, more time", kind=bool)
+    checkpoint_every: int = _option(50, "steps between checkpoints")
+    val_sequences: int = _option(24, "held-out sequences that are scored")
+    resume: bool = _option(False, "go on where the training with the same --out was stopped", kind=bool)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where an unfinished training is kept."""
+        return checkpoint_of(self.out)
+
+    def to_arguments(self) -> list[str]:
+        """The words after `focus-explorer train` that ask for the same."""
+        words = ["--text", *self.text, "--out", self.out, "--model", self.model]
+        words += ["--val", *self.val] if self.val else []
+        for option in options():
+            value = getattr(self, option.name)
+            if value != option.default:
+                words += [flag(option.name)] if value is True else [flag(option.name), str(value)]
+        return words
+
+
+def checkpoint_of(out: str | Path) -> Path:
+    """The checkpoint beside a result."""
+    return Path(os.path.expanduser(out)).with_suffix(".checkpoint")
+
+
+def options() -> list[Any]:
+    """The dataclass fields that are plain options."""
+    return [option for option in fields(TrainRequest) if option.metadata]
+
+
+def flag(name: str) -> str:
+    """Field name -> command-line option."""
+    return "--" + name.replace("_", "-")
+
+
+def parse_layers(text: str | None) -> tuple[int, ...] | None:
+    """ "0,3,5" -> (0, 3, 5); None for every layer.
+
+    Raises:
+        InputError: not a list of layer numbers.
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--layers is {text!r}", expected="layer numbers such as 0,3,5") from error

@@ -1,0 +1,306 @@
+"""Training curves -> rows, written beside a running training and never in its way.
+
+A thread of its own writes about once a second. A database that is locked, full or gone costs the training nothing: the
+steps wait in memory, one warning is given, and the last attempt at the end is the most patient.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from focus_runtime.errors import StoreBusyError, StoreError
+from focus_runtime.optimise import TrainStep
+from focus_runtime.store.database import Database
+
+FLUSH_SECONDS = 1.0
+MOST_SECONDS = 10.0
+FLUSH_SHARE = 0.04  # of a core at most is spent writing: flushes become rarer when they become costly
+FLUSH_WAIT = 0.5
+LAST_WAIT = 30.0
+_STEP_SCHEMA = pa.schema(
+    [("training_id", pa.string()), ("mode", pa.string()), ("step", pa.int64()), ("phase", pa.string()),
+     *((name, pa.float64()) for name in ("loss", "dominance", "dominance_max", "retained_pairs", "learning_rate",
+                                         "tokens_per_second", "elapsed"))]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingInfo:
+    """What is known of a training before its first step; the columns of `training_runs` of the same names.
+
+    Attributes:
+        kind: what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name.
+        config: FocusConfig as plain values; empty for a method without groups.
+        settings: TrainConfig as plain values.
+        texts: names or paths of the training texts.
+        command, folder: command line and working folder with which it can be started again; "" when unknown.
+        out: absolute path of the result; a resumed training is found by it.
+    """
+
+    name: str
+    kind: str
+    model_id: str
+    model_fingerprint: str
+    steps: int
+    seed: int
+    device: str
+    dtype: str
+    out: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    text_sha256: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    command: str = ""
+    folder: str = ""
+
+
+def process_start(pid: int) -> int:
+    """When a process of this machine started, in clock ticks since boot; 0 if unknown, -1 if there is no such process.
+
+    A process that has ended but was not yet collected by its parent counts as ended.
+    """
+    if not Path("/proc/self/stat").exists():
+        return _probe(pid)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return -1
+    return -1 if fields[0] in "ZX" else int(fields[19])
+
+
+def _probe(pid: int) -> int:
+    """0 or -1 like `process_start`, where there is no /proc."""
+    if os.name != "posix":  # signal 0 is a real signal on Windows
+        return 0
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return -1
+    except PermissionError:
+        pass
+    return 0
+
+
+def is_alive(host: str, pid: int, started: int) -> bool:
+    """Whether the recorded process still runs; True where that cannot be known, as on another machine."""
+    if host != socket.gethostname():
+        return True
+    now = process_start(pid)
+    return now >= 0 and (not started or not now or now == started)
+
+
+class TrainingRecorder:
+    """Context that records one training; `step` never blocks.
+
+    Args:
+        database: where to; opened for each write and closed again.
+        info: what is trained.
+        resume: go on with the newest training of the same `info.out`, replacing its steps from the first one reported.
+        warn: told once when rows have to wait, and at the end if they could not be written.
+
+    Without `finish` the status follows from how the block ended: done, stopped (KeyboardInterrupt) or failed. A
+    training that ended without a single step leaves no row.
+    """
+
+    def __init__(
+        self, database: Database, info: TrainingInfo, *, resume: bool = False,
+        warn: Callable[[str], None] = lambda message: None,
+    ) -> None:  # fmt: skip
+        self.training_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        self.info = info
+        self._database = Database(database.path, wait=FLUSH_WAIT)
+        self._resume, self._warn = resume, warn
+        self._rows: list[dict[str, Any]] = []
+        self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
+        self._steps = 0
+        self._opened = self._warned = False
+        self._offset: dict[str, float] = {}
+        self._end: dict[str, Any] | None = None
+        self._started = time.monotonic()
+        self._pause = FLUSH_SECONDS
+
+    def __enter__(self) -> Self:
+        """Insert the training's row; a resumed one is touched only when it really goes on, with its first step.
+
+        Raises:
+            StoreError: the database can never be written; a lock held by another program is no reason.
+        """
+        if not self._resume:
+            try:
+                with self._database.write() as connection:
+                    self._open(connection)
+                self._opened = True
+            except StoreBusyError as error:
+                self._complain(error)
+        self._thread = threading.Thread(target=self._work, name="training-recorder", daemon=True)
+        self._thread.start()
+        return self
+
+    def step(self, step: TrainStep, *, mode: str = "focus") -> None:
+        """Record a step.
+
+        Args:
+            mode: "focus", or "full" for the twin with full attention.
+        """
+        elapsed = time.monotonic() - self._started
+        row = {"mode": mode, **asdict(step), "elapsed": elapsed}
+        with self._lock:
+            self._steps += 1
+            self._rows.append({key: _known(value) for key, value in row.items()})
+
+    def finish(
+        self, status: str, message: str = "", *, centroids_sha256: str = "", validation: dict[str, Any] | None = None
+    ) -> None:
+        """Say how it ended: "done", "stopped" or "failed"; written when the block is left."""
+        self._end = {
+            "status": status, "message": message, "centroids_sha256": centroids_sha256,
+            "validation": json.dumps(validation or {}, sort_keys=True), "finished_at": datetime.now(UTC),
+        }  # fmt: skip
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what is left, with patience."""
+        if self._end is None:
+            stopped = kind is not None and issubclass(kind, KeyboardInterrupt)
+            self.finish("done" if kind is None else "stopped" if stopped else "failed", str(error or ""))
+        self._stop.set()
+        self._thread.join()
+        self._database.wait = LAST_WAIT
+        problem = self._flush()
+        if problem is not None:
+            self._warn(f"the training curve could not be stored: {problem}")
+
+    def _work(self) -> None:
+        while not self._stop.wait(self._pause):
+            with self._lock:
+                waiting = bool(self._rows)
+            if not waiting:
+                continue
+            clock = time.thread_time()  # waiting for a busy processor or disk takes nothing from the training
+            problem = self._flush()
+            self._pause = min(max(FLUSH_SECONDS, (time.thread_time() - clock) / FLUSH_SHARE), MOST_SECONDS)
+            if problem is not None:
+                self._complain(problem)
+
+    def _complain(self, problem: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            self._warn(f"the training curve waits in memory, the training goes on ({problem})")
+
+    def _flush(self) -> Exception | None:
+        """Write everything that waits in one transaction; on a problem all of it goes on waiting."""
+        with self._writing:
+            with self._lock:
+                rows, self._rows = self._rows, []
+            offset = dict(self._offset)
+            try:
+                with self._database.write() as connection:
+                    self._write(connection, rows, offset)
+            except (StoreError, duckdb.Error) as error:
+                with self._lock:
+                    self._rows = rows + self._rows
+                return error
+            self._opened, self._offset = True, offset
+            return None
+
+    def _write(self, connection: Any, rows: list[dict[str, Any]], offset: dict[str, float]) -> None:
+        if self._end is not None and not self._steps:
+            if not self._resume or self._end["status"] == "done":
+                self._close_empty(connection)
+            return
+        if not self._opened:
+            self._open(connection)
+        if rows:
+            for mode in dict.fromkeys(row["mode"] for row in rows):
+                if mode not in offset:
+                    offset[mode] = self._forget_later(
+                        connection, mode, min(r["step"] for r in rows if r["mode"] == mode)
+                    )
+            table = pa.Table.from_pylist(
+                [
+                    row | {"training_id": self.training_id, "elapsed": row["elapsed"] + offset[row["mode"]]}
+                    for row in rows
+                ],
+                schema=_STEP_SCHEMA,
+            )
+            connection.register("incoming", table)
+            connection.execute("INSERT INTO training_steps BY NAME SELECT * FROM incoming")
+            connection.unregister("incoming")
+        if self._end is not None:
+            self._close(connection)
+
+    def _open(self, connection: Any) -> None:
+        process = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "process_started": max(0, process_start(os.getpid())),
+        }
+        if self._resume and self._find(connection):
+            _update(connection, self.training_id, {"status": "running", "message": "", "finished_at": None, **process})
+            return
+        values = asdict(self.info)
+        for name in ("config", "settings", "texts", "versions"):
+            values[name] = json.dumps(values[name], sort_keys=True)
+        row = {
+            "training_id": self.training_id, "created_at": datetime.now(UTC), "status": "running", "message": "",
+            "centroids_sha256": "", "validation": "{}", **process, **values,
+        }  # fmt: skip
+        names = ", ".join(row)
+        marks = ", ".join("?" * len(row))
+        connection.execute(f"INSERT INTO training_runs ({names}) VALUES ({marks})", list(row.values()))
+
+    def _find(self, connection: Any) -> bool:
+        found = connection.execute(
+            "SELECT training_id FROM training_runs WHERE out = ? AND out <> '' ORDER BY created_at DESC LIMIT 1",
+            [self.info.out],
+        ).fetchall()
+        if found:
+            self.training_id = found[0][0]
+        return bool(found)
+
+    def _forget_later(self, connection: Any, mode: str, step: int) -> float:
+        """Remove steps that a resumed training does again; returns the seconds its earlier part had taken."""
+        scope = [self.training_id, mode, step]
+        connection.execute("DELETE FROM training_steps WHERE training_id = ? AND mode = ? AND step >= ?", scope)
+        before = connection.execute(
+            "SELECT max(elapsed) FROM training_steps WHERE training_id = ? AND mode = ? AND step < ?", scope
+        ).fetchall()
+        return float(before[0][0] or 0.0)
+
+    def _close_empty(self, connection: Any) -> None:
+        if self._resume:  # nothing was left to do
+            if self._find(connection):
+                self._close(connection)
+            return
+        connection.execute("DELETE FROM training_runs WHERE training_id = ?", [self.training_id])
+
+    def _close(self, connection: Any) -> None:
+        assert self._end is not None
+        _update(connection, self.training_id, self._end)
+
+
+def _update(connection: Any, training_id: str, values: dict[str, Any]) -> None:
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    connection.execute(f"UPDATE training_runs SET {assignments} WHERE training_id = ?", [*values.values(), training_id])
+
+
+def _known(value: Any) -> Any:
+    """None for what is not a number: a method without groups has no dominance."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

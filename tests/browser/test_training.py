@@ -1,0 +1,167 @@
+"""The Training tab as a person meets it: start on a tiny model, watch the curve grow, stop, continue, use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from focus_explorer.service import AnalyzeRequest, Service
+from focus_explorer.training_service import Trainings
+from focus_runtime.config import FocusConfig
+from focus_runtime.optimise import TrainStep
+from focus_runtime.store.training import TrainingInfo, TrainingRecorder
+from tests.browser.conftest import opening, serving
+from tests.helpers import build_model, build_tokenizer
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+STEPS = 1500
+TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 60
+RUN = "[data-testid=fx-training-status]"
+
+
+@pytest.fixture(scope="module")
+def tiny_site(tmp_path_factory):
+    """(address, service, text file) of a page over a tiny random model."""
+    folder = tmp_path_factory.mktemp("training")
+    build_model(vocab_size=512).save_pretrained(folder / "tiny")
+    build_tokenizer().save_pretrained(folder / "tiny")
+    service = Service(folder / "runs.duckdb")
+    chosen = AnalyzeRequest(model=str(folder / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
+    service.analyze(TEXT[:600], chosen)
+    (folder / "text.txt").write_text(TEXT)
+    flags = ("--db", service.database.path, "--model", folder / "tiny", "--centroids", "random")
+    with serving(*flags, port=7961) as url:
+        yield url, service, folder / "text.txt"
+    for row in Trainings(service).rows():  # a training outlives its page
+        if row["status"] == "running":
+            Trainings(service).stop(row["training_id"], wait=60)
+
+
+@pytest.fixture
+def tiny_page(chromium, tiny_site):
+    """(opener, service, text file); what was opened is closed after the test."""
+    url, service, text = tiny_site
+    with opening(chromium, url) as open_one:
+        yield open_one, service, text
+
+
+def open_tab(open_one, **look):
+    page = open_one(**look)
+    page.get_by_role("tab", name="Training").click()
+    return page
+
+
+def start(page, text, name, steps):
+    page.locator("#fe-train-files input[type=file]").set_input_files(text)
+    for field, value in {"name": name, "steps": str(steps), "groups": "3"}.items():
+        page.locator(f"#fe-train-{field} :is(input, textarea)").fill(value)
+    page.get_by_text("More settings").last.click()
+    for field, value in {"seq_len": "64", "window": "8"}.items():
+        page.locator(f"#fe-train-{field} input").fill(value)
+    page.locator("#fe-train-start").click()
+
+
+def points(page):
+    return page.evaluate("document.querySelector('[data-testid=fx-curve-loss]').data?.[0].x.length ?? 0")
+
+
+def shown_range(page, chart):
+    return page.evaluate(f"document.querySelector('[data-testid=fx-curve-{chart}]').layout.xaxis.range.map(Math.round)")
+
+
+def test_start_watch_zoom_stop_continue_and_use(tiny_page):
+    open_one, service, text = tiny_page
+    page = open_tab(open_one)
+    expect(page.locator("#fe-training")).to_contain_text("No training yet")
+    start(page, text, "harbour", STEPS)
+    expect(page.locator(RUN)).to_have_text("running", timeout=120_000)
+    expect(page.locator("#fe-training")).to_contain_text("left", timeout=60_000)
+    page.wait_for_function(
+        "document.querySelector('[data-testid=fx-curve-loss]').data?.[0].x.length > 20", timeout=60_000
+    )
+    for chart in ("loss", "perplexity", "dominance", "retained_pairs", "tokens_per_second"):
+        assert page.locator(f"[data-testid=fx-curve-{chart}] .main-svg").first.bounding_box()["height"] > 150
+    expect(page.locator("[data-testid=fx-curve-dominance]")).to_contain_text("1.5 × even: 50")
+
+    page.locator("#fe-train-start").click()  # one at a time
+    expect(page.locator("#fe-train-status [role=alert]")).to_contain_text("harbour is still running", timeout=60_000)
+
+    page.locator("[data-testid=fx-curve-loss]").scroll_into_view_if_needed()
+    everything = shown_range(page, "loss")
+    box = page.locator("[data-testid=fx-curve-loss] .nsewdrag").first.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.2 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=4)
+    page.mouse.up()
+    page.wait_for_function(
+        "all => document.querySelector('[data-testid=fx-curve-loss]').layout.xaxis.range[0] > all[0]", arg=everything
+    )
+    zoomed, seen = shown_range(page, "loss"), points(page)
+    page.wait_for_function(
+        "n => document.querySelector('[data-testid=fx-curve-loss]').data[0].x.length > n", arg=seen, timeout=60_000
+    )
+    assert shown_range(page, "loss") == zoomed == shown_range(page, "dominance")
+
+    page.get_by_test_id("fx-training-stop").click()
+    expect(page.locator(RUN)).to_have_text("stopped", timeout=60_000)
+    [row] = Trainings(service).rows()
+    assert 0 < row["step"] < STEPS
+    expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}")
+
+    page.get_by_test_id("fx-training-resume").click()
+    expect(page.locator(RUN)).to_have_text("running", timeout=120_000)
+    expect(page.locator(RUN)).to_have_text("done", timeout=180_000)
+    page.get_by_test_id("fx-training-use").click()
+    expect(page.locator("#fe-run")).to_be_visible(timeout=60_000)
+    [file] = service.centroid_files()
+    assert file["name"] == "harbour"
+    expect(page.locator("#fe-centroids input")).to_have_value(f"harbour ({file['sha256'][:8]})")
+
+
+def record(service, name, loss, *, twin=False):
+    """A finished training of 40 steps whose loss falls from `loss`, beside one with full attention for a twin."""
+    info = TrainingInfo(
+        name=name, kind="centroids", model_id="tiny", model_fingerprint="f", steps=40, seed=0, device="cpu",
+        dtype="float32", config=FocusConfig(num_groups=4, top_k=1).to_dict(),
+    )  # fmt: skip
+    with TrainingRecorder(service.database, info) as recorder:
+        for number in range(1, 41):
+            row = TrainStep(number, loss - number / 50, 0.3, 0.35, 0.4, 1e-3, 900.0)
+            recorder.step(row)
+            if twin:
+                recorder.step(replace(row, loss=row.loss - 0.1, dominance=math.nan), mode="full")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("wide", "dark"), ("narrow", "light")])
+def test_two_trainings_lie_over_each_other(tiny_page, size, scheme):
+    open_one, service, _ = tiny_page
+    record(service, f"first {size}", 4.0)
+    record(service, f"second {size}", 5.0, twin=True)
+    page = open_tab(open_one, query=f"?__theme={scheme}", size=size, scheme=scheme)
+    listed = page.locator("[data-testid=fx-training-list]")
+    expect(listed).to_contain_text(f"first {size}", timeout=60_000)
+    listed.get_by_role("button", name=f"second {size}").click()
+    expect(page.locator("[data-testid=fx-training-values] tbody tr")).to_have_count(1)
+    listed.get_by_label(f"first {size}").first.check()
+    rows = page.locator("[data-testid=fx-training-values] tbody tr")
+    expect(rows).to_have_count(2, timeout=30_000)
+    expect(rows.first).to_contain_text("4.390")  # mean of 5 - step / 50 over the last 20 steps
+    page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 6", timeout=30_000)
+    lines = page.evaluate("document.querySelector('[data-testid=fx-curve-loss]').data.map((t) => t.line)")
+    assert [line["dash"] for line in lines] == ["solid", "solid", "dash", "dash", "solid", "solid"]
+    assert len({line["color"] for line in lines}) == 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_a_problem_of_the_process_is_one_message(tiny_page):
+    open_one, _, text = tiny_page
+    page = open_tab(open_one)
+    page.locator("#fe-train-model input").fill("who-knows")
+    page.keyboard.press("Enter")
+    start(page, text, "nobody", 30)
+    expect(page.locator("#fe-training [role=alert]")).to_contain_text("who-knows", timeout=120_000)
+    assert "Traceback" not in page.locator("body").inner_text()

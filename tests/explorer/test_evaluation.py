@@ -20,6 +20,8 @@ from tests.explorer.test_cli import one_error
 from tests.helpers import build_centroids
 from tests.runtime.test_last_word import novel
 
+pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -34,6 +34,7 @@ def test_interval_of_few_values(count):
     assert mean == low == high == 0.5
 
 
+@pytest.mark.slow
 def test_projection_separates_clear_groups_and_repeats_itself():
     rng = np.random.default_rng(0)
     centroids = np.eye(3, 8, dtype=np.float32)

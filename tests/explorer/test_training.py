@@ -28,6 +28,8 @@ from tests.explorer.conftest import TEXT
 from tests.explorer.test_cli import one_error
 from tests.helpers import build_model, build_tokenizer
 
+pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
+
 
 @pytest.fixture
 def text_file(tmp_path):

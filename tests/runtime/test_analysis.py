@@ -30,6 +30,8 @@ from focus_runtime.evaluate import score
 from focus_runtime.measure import evaluate_focus, evaluate_full, final_hidden, token_nll
 from tests.helpers import build_centroids, build_model, random_ids
 
+pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
+
 KEYS = {"setting", "perplexity", "difference_nats", "differences", "scored_tokens", "dominance_mean", "dominance_max",
         "retained_pairs", "distant_kept"}  # fmt: skip
 

@@ -60,7 +60,7 @@ def test_the_mass_is_the_sum_of_eager_weights(family, top_k, fresh_seed, near_ti
     for row, layer in enumerate(found.layers):
         membership = centroids.routers[layer].assign(entering[layer]).membership
         expected = dense_shares(weights[layer], membership, 3, 2)
-        np.testing.assert_allclose(found.shares[:, row], expected, atol=1e-6)
+        np.testing.assert_allclose(found.shares[:, row], expected, atol=1e-5)  # eager softmax is fp32
         assert expected[..., 3].max() > 0.01
     assert found.kept.shape == found.distant_kept.shape == (2, 4)
 

@@ -19,6 +19,8 @@ from focus_runtime.studies.balance import DEVICES, assign_balanced, study, tempe
 from focus_runtime.train import train_centroids
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
+pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
+
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS = FocusConfig(num_groups=4, routing_dim=8, top_k=1, window=4, num_sinks=1, sinkhorn_iterations=15)
 PLAN: dict[str, Any] = {"steps": 3, "seq_len": 32, "batch": 2, "warmup": 0, "learning_rate": 1e-2,

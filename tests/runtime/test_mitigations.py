@@ -28,6 +28,8 @@ from focus_runtime.sequences import encode_texts, step_sequences
 from focus_runtime.train import centroid_loop, training_focus
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
+pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
+
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS = FocusConfig(num_groups=4, routing_dim=8, top_k=1, window=4, num_sinks=1)
 PLAN: dict[str, Any] = {"steps": 3, "seq_len": 32, "batch": 2, "warmup": 0, "learning_rate": 1e-2}

@@ -17,6 +17,8 @@ from focus_runtime.studies.sweep import sweep_settings, training_sweep
 from focus_runtime.train import train_centroids
 from tests.helpers import build_model, build_tokenizer, random_ids
 
+pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
+
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS = FocusConfig(num_groups=4, routing_dim=8, top_k=2, window=4, num_sinks=1)
 PLAN = TrainConfig(steps=2, seq_len=32, batch=1, warmup=0, learning_rate=1e-2, calibration_sequences=2)

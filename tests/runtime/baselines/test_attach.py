@@ -15,6 +15,8 @@ from focus_runtime.evaluate import score
 from focus_runtime.models import weights_sha256
 from tests.helpers import build_centroids, build_model, random_ids
 
+pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
+
 FAMILIES = ["Llama", "GPT2", "Mistral", "Qwen2", "Qwen3", "Gemma2"]
 SPARSE = {
     "window_only": {"window": 3, "num_sinks": 1},

@@ -37,6 +37,7 @@ bench: setup
 	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json $(ARGS)
 	$(BIN)/python benchmarks/attention_cpu.py --several --out benchmarks/results/attention_cpu_several.json $(ARGS)
 	$(BIN)/python benchmarks/decode_cpu.py --out benchmarks/results/decode_cpu.json
+	$(BIN)/python benchmarks/training_overhead.py --out benchmarks/results/training_overhead.json
 
 # Needs a CUDA GPU and torch, transformers and safetensors alone: on a machine without .venv use make bench-gpu GPU_PYTHON=python3
 GPU_PYTHON ?= $(BIN)/python
@@ -47,8 +48,8 @@ bench-gpu:
 train-default: setup
 	@test -n "$(TEXT)" || { echo "error: no text given; use make train-default TEXT=FOLDER [VAL=FILE]" >&2; exit 2; }
 	$(BIN)/focus-explorer train --text $(TEXT) $(if $(VAL),--val $(VAL)) --model smollm2-135m --out assets/centroids/smollm2-135m.safetensors \
-	  --groups 4 --routing-dim 16 --sinks 4 --top-k 1 --window 128 --train-window 64 --gate log --lr 0.003 \
-	  --iterations 20 --steps 900 --seq-len 512 --dtype bfloat16 $(ARGS)
+	  --groups 8 --routing-dim 16 --sinks 4 --top-k 1 --window 128 --train-window 64 --gate log --lr 0.003 \
+	  --iterations 20 --steps 600 --seq-len 1024 --dtype bfloat16 $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -1,7 +1,8 @@
 """The default centroids on held-out text, fp32: perplexity under the hard mask beside every null baseline.
 
-Baselines: full attention; window and sinks only (no groups); random centroids with potentials estimated on the
-training texts. Intervals: 95 % bootstrap over sequences of the paired difference to full attention.
+Baselines: full attention; window and sinks only (no groups); random centroids with potentials balanced on the training
+texts. Intervals: 95 % over sequences, in pairs with full attention. Also: the largest group by layer, full attention's
+probability that the mask keeps, and what the groups contain.
 
     python benchmarks/default_centroids.py --train FOLDER --val FILE --out benchmarks/results/default_centroids.json
 """
@@ -10,67 +11,49 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from focus_explorer.training import gather_texts
+from focus_runtime.analysis.balance import group_balance
+from focus_runtime.analysis.null import no_groups
+from focus_runtime.attention_mass import attention_mass_kept
 from focus_runtime.bench import machine
 from focus_runtime.calibrate import calibrate_potentials
 from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids
 from focus_runtime.compose import compose
-from focus_runtime.measure import dominance, final_hidden, pair_shares, token_nll
+from focus_runtime.evaluate import Scores, compare, score
+from focus_runtime.group_content import group_content, routed_text
 from focus_runtime.models import load_model
-from focus_runtime.router import Assignment, CentroidRouter
 from focus_runtime.sequences import encode_texts, even_sequences
 
-SETTINGS = ((512, 64, 16), (1024, 128, 8))  # sequence length, window, sequences
+SETTINGS = ((512, 64, 12), (1024, 128, 16), (4096, 128, 2))  # sequence length, window, sequences
+MASS_SEQUENCES = 3
 
 
-class NoGroups(CentroidRouter):
-    """A router that puts no token into any group: window and sinks are all that is left."""
-
-    def assign(self, hidden: Tensor, **_: Any) -> Assignment:
-        """Uniform probabilities and empty memberships."""
-        shape = hidden.shape[:2]
-        groups = self.config.num_groups
-        return Assignment(
-            torch.full((*shape, groups), 1 / groups), torch.zeros(shape, dtype=torch.int64), torch.zeros(groups)
-        )
-
-
-@torch.no_grad()
-def losses(model: Any, sequences: Tensor) -> np.ndarray:
-    """Mean negative log-likelihood of every sequence, in nats."""
-    return np.array([token_nll(model, final_hidden(model, ids), ids).mean().item() for ids in sequences.split(1)])
-
-
-@torch.no_grad()
-def measure(model: Any, sequences: Tensor, full: np.ndarray, centroids: Centroids, **setting: Any) -> dict[str, Any]:
+def measure(model: Any, sequences: Tensor, full: Scores, centroids: Centroids, **setting: Any) -> dict[str, Any]:
     """Perplexity with its interval, dominance and sparsity of one setting."""
     focus = compose(model, centroids, **setting)
     try:
-        found, shares = [], []
-        for ids in sequences.split(1):
-            found.append(token_nll(model, final_hidden(model, ids), ids).mean().item())
-            for assignment in focus.assignments().values():
-                member = assignment.membership[0].numpy()
-                kept = pair_shares(member, focus.config.window, focus.config.num_sinks)
-                shares.append((dominance(assignment.probabilities), *kept))
+        return compare(full, score(focus, sequences))
     finally:
         focus.detach()
-    difference = np.array(found) - full
-    picks = np.random.default_rng(0).integers(0, len(full), (4000, len(full)))
-    low, high = np.quantile(difference[picks].mean(axis=1), [0.025, 0.975])
-    means = np.mean(shares, axis=0)
+
+
+def mass(model: Any, sequences: Tensor, centroids: Centroids, **setting: Any) -> dict[str, Any]:
+    """Share of full attention's probability inside the mask: mean, by layer, and the least head."""
+    focus = compose(model, centroids, **setting)
+    try:
+        found = attention_mass_kept(focus, sequences)
+    finally:
+        focus.detach()
     return {
-        "perplexity": math.exp(np.mean(found)), "difference_nats": float(difference.mean()),
-        "difference_low": float(low), "difference_high": float(high), "dominance": float(means[0]),
-        "retained_pairs": float(means[1]), "distant_kept": float(means[2]),
+        "mean": float(found.kept.mean()), "by_layer": found.kept.mean(axis=1).tolist(),
+        "least_head": float(found.kept.min()), "distant": float(np.mean(found.distant_kept)),
+        "sequences": sequences.shape[0],
     }  # fmt: skip
 
 
@@ -83,32 +66,45 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     model, tokenizer = load_model("smollm2-135m")
-    held_out = encode_texts(tokenizer, gather_texts([arguments.val], [])[0], 1024)
+    held_out_texts = gather_texts([arguments.val], [])[0]
+    held_out = encode_texts(tokenizer, held_out_texts, 1024)
     training = encode_texts(tokenizer, gather_texts([arguments.train], [arguments.val])[0], 1024)
     trained = load_centroids(arguments.centroids)
-    rows = []
+    result: dict[str, Any] = {
+        "centroids_sha256": trained.sha256, "training": trained.training, "machine": machine(), "rows": [],
+    }  # fmt: skip
+    groups = trained.config.num_groups
     for length, window, count in SETTINGS:
         sequences = even_sequences(held_out, count, length)
-        full = losses(model, sequences)
-        base = {"sequence_length": length, "window": window, "scored_tokens": sequences.shape[0] * (length - 1)}
-        rows.append({**base, "centroids": "full attention", "perplexity": math.exp(full.mean())})
+        full = score(model, sequences)
         chance = random_centroids(model, trained.config.replace(window=window))
         calibrate_potentials(model, chance, even_sequences(training, 16, 512))
-        nothing = random_centroids(model, trained.config)
-        for index in nothing.routers:
-            nothing.routers[index] = NoGroups(nothing.hidden_size, trained.config)
-            nothing.routers[index].has_potential = True
-        plans: list[tuple[str, Centroids, tuple[int, ...]]] = [
-            ("window and sinks only", nothing, (1,)), ("random", chance, (1, 2)), ("default", trained, (1, 2))
-        ]  # fmt: skip
-        for name, centroids, tops in plans:
-            for top_k in tops:
-                found = measure(model, sequences, full, centroids, top_k=top_k, window=window)
-                rows.append({**base, "centroids": name, "top_k": top_k, **found})
-                print(rows[-1], flush=True)
-        leak = measure(model, sequences, full, trained, top_k=1, window=window, assignment="sinkhorn")
-        rows.append({**base, "centroids": "default, sinkhorn assignment", "top_k": 1, **leak})
-    result = {"centroids_sha256": trained.sha256, "training": trained.training, "machine": machine(), "rows": rows}
+        tops = tuple(k for k in (1, 2, 3, 4) if k <= groups)
+        few = length > 2048
+        plans: list[tuple[str, Centroids, tuple[int, ...], str]] = [
+            ("default", trained, (1, 2) if few else tops, "causal"),
+            ("window and sinks only", no_groups(trained), (1,), "causal"),
+            ("random", chance, (1,) if few else (1, 2), "causal"),
+            ("default", trained, () if few else (1,), "sinkhorn"),
+        ]
+        for name, centroids, ks, assignment in plans:
+            for top_k in ks:
+                found = measure(
+                    model, sequences, full, centroids, top_k=top_k, window=window, assignment=assignment
+                )  # fmt: skip
+                row = {"centroids": name, "top_k": top_k, "assignment": assignment, "sequence_length": length,
+                       "window": window, **found}  # fmt: skip
+                if length == 1024 and assignment == "causal":
+                    few_rows = sequences[:MASS_SEQUENCES]
+                    row["mass"] = mass(model, few_rows, centroids, top_k=top_k, window=window)
+                result["rows"].append(row)
+                print(
+                    length, name, top_k, assignment, found["focus_perplexity"], found["relative_difference"], flush=True
+                )
+    sequences = even_sequences(held_out, SETTINGS[1][2], 1024)
+    result["balance"] = group_balance(model, trained, sequences)
+    routed = routed_text(model, tokenizer, trained, held_out_texts[0], length=1024, count=8, top_k=1)
+    result["groups"] = group_content(routed)
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
+from focus_explorer.reproduce import command as reproduce_command
 from focus_explorer.training_request import TrainRequest, flag, options
 from focus_runtime.version import __version__
 
@@ -38,7 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_centroids(commands)
     _add_train(commands)
     _add_bench(commands)
+    _add_evaluate(commands)
     _add_serve(commands)
+    reproduce_command.add_parser(commands)
     return parser
 
 
@@ -134,6 +137,46 @@ def _add_bench(commands: Any) -> None:
                         "(default: benchmarks/results)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_bench)
+
+
+def _add_evaluate(commands: Any) -> None:
+    parser = commands.add_parser(
+        "evaluate", help="perplexity and benchmark tasks beside full attention, with intervals"
+    )
+    _common(parser, "model")
+    parser.add_argument("--centroids", nargs="+", default=["default"], help="default, or centroid files; several that "
+                        "differ in their training seed give intervals over seeds (default: default)")  # fmt: skip
+    parser.add_argument("--text", nargs="+", help="held-out text files, or folders of .txt files")
+    parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
+    parser.add_argument("--sequences", type=int, default=24, help="sequences over all texts (default: 24)")
+    parser.add_argument(
+        "--tasks", help="lm-eval tasks such as lambada_openai,hellaswag (default: all of --task-folder)"
+    )
+    parser.add_argument("--task-folder", help="folder with lm-eval task files of your own")
+    parser.add_argument("--limit", type=int, help="only the first so many items of each task")
+    parser.add_argument("--batch", type=int, default=1, help="task requests at once (default: 1)")
+    parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
+    parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
+    parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
+    parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="(default: float32)")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda where there is a GPU (default: cpu)")
+    parser.add_argument("--seed", type=int, default=0, help="of resampling (default: 0)")
+    parser.add_argument("--out", help="JSON file to write")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=_evaluate)
+    actions = parser.add_subparsers(dest="action", parser_class=_Parser)
+    make = actions.add_parser("make-task", help="write last-word tasks made from plain text, for use without a network")
+    make.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
+    make.add_argument("--out", required=True, help="folder to make")
+    _common(make, "model")
+    make.add_argument("--lengths", default="96,512,1024", help="most tokens of a passage (default: 96,512,1024)")
+    make.add_argument("--items", type=int, default=100, help="passages of each length (default: 100)")
+    make.add_argument("--window", type=int, default=128, help="in passages longer than this, the word occurred before "
+                      "but not within so many tokens (default: 128)")  # fmt: skip
+    make.add_argument("--seed", type=int, default=0, help="which passages are taken (default: 0)")
+    make.add_argument("--json", action="store_true", help="print one JSON object")
+    make.set_defaults(run=_make_task)
 
 
 def _add_serve(commands: Any) -> None:
@@ -301,6 +344,18 @@ def _bench(arguments: argparse.Namespace) -> None:
     if not 0 <= arguments.seed < 1 << 32:
         raise InputError(f"--seed is {arguments.seed}", expected=f"a whole number from 0 to {(1 << 32) - 1:,}")
     bench(arguments)
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from focus_explorer.evaluation import evaluate
+
+    evaluate(arguments)
+
+
+def _make_task(arguments: argparse.Namespace) -> None:
+    from focus_explorer.evaluation import make_task
+
+    make_task(arguments)
 
 
 def _serve(arguments: argparse.Namespace) -> None:

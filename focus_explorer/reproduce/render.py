@@ -11,8 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from focus_explorer.errors import InputError
-from focus_explorer.reproduce.report import Claim, Column, Interval, Report
+from focus_explorer.reproduce.report import Claim, Column, Report
+from focus_runtime.intervals import Interval
 
 HELD = {True: "held", False: "did not hold", None: "not decided here"}
 PAPER = "paper: "
@@ -23,13 +26,16 @@ def cell(value: Any, column: Column) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, Interval):
+        if value.low is None:
+            return cell(value.value, column)
         low, high = (cell(bound, column) for bound in (value.low, value.high))
         return f"{cell(value.value, column)} ({low} to {high})"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        text = f"{value * 100:,.{column.digits}f}" if column.percent else f"{value:,.{column.digits}f}"
-        return text + (" %" if column.percent else "")
+        sign = "+" if column.signed else ""
+        number = value * 100 if column.percent else value
+        return f"{number:{sign},.{column.digits}f}" + (" %" if column.percent else "")
     return str(value)
 
 
@@ -96,20 +102,41 @@ def latex(report: Report) -> str:
     rows = [" & ".join(_escape(cell(row.get(c.key), c)) for c in report.columns) + r" \\" for row in report.rows]
     head = " & ".join(_escape(heading(c)) for c in report.columns) + r" \\"
     caption = _escape(f"{report.title}. " + "; ".join(f"{k}: {_plain(v)}" for k, v in report.setting.items()) + ".")
-    return "\n".join([
-        r"% needs \usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII",
-        r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:focus-{report.name}}}",
-        rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}",
-        r"\end{table}", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            r"% needs \usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{caption}}}",
+            rf"\label{{tab:focus-{report.name}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
 
 
 def _is_text(report: Report, column: Column) -> bool:
     return any(isinstance(row.get(column.key), str) for row in report.rows)
 
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "τ": r"$\tau$",
-          "≤": r"$\leq$", "≥": r"$\geq$", "×": r"$\times$", "−": r"$-$"}  # fmt: skip
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "τ": r"$\tau$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "×": r"$\times$",
+    "−": r"$-$",
+}
 
 
 def _escape(text: str) -> str:
@@ -133,20 +160,24 @@ def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
         else:
             contents[".svg"] = image
     contents |= {
-        ".md": markdown(report).encode(), ".csv": comma_separated(report).encode(), ".tex": latex(report).encode(),
+        ".md": markdown(report).encode(),
+        ".csv": comma_separated(report).encode(),
+        ".tex": latex(report).encode(),
         ".json": (json.dumps(_finite(report.to_dict()), ensure_ascii=False, indent=1) + "\n").encode(),
-    }  # fmt: skip
+    }
     if log:
         contents[".log"] = log.encode()
     return [_write(folder / f"{report.name}{suffix}", data) for suffix, data in contents.items()]
 
 
 def _finite(value: Any) -> Any:
-    """The same without nan and infinity, which JSON does not have."""
+    """The same in plain Python values, without nan and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {k: _finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

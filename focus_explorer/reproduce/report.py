@@ -12,22 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: key in the rows, heading, digits after the point, and whether the paper reported it."""
+    """One column: key in the rows, heading, digits; `paper`: the paper's number; `signed`: with + or -."""
 
     key: str
     label: str
     digits: int = 2
     paper: bool = False
     percent: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A value with a 95 % interval."""
-
-    value: float
-    low: float
-    high: float
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

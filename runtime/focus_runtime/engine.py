@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from focus_runtime.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.checkpoint import Centroids
 from focus_runtime.compose import FocusModel, attention_modules, compose
 from focus_runtime.errors import Cancelled
@@ -36,6 +37,7 @@ class RunOptions:
         repeats: timed repeats of each mode; None means 5, or as few as 3 once `timing_seconds` are spent.
         timing_seconds: budget of the repeats beyond the third.
         seed: recorded; the run itself has no randomness.
+        attention_mass: also measure how much of full attention's probability the mask keeps: one more pass.
     """
 
     top_k: int | None = None
@@ -47,6 +49,7 @@ class RunOptions:
     repeats: int | None = None
     timing_seconds: float = 18.0
     seed: int = 0
+    attention_mass: bool = False
 
 
 def context_length(model: Any) -> int | None:
@@ -114,6 +117,9 @@ def analyze(
             step("Counting pairs", 0.35)
             layers = _layers(focus, routing.vectors)
             timings += _repeat(focus, ids, options, timings, step)
+            if options.attention_mass:  # after the timings, whose peak memory it would raise
+                step("Attention mass", 0.96)
+                layers = _with_mass(focus, ids, layers)
         backend = ", ".join(sorted(set(focus.backends().values())))
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     finally:
@@ -204,6 +210,14 @@ class _RoutingVectors:
     def __exit__(self, *_: object) -> None:
         for router in self.focus.routers.values():
             router.__dict__.pop("embed", None)
+
+
+def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list[LayerTrace]:
+    """The same layers with the share of full attention's probability inside the mask that was executed."""
+    membership = {index: assignment.membership for index, assignment in focus.assignments().items()}
+    dropped = mass_under_groups(focus, ids, membership)[0, :, :, MASS_CAUSES.index("dropped")].mean(dim=-1)
+    kept = dict(zip(focus.focused_layers, (1.0 - dropped).tolist(), strict=True))
+    return [replace(layer, attention_mass_retained=kept[layer.layer]) for layer in layers]
 
 
 def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:

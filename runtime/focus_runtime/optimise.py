@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +187,8 @@ class Loop:
         identity: what a checkpoint must have been made for.
         checkpoint: where it is kept; None for nowhere.
         around_step: context in which forward and backward of a step run.
+        rates: peak learning rate of every parameter, where they differ; the configuration's for all when None.
+        history: every finished step's report, those before a resume included.
     """
 
     ids: Tensor
@@ -199,18 +201,30 @@ class Loop:
     checkpoint: Path | None = None
     around_step: Callable[[], Any] = nullcontext
     phase: str = ""
+    rates: Sequence[float] | None = None
+    history: list[TrainStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.processes = PartialState()
         self.device = self.parameters[0].device
         self.optimiser = torch.optim.AdamW(
-            self.parameters, lr=self.config.learning_rate, weight_decay=self.config.weight_decay
+            self._groups(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.mixed_precision == "fp16")
         self.done = 0
         self.last: TrainStep | None = None
+        if self.rates is not None:
+            self.identity = {**self.identity, "rates": sorted(set(self.rates))}
         self.identity = {**self.identity, "settings": _lasting(self.config), "phase": self.phase,
                          "processes": self.processes.num_processes, "tokens": self.ids.numel()}  # fmt: skip
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """AdamW's parameter groups: one for each learning rate, as a factor of the configuration's."""
+        rates = self.rates if self.rates is not None else [self.config.learning_rate] * len(self.parameters)
+        groups: dict[float, list[nn.Parameter]] = {}
+        for parameter, rate in zip(self.parameters, rates, strict=True):
+            groups.setdefault(rate / self.config.learning_rate, []).append(parameter)
+        return [{"params": members, "factor": factor} for factor, members in groups.items()]
 
     def resume(self) -> int:
         """Take up the checkpoint; returns the steps it had finished."""
@@ -223,6 +237,8 @@ class Loop:
                 target.copy_(content["state"][name])
         self.optimiser.load_state_dict(content["optimiser"])
         self.scaler.load_state_dict(content["scaler"])
+        self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
+        self.last = self.history[-1] if self.history else None
         return self.done
 
     def save(self) -> None:
@@ -233,6 +249,7 @@ class Loop:
             "parameters": [p.detach().cpu() for p in self.parameters],
             "state": {name: value.detach().cpu() for name, value in self.state.items()},
             "optimiser": self.optimiser.state_dict(), "scaler": self.scaler.state_dict(),
+            "history": [astuple(step) for step in self.history],
         })  # fmt: skip
 
     def run(
@@ -249,7 +266,7 @@ class Loop:
             until: stop quietly after so many steps in all.
 
         Returns:
-            The last step's report; None when there was no step left.
+            The last finished step's report.
 
         Raises:
             TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
@@ -259,7 +276,8 @@ class Loop:
         try:
             while self.done < last:
                 self.last = self._step(self.done)
-                if self.checkpoint is not None and self.done % self.config.checkpoint_every == 0:
+                self.history.append(self.last)
+                if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
                     self.save()
                 if on_step is not None:
                     on_step(self.last)
@@ -275,7 +293,7 @@ class Loop:
         config, world = self.config, self.processes.num_processes
         rate = rate_at(step, config)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)  # older checkpoints hold none
         count = config.batch * config.accumulation * world
         rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
         mine = rows[self.processes.process_index :: world].to(self.device)
@@ -319,7 +337,8 @@ class Loop:
             for grad, mean in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
                 grad.copy_(mean.view_as(grad))
         self.scaler.unscale_(self.optimiser)
-        nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        for group in self.optimiser.param_groups:  # apart, so that routers do not shorten the weights' steps
+            nn.utils.clip_grad_norm_(group["params"], self.config.clip)
         self.scaler.step(self.optimiser)
         self.scaler.update()
 

@@ -25,6 +25,8 @@ class LayerTrace:
         centroids: (K, G) float32.
         potential: (K,) float32 column potential that was used.
         counts: pairs by cause in blocks.
+        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
+            measured.
     """
 
     layer: int
@@ -35,6 +37,7 @@ class LayerTrace:
     centroids: NDArray[np.float32]
     potential: NDArray[np.float32]
     counts: BlockCounts
+    attention_mass_retained: float | None = None
 
     @property
     def top_group(self) -> NDArray[np.int64]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from focus_runtime.calibrate import calibrate_potentials
 from focus_runtime.checkpoint import Centroids, random_centroids
@@ -47,6 +48,7 @@ def train_centroids(
     checkpoint: Path | None = None,
     resume: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
+    history: list[TrainStep] | None = None,
 ) -> Centroids:
     """Train routers of a frozen model and estimate their column potentials.
 
@@ -60,6 +62,7 @@ def train_centroids(
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
         resume: go on from that file; the losses are those of a training that was never interrupted.
         should_stop: asked after every step.
+        history: takes every step's report, those before a resume included.
 
     Returns:
         Centroids with potentials, ready for `save_centroids`.
@@ -72,23 +75,16 @@ def train_centroids(
     check_positions(model, settings.seq_len)
     centroids = random_centroids(model, config, seed=settings.seed, name="trained")
     before = weights_sha256(model)
-    frozen = [p for p in model.parameters() if p.requires_grad]
-    model.requires_grad_(False)
-    focus = compose(model, centroids, assignment="sinkhorn")
     started = time.perf_counter()
-    try:
+    with training_focus(model, centroids) as focus:
         identity = {"config": config.to_json(), "model": fingerprint(model), "texts": texts_sha256(texts)}
         loop = centroid_loop(focus, centroids, ids, settings, identity=identity, checkpoint=checkpoint)
         if resume:
             loop.resume()
         with checkpointing(model, settings.gradient_checkpointing):
             last = loop.run(on_step, should_stop)
-    finally:
-        focus.detach()
-        for router in centroids.routers.values():
-            router.requires_grad_(False)
-        for parameter in frozen:
-            parameter.requires_grad_(True)
+    if history is not None:
+        history.extend(loop.history)
     if weights_sha256(model) != before:
         raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
     device = next(model.parameters()).device
@@ -109,6 +105,30 @@ def train_centroids(
     return centroids
 
 
+@contextmanager
+def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -> Iterator[FocusModel]:
+    """Focus composed for training, with Sinkhorn or softmax assignment; everything is undone at the end.
+
+    Args:
+        weights: whether the model's own weights get gradients too.
+    """
+    before = {p: p.requires_grad for p in model.parameters()}
+    model.requires_grad_(weights)
+    try:
+        focus = compose(model, centroids, assignment="sinkhorn")
+        try:
+            yield focus
+        finally:
+            focus.detach()
+    finally:
+        for router in centroids.routers.values():
+            router.requires_grad_(False)
+        for parameter, required in before.items():
+            parameter.requires_grad_(required)
+            if weights:
+                parameter.grad = None  # as large as the model, and of no use to anyone
+
+
 def centroid_loop(
     focus: FocusModel,
     centroids: Centroids,
@@ -119,26 +139,46 @@ def centroid_loop(
     checkpoint: Path | None = None,
     extra_loss: Callable[[FocusModel], Tensor] | None = None,
     phase: str = "centroids",
+    weights: Sequence[nn.Parameter] = (),
+    router_rate: float | None = None,
+    learn_centroids: bool = True,
+    after_step: Callable[[int], None] = lambda step: None,
 ) -> Loop:
-    """The loop that trains the routers of a composed model whose own weights are frozen.
+    """The loop that trains the routers of a composed model, and its own weights where they are given.
 
     Args:
         extra_loss: added to the language model's loss, from what the routers decided in this pass.
+        weights: parameters of the model that are trained along, at the settings' learning rate.
+        router_rate: the routers' peak learning rate; the settings' when None.
+        learn_centroids: False where `after_step` moves the centroids and gradients move the projections alone.
+        after_step: called once potentials are updated.
     """
     routers = [centroids.routers[index] for index in sorted(centroids.routers)]
+    learned = []
     for router in routers:
-        router.requires_grad_(True)
+        router.projection.requires_grad_(True)
+        router.centroids.requires_grad_(learn_centroids)
+        learned += [router.projection, router.centroids] if learn_centroids else [router.projection]
     gate = SoftGate(focus.config.gate, settings.steepness, settings.hard)
+    state = {f"potential.{i}": centroids.routers[i].potential for i in sorted(centroids.routers)}
+    if not learn_centroids:
+        state |= {f"centroids.{i}": centroids.routers[i].centroids for i in sorted(centroids.routers)}
+    rates = None
+    if router_rate is not None:
+        rates = [settings.learning_rate] * len(weights) + [router_rate] * len(learned)
 
     def loss(batch: Tensor) -> Tensor:
         found = token_nll(focus.model, final_hidden(focus.model, batch), batch).mean()
         return found if extra_loss is None else found + extra_loss(focus)
 
+    def finish(step: int) -> Shares:
+        shares = update_potentials(focus, centroids, settings.potential_decay, step)
+        after_step(step)
+        return shares
+
     return Loop(
-        ids, settings, [p for router in routers for p in (router.projection, router.centroids)], loss,
-        after_step=lambda step: update_potentials(focus, centroids, settings.potential_decay, step),
-        state={f"potential.{i}": centroids.routers[i].potential for i in sorted(centroids.routers)},
-        identity=identity or {}, checkpoint=checkpoint, around_step=lambda: focus.training_gate(gate), phase=phase,
+        ids, settings, [*weights, *learned], loss, after_step=finish, state=state, identity=identity or {},
+        checkpoint=checkpoint, around_step=lambda: focus.training_gate(gate), phase=phase, rates=rates,
     )  # fmt: skip
 
 

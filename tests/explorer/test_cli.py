@@ -134,7 +134,7 @@ def test_training_mistakes_are_known_before_training(tmp_path, model_folder, tex
 
 def test_centroids_check(tmp_path, capsys):
     assert main(["centroids", "check", "default", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["config"]["num_groups"] == 4
+    assert json.loads(capsys.readouterr().out)["config"]["num_groups"] == 8
     bad = tmp_path / "bad.safetensors"
     bad.write_bytes(b"\x10\0\0\0\0\0\0\0{broken")
     one_error(capsys, main(["centroids", "check", str(bad)]), "bad.safetensors")

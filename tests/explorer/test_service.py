@@ -171,7 +171,7 @@ def test_text_file_problems_are_named(tmp_path, monkeypatch):
 def test_default_centroids_are_shipped_with_everything():
     centroids = load_centroids("default")
     assert len(centroids.routers) == 30
-    assert centroids.config.num_groups == 4
+    assert centroids.config.num_groups == 8
     assert centroids.config.routing_dim == 16
     assert centroids.config.num_sinks == 4
     assert centroids.has_potentials

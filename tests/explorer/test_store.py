@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from focus_runtime.attention_mass import attention_mass_kept
 from focus_runtime.calibrate import calibrate_potentials
 from focus_runtime.checkpoint import random_centroids
+from focus_runtime.compose import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.engine import RunOptions, analyze
 from focus_runtime.errors import StoreError
@@ -73,6 +75,27 @@ def test_the_stored_mask_is_the_executed_one(trace):
         window, sinks = trace.info["config"]["window"], trace.info["config"]["num_sinks"]
         allowed = ((member[i] & member[j]) != 0) | (i - j <= window) | (j < sinks)
         assert allowed.mean() == pytest.approx(layer.counts.retained_pairs)
+
+
+def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):
+    model = build_model(vocab_size=512)
+    centroids = random_centroids(model, FocusConfig(num_groups=3, top_k=1, window=5, num_sinks=1))
+    calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
+    options = RunOptions(repeats=1, attention_mass=True)
+    text = "a small text, twice. " * 8
+    measured = analyze(model, build_tokenizer(), text, centroids, options)
+    focus = compose(model, centroids)
+    ids = torch.tensor([measured.tokens.ids])
+    expected = attention_mass_kept(focus, ids, groups_from="focus").kept.mean(axis=1)
+    focus.detach()
+    database = Database(tmp_path / "a.duckdb")
+    query = "SELECT attention_mass_retained FROM layers WHERE run_id = ? ORDER BY layer"
+    for run, values in ((measured, expected.tolist()), (trace, [None, None])):
+        run_id = write_run(database, run)
+        with database.read() as connection:
+            stored = [row[0] for row in connection.execute(query, [run_id]).fetchall()]
+        assert stored == (values if values[0] is None else pytest.approx(values, abs=1e-9))
+    assert 0.2 < expected.min() <= expected.max() < 1.0
 
 
 def test_a_failed_write_leaves_no_run(tmp_path, trace, monkeypatch):

@@ -7,9 +7,23 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
+from focus_runtime.attention import soft
 from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.soft import gated_attention
+from focus_runtime.attention.soft import gated_attention, gated_attention_reference
+
+MODES: list[dict[str, Any]] = [
+    {"gate": "log"}, {"gate": "paper", "steepness": 3.0}, {"gate": "log", "hard_top_k": 1},
+    {"gate": "log", "hard_top_k": 2}, {"gate": "paper", "hard_top_k": 1},
+]  # fmt: skip
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Seven rows in a block, so that short texts have several and a last one that is not full."""
+    monkeypatch.setattr(soft, "CPU_BLOCK", 0)
+    monkeypatch.setattr(soft, "FEWEST_ROWS", 7)
 
 
 def random_inputs(length=9, *, groups=3, batch=1, heads=2, kv_heads=1, dim=4):
@@ -140,3 +154,85 @@ def test_a_dropped_pair_with_the_largest_score_leaves_the_hard_mask_exact(fresh_
     torch.testing.assert_close(out, exact)
     (gradient,) = torch.autograd.grad(out.sum(), probabilities)
     assert torch.isfinite(gradient).all()
+
+
+def gradients(function, inputs, upstream, **settings):
+    """Output, then the gradients of all inputs."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = function(*leaves, **settings)
+    return [out.detach(), *torch.autograd.grad(out, leaves, upstream.to(out.dtype))]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (4, 3), (50, 0), (9, 50)])
+@pytest.mark.parametrize("softcap", [None, 1.5])
+@pytest.mark.parametrize("length", [1, 6, 30])
+def test_blocks_equal_the_dense_reference(mode, window, num_sinks, softcap, length, small_blocks, fresh_seed):
+    for heads, kv_heads in ((2, 2), (6, 2), (3, 1)):
+        inputs = random_inputs(length, batch=2, heads=heads, kv_heads=kv_heads, dim=8)
+        settings = {"window": window, "num_sinks": num_sinks, "scale": 0.6, "softcap": softcap, **mode}
+        found = gradients(gated_attention, inputs, inputs[0], **settings)
+        exact = gradients(gated_attention_reference, inputs, inputs[0], **settings)
+        torch.testing.assert_close(found, exact)
+
+
+@pytest.mark.parametrize("mode", MODES[:3])
+def test_an_affinity_below_the_floor_gets_no_gradient(mode, small_blocks, fresh_seed):
+    query, key, value, _ = random_inputs(20)
+    probabilities, _ = one_hot(20)
+    settings = {"window": 1, "num_sinks": 1, "scale": 0.5, **mode}
+    inputs = (query, key, value, 0.999 * probabilities)
+    found = gradients(gated_attention, inputs, query, **settings)
+    torch.testing.assert_close(found, gradients(gated_attention_reference, inputs, query, **settings))
+
+
+@pytest.mark.parametrize("mode", MODES[:3])
+@pytest.mark.parametrize("wanted", [{3}, {0}, {1, 3}, {2}])
+def test_only_wanted_gradients_are_computed(mode, wanted, small_blocks, fresh_seed):
+    inputs = random_inputs(15)
+    settings = {"window": 1, "num_sinks": 1, "scale": 0.5, **mode}
+    every = gradients(gated_attention, inputs, inputs[0], **settings)[1:]
+    leaves = [x.detach().requires_grad_(place in wanted) for place, x in enumerate(inputs)]
+    gated_attention(*leaves, **settings).backward(inputs[0])
+    for place, leaf in enumerate(leaves):
+        assert (leaf.grad is not None) == (place in wanted)
+        if leaf.grad is not None:
+            torch.testing.assert_close(leaf.grad, every[place])
+
+
+@pytest.mark.parametrize("mode", MODES[:3])
+def test_bfloat16_queries_with_float32_probabilities(mode, fresh_seed):
+    inputs = random_inputs(200, heads=6, kv_heads=2, dim=16)
+    upstream = torch.randn_like(inputs[0])
+    settings = {"window": 8, "num_sinks": 2, "scale": 0.25, **mode}
+    exact = gradients(gated_attention_reference, [x.bfloat16().double() for x in inputs[:3]] + [inputs[3]], upstream,
+                      **settings)  # fmt: skip
+    half = [x.bfloat16() for x in inputs[:3]] + [inputs[3].float()]
+    found = gradients(gated_attention, half, upstream, **settings)
+    assert [x.dtype for x in found] == [torch.bfloat16] * 4 + [torch.float32]
+    for ours, true in zip(found, exact, strict=True):
+        assert (ours.double() - true).norm() < 0.03 * true.norm()
+    with torch.autocast("cpu", torch.bfloat16):
+        under = gradients(gated_attention, half, upstream, **settings)
+    torch.testing.assert_close(under, found, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing(reentrant, small_blocks, fresh_seed):
+    inputs = random_inputs(20)
+    settings: dict[str, Any] = {"window": 1, "num_sinks": 1, "gate": "log", "scale": 0.5}
+
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = checkpoint(lambda *x: gated_attention(*x, **settings), *leaves, use_reentrant=reentrant)
+    out.backward(inputs[0])
+    plain = gradients(gated_attention, inputs, inputs[0], **settings)[1:]
+    torch.testing.assert_close([leaf.grad for leaf in leaves], plain)
+
+
+@pytest.mark.parametrize("mode", MODES[:3])
+def test_nothing_quadratic_is_kept_for_the_backward_pass(mode):
+    kept: list[int] = []
+    inputs = [x.requires_grad_() for x in random_inputs(300)]
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        gated_attention(*inputs, window=2, num_sinks=1, scale=0.5, **mode)
+    assert 0 < max(kept) <= inputs[0].numel()

@@ -175,6 +175,7 @@ def _layers(run_id: str, trace: Trace) -> pa.Table:
             "attention_kind": layer.attention_kind,
             "dominance": layer.dominance,
             "retained_pairs": layer.counts.retained_pairs,
+            "attention_mass_retained": layer.attention_mass_retained,
             "column_potential": layer.potential.tolist(),
             "centroids": layer.centroids.tolist(),
         }

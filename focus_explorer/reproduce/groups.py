@@ -1,0 +1,135 @@
+"""groups: what trained groups contain, beside the same groups dealt out by chance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from focus_explorer.exports.tables import group_label
+from focus_explorer.reproduce import paper
+from focus_explorer.reproduce.lab import Lab
+from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
+from focus_runtime.checkpoint import Centroids
+from focus_runtime.group_content import group_content, long_range_pairs, routed_text
+
+GROUPS = 8
+SHOWN = 3  # layers whose groups are listed
+
+
+def groups(lab: Lab) -> Report:
+    """Content of the groups in the layers where it is most and least pronounced, and long-range pairs."""
+    trained = lab.trained(lab.scale.seeds[0], num_groups=GROUPS)
+    found, pairs = _content(lab, trained)
+    chance, _ = _content(lab, lab.random(num_groups=GROUPS))
+    order = sorted(found, key=lambda row: -row["information"])
+    layers = [order[0], order[len(order) // 2], order[-1]][: max(1, min(SHOWN, len(order)))]
+    rows = [
+        {
+            "layer": row["layer"],
+            "group": group_label(group["group"]),
+            "size": group["size"],
+            "confidence": group.get("confidence"),
+            "dominant": group.get("dominant_class") or "empty",
+            "purity": group.get("purity"),
+            "base_rate": group.get("base_rate"),
+            "typical": " ".join(repr(t["piece"]) for t in (group.get("typical") or [])[:6]),
+        }
+        for row in layers
+        for group in row["groups"]
+    ]
+    filled = [g for row in found for g in row["groups"] if g["size"] > 0]
+    confidence = sum(g["confidence"] * g["size"] for g in filled) / sum(g["size"] for g in filled)
+    sizes = sorted(g["size"] for row in found for g in row["groups"])
+    marks = [g for g in filled if g["dominant_class"] == "punctuation"]
+    purest = max(marks, key=lambda g: g["purity"])["purity"] if marks else 0.0
+    shares = [(row["same_group"], row["same_group_of_all"]) for row in pairs if row["same_group"] is not None]
+    best = max((pair for row in pairs for pair in row["pairs"]), key=lambda pair: pair["distance"], default=None)
+    low, high = paper.GROUP_SHARE
+    claims = [
+        Claim(
+            "groups are linguistic categories found without supervision",
+            all(row["information"] > row["null_high"] for row in found),
+            f"information between word class and group, by layer: {order[-1]['information']:.3f} to "
+            f"{order[0]['information']:.3f}; shuffled {max(r['null_high'] for r in found):.3f} at most; random "
+            f"centroids {min(r['information'] for r in chance):.3f} to {max(r['information'] for r in chance):.3f}",
+        ),
+        Claim(
+            f"a punctuation group is {paper.PUNCTUATION_PURITY:.0%} pure",
+            purest >= paper.PUNCTUATION_PURITY,
+            f"the purest of {len(marks)} groups led by punctuation: {purest:.1%}",
+        ),
+        Claim(
+            f"confidence is {paper.GROUP_CONFIDENCE}",
+            abs(confidence - paper.GROUP_CONFIDENCE) < 0.05,
+            f"mean largest probability {confidence:.2f}",
+        ),
+        Claim(
+            f"groups hold {low:.0%} to {high:.0%} of tokens each",
+            sizes[0] >= low and sizes[-1] <= high,
+            f"{sizes[0]:.1%} to {sizes[-1]:.1%} over all layers, middle half {sizes[len(sizes) // 4]:.1%} to "
+            f"{sizes[3 * len(sizes) // 4]:.1%}",
+        ),
+        Claim(
+            "names far apart share groups (754 tokens, affinity 0.945)",
+            bool(shares) and sum(a > b for a, b in shares) > len(shares) / 2,
+            f"name pairs beyond the window share a group more often than any tokens do in "
+            f"{sum(a > b for a, b in shares)} of {len(shares)} layers"
+            + (
+                ""
+                if best is None
+                else f"; for example {best['word']!r} and {best['earlier_word']!r}, "
+                f"{best['distance']} tokens apart, affinity {best['affinity']:.3f}"
+            ),
+        ),
+    ]
+    columns = [
+        Column("layer", "layer", 0),
+        Column("group", "group"),
+        Column("size", "tokens", 1, percent=True),
+        Column("confidence", "confidence"),
+        Column("dominant", "most frequent class"),
+        Column("purity", "its share", 0, percent=True),
+        Column("base_rate", "its share of the text", 0, percent=True),
+        Column("typical", "typical tokens"),
+    ]
+    layer_numbers = [row["layer"] for row in found]
+    series = [
+        Series("trained", layer_numbers, [row["information"] for row in found]),
+        Series("random centroids", layer_numbers, [row["information"] for row in chance]),
+        Series("shuffled, 97.5 %", layer_numbers, [row["null_high"] for row in found], dash=True),
+    ]
+    return Report(
+        "groups",
+        "What the groups contain (K = 8)",
+        columns,
+        rows,
+        {
+            **lab.base_setting(),
+            "groups": GROUPS,
+            "steps": lab.scale.steps,
+            "seeds": lab.scale.seeds[:1],
+            "tokens looked at": found[0]["tokens"],
+            "layers shown": "most, median and least information",
+        },
+        [
+            "Classes come from a closed list of English function words and the shape of a piece; nothing is fetched.",
+            "A group's share of a class means nothing without the class's share of the text beside it.",
+            "Random centroids also sort words into classes: hidden states of one class lie close together.",
+        ],
+        claims,
+        Figure("line", "layer", "normalised information, class and group", series),
+        {"layers": found, "random": chance, "pairs": pairs},
+    )
+
+
+def _content(lab: Lab, centroids: Centroids) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    routed = routed_text(
+        lab.model,
+        lab.tokenizer,
+        centroids,
+        "\n\n".join(lab.held_out),
+        length=lab.scale.seq_len,
+        count=lab.scale.val_sequences,
+        top_k=1,
+    )
+    lab.log(f"read the groups of {sum(map(len, routed.pieces)):,} tokens")
+    return group_content(routed), long_range_pairs(routed)

@@ -1,0 +1,352 @@
+"""What every reproduced table needs: the model, the texts, trained centroids (kept on disk) and scores.
+
+Centroids are trained once for a setting and found again by its hash, so that tables share them and an interrupted
+reproduction goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_explorer.reproduce.report import Report
+from focus_explorer.reproduce.scale import Scale
+from focus_runtime.bench import machine
+from focus_runtime.calibrate import calibrate_potentials
+from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids, save_centroids
+from focus_runtime.compose import compose
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import TextError
+from focus_runtime.evaluate import Scores, compare, score
+from focus_runtime.harness import load_tasks, run_tasks
+from focus_runtime.intervals import Interval
+from focus_runtime.last_word import write_last_word_tasks
+from focus_runtime.measure import final_hidden, token_nll
+from focus_runtime.models import fingerprint, load_model
+from focus_runtime.optimise import NO_GROUPS, Loop, TrainConfig, TrainStep
+from focus_runtime.sequences import encode_texts, even_sequences
+from focus_runtime.train import texts_sha256, train_centroids
+from focus_runtime.version import __version__
+
+CALIBRATION = 16  # training sequences on which potentials of untrained centroids are balanced
+
+
+@dataclass(eq=False)
+class Lab:
+    """One reproduction's model, data and results.
+
+    Attributes:
+        scale: sizes.
+        model_name: as given to `load_model`.
+        texts, held_out: training and validation texts with their names.
+        folder: where trained centroids and finished rows are kept.
+        say: told what is being done.
+    """
+
+    scale: Scale
+    model_name: str
+    texts: list[str]
+    held_out: list[str]
+    names: dict[str, list[str]]
+    folder: Path
+    say: Callable[[str], None] = lambda message: None
+    cache_dir: Path | None = None
+    lines: list[str] = field(default_factory=list)
+    reports: dict[str, Report] = field(default_factory=dict)
+    _full: dict[Any, Scores] = field(default_factory=dict)
+    _tasks: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.started = time.perf_counter()
+        self.log(f"focus-explorer {__version__}, scale {self.scale.name}, model {self.model_name}")
+        self.model, self.tokenizer = load_model(self.model_name, dtype=self.scale.dtype, cache_dir=self.cache_dir)
+        self.device = next(self.model.parameters()).device
+        self.fingerprint = fingerprint(self.model)
+        self.train_ids = encode_texts(self.tokenizer, self.texts, self.scale.seq_len + 1)
+        self.val_ids = encode_texts(self.tokenizer, self.held_out, self.scale.seq_len)
+        self.data_hash = texts_sha256([*self.texts, "held out", *self.held_out])
+
+    def log(self, message: str) -> None:
+        """Tell the user, and keep it for the log file with the seconds since the start."""
+        self.lines.append(f"{time.perf_counter() - self.started:9.1f}  {message}")
+        self.say(message)
+
+    # data
+
+    def sequences(self, length: int | None = None, count: int | None = None) -> Tensor:
+        """(N, T) held-out sequences, evenly spread, never overlapping."""
+        length = length or self.scale.seq_len
+        if self.val_ids.numel() < length:
+            raise TextError(
+                f"the held-out text has {self.val_ids.numel():,} tokens",
+                expected=f"at least {length:,}",
+                fix="give a longer --val text or a smaller --scale",
+            )
+        return even_sequences(self.val_ids, count or self.scale.val_sequences, length).to(self.device)
+
+    def training_sequences(self, count: int, length: int | None = None) -> Tensor:
+        """(N, T) sequences of the training text, evenly spread."""
+        return even_sequences(self.train_ids, count, length or self.scale.seq_len).to(self.device)
+
+    # centroids
+
+    def config(self, **changes: Any) -> FocusConfig:
+        """The recipe's settings with changes: K = 4, sinks, log gate, this scale's window."""
+        values = {"num_groups": 4, "top_k": 1, "window": self.scale.window, "num_sinks": 4, "sinkhorn_iterations": 20}
+        return FocusConfig(**{**values, **changes})
+
+    def plan(self, seed: int = 0, **changes: Any) -> TrainConfig:
+        """How centroids are trained at this scale."""
+        scale = self.scale
+        values: dict[str, Any] = {
+            "steps": scale.steps,
+            "seq_len": scale.seq_len,
+            "batch": scale.batch,
+            "seed": seed,
+            "learning_rate": scale.learning_rate,
+            "calibration_sequences": CALIBRATION,
+        }
+        values |= changes
+        values.setdefault("warmup", min(20, values["steps"] // 5))
+        return TrainConfig(**values)
+
+    def key(self, *parts: Any) -> str:
+        """Hash of what a result depends on, beside model and texts."""
+        text = json.dumps([self.fingerprint, self.scale.dtype, self.data_hash, *parts], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def once(self, name: str, measure: Callable[[Lab], Report]) -> Report:
+        """A copy of a report that a table and a figure share, measured the first time it is asked for."""
+        if name not in self.reports:
+            self.reports[name] = measure(self)
+        return copy.copy(self.reports[name])
+
+    def trained(self, seed: int = 0, plan: dict[str, Any] | None = None, **config: Any) -> Centroids:
+        """Trained centroids of a setting, from disk when an earlier run made them."""
+        settings, focus = self.plan(seed, **(plan or {})), self.config(**config)
+        file = self.folder / "centroids" / f"{self.key('centroids', asdict(settings), focus.to_json())}.safetensors"
+        if file.exists():
+            self.log(f"centroids K={focus.num_groups} seed {seed}: kept from before")
+            return load_centroids(file)
+        what = f"training centroids K={focus.num_groups} w={focus.window} seed {seed} {plan or ''}{config or ''}"
+        centroids = train_centroids(
+            self.model,
+            self.tokenizer,
+            self.texts,
+            focus,
+            settings,
+            model_id=self.model_name,
+            on_step=self.steps(what, settings.steps),
+            checkpoint=(part := file.with_suffix(".ckpt")),
+            resume=part.exists(),
+        )
+        save_centroids(centroids, file)
+        part.unlink(missing_ok=True)
+        self.log(f"{what}: {centroids.training['seconds']:.0f} s, final loss {centroids.training['final_loss']}")
+        return centroids
+
+    def steps(self, what: str, total: int) -> Callable[[TrainStep], None]:
+        """A callback that logs ten steps of a training."""
+        every = max(1, total // 10)
+
+        def report(step: TrainStep) -> None:
+            if step.step % every == 0 or step.step == total:
+                self.log(
+                    f"{what}: step {step.step}/{total} loss {step.loss:.4f} dominance {step.dominance:.3f} "
+                    f"(largest layer {step.dominance_max:.3f}) pairs kept {step.retained_pairs:.3f} "
+                    f"{step.tokens_per_second:.0f} tokens/s"
+                )
+
+        return report
+
+    def random(self, seed: int = 0, **config: Any) -> Centroids:
+        """Untrained centroids whose groups are balanced on training text: the null beside anything learned."""
+        centroids = random_centroids(self.model, self.config(**config), seed=seed)
+        calibrate_potentials(self.model, centroids, self.training_sequences(CALIBRATION))
+        return centroids
+
+    # scores
+
+    def full(self, length: int | None = None, count: int | None = None) -> Scores:
+        """Full attention on the held-out sequences."""
+        key = (length or self.scale.seq_len, count or self.scale.val_sequences)
+        if key not in self._full:
+            self._full[key] = score(self.model, self.sequences(length, count))
+            self.log(f"full attention at {key[0]} tokens: perplexity {self._full[key].perplexity:.3f}")
+        return self._full[key]
+
+    def focus(
+        self, centroids: Centroids, length: int | None = None, count: int | None = None, **setting: Any
+    ) -> Scores:
+        """Focus on the held-out sequences, under the hard mask."""
+        focus = compose(self.model, centroids, **setting)
+        try:
+            found = score(focus, self.sequences(length, count))
+        finally:
+            focus.detach()
+        self.log(
+            f"Focus K={centroids.config.num_groups} {setting}: perplexity {found.perplexity:.3f}, pairs kept "
+            f"{found.retained_pairs.mean():.3f}, largest group {found.dominance.mean():.3f}"
+        )
+        return found
+
+    # other methods
+
+    def attached(self, handle: Any, length: int | None = None) -> Scores:
+        """The held-out sequences under a baseline; `handle` is what its `attach` returned."""
+        found = score(handle.model, self.sequences(length))
+        self.log(f"{type(handle).__name__}: perplexity {found.perplexity:.3f}")
+        return found
+
+    def adapt(
+        self,
+        what: str,
+        network: Any,
+        parameters: Sequence[Any],
+        rate: float,
+        *,
+        seed: int = 0,
+        steps: int = 0,
+        handle: Any = None,
+    ) -> list[float]:
+        """Train parameters of a network on the language model's own loss, on the same data order as the centroids.
+
+        Args:
+            rate: peak learning rate.
+            handle: a baseline on the network with something to learn beside gradients.
+
+        Returns:
+            The loss of every step.
+        """
+        precision = "bf16" if self.scale.dtype == "bfloat16" else "no"
+        settings = self.plan(
+            seed, steps=steps or self.scale.weight_steps, learning_rate=rate, mixed_precision=precision
+        )
+        losses: list[float] = []
+
+        def after(step: int) -> Any:
+            if handle is not None:
+                handle.after_step()
+            return NO_GROUPS
+
+        report = self.steps(what, settings.steps)
+        loop = Loop(
+            self.train_ids,
+            settings,
+            parameters,
+            lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(),
+            after_step=after,
+            phase=what,
+        )
+        if handle is not None:
+            handle.train(True)
+
+        def on_step(step: TrainStep) -> None:
+            losses.append(step.loss)
+            report(step)
+
+        loop.run(on_step)
+        if handle is not None:
+            handle.train(False)
+        network.to(self.full_dtype)  # scored in the precision of the frozen model it is compared with
+        return losses
+
+    def tasks(self) -> dict[str, Any]:
+        """Last-word tasks made from the held-out text: one within the window, one much longer."""
+        if self._tasks is None:
+            scale = self.scale
+            lengths = (max(16, scale.window // 2), scale.seq_len)
+            folder = self.folder / "tasks" / self.key("tasks", lengths, scale.task_items)
+            if not folder.exists():
+                texts = list(zip(self.names["val"], self.held_out, strict=True))
+                write_last_word_tasks(
+                    texts, self.tokenizer, folder, lengths=lengths, items=scale.task_items, window=scale.window
+                )
+            self._tasks = load_tasks([f"last_word_{length}" for length in sorted(set(lengths))], task_folder=folder)
+        return self._tasks
+
+    def accuracy(self, model: Any) -> dict[str, Any]:
+        """Last-word accuracy within the window and far beyond it, with intervals, and the share of long items.
+
+        None where the held-out text is too short for such passages.
+        """
+        try:
+            tasks = self.tasks()
+        except TextError as error:
+            self.log(f"no last-word accuracy: {error}")
+            return {"short": None, "long": None, "beyond": {}}
+        found = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=4)
+        short, long = (found[name].metrics["acc"] for name in sorted(tasks, key=_length_of))
+        beyond = {name: float(result.beyond_window.mean()) for name, result in found.items()}
+        self.log(f"last-word accuracy: short {short.value:.3f}, long {long.value:.3f}; beyond the window: {beyond}")
+        return {
+            "short": with_error(short.value, short.stderr),
+            "long": with_error(long.value, long.stderr),
+            "beyond": beyond,
+        }
+
+    @property
+    def full_dtype(self) -> torch.dtype:
+        """Precision in which the frozen model runs."""
+        return next(self.model.parameters()).dtype
+
+    def fresh_model(self, dtype: torch.dtype = torch.float32) -> Any:
+        """A copy of the model whose weights may be changed."""
+        return copy.deepcopy(self.model).to(dtype)
+
+    def base_setting(self, **more: Any) -> dict[str, Any]:
+        """What every table's numbers depend on."""
+        scale = self.scale
+        return {
+            "scale": scale.name,
+            "model": self.model_name,
+            "dtype": scale.dtype,
+            "tokens per sequence": scale.seq_len,
+            "held-out sequences": int(self.sequences().shape[0]),
+            "training texts": self.names["train"],
+            "held-out texts": self.names["val"],
+            **more,
+            "machine": machine(str(self.device)),
+        }
+
+
+def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, Any]:
+    """Cells of a row under Focus: perplexity and difference with intervals, and what they must be read beside."""
+    found = compare(full, runs)
+    difference = found["relative_difference"]
+    return {
+        "ppl": _interval(found["focus_perplexity"]),
+        "relative": _interval(difference),
+        "p": found["p_value"],
+        "dominance": found["dominance"],
+        "dominance_max": found["highest_dominance"],
+        "retained": found["retained_pairs"],
+        "distant": found["distant_kept"],
+        "seeds": found["seeds"],
+    }
+
+
+def _length_of(task: str) -> int:
+    return int(task.rsplit("_", 1)[1])
+
+
+def with_error(value: float, error: float | None) -> Interval:
+    """A proportion with twice its standard error to both sides."""
+    if error is None:
+        return Interval(value, None, None, 0)
+    return Interval(value, max(0.0, value - 1.96 * error), min(1.0, value + 1.96 * error), 0)
+
+
+def _interval(values: dict[str, float | None]) -> Interval:
+    value = values["value"]
+    assert value is not None
+    return Interval(value, values["low"], values["high"], 0)

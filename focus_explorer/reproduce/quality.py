@@ -1,0 +1,282 @@
+"""Table 6, figure 2 and long-context: perplexity under the hard mask, by k, by K and by length."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from focus_explorer.reproduce import paper
+from focus_explorer.reproduce.lab import Lab, quality_cells
+from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
+from focus_runtime.analysis.null import no_groups
+from focus_runtime.bench import LayerSetting, layer_speed
+from focus_runtime.checkpoint import Centroids
+
+SPEED_AT = {"tiny": 1024, "small": 16_384, "paper": 65_536}  # tokens at which one layer's speed stands beside
+QUALITY = [
+    Column("ppl", "perplexity"),
+    Column("relative", "against full attention", percent=True, signed=True),
+    Column("p", "p", 4),
+    Column("retained", "pairs kept", 1, percent=True),
+    Column("distant", "distant pairs kept", 1, percent=True),
+    Column("dominance", "largest group", 1, percent=True),
+    Column("dominance_max", "largest group, worst layer", 1, percent=True),
+]
+
+
+def null_rows(lab: Lab, *, groups: int = 4, length: int | None = None) -> list[dict[str, Any]]:
+    """What the same mask keeps without anything learned: window and sinks alone, and random centroids at k = 1."""
+    full = lab.full(length)
+    nothing = lab.focus(no_groups(lab.random(num_groups=groups)), length, top_k=1)
+    chance = lab.focus(lab.random(num_groups=groups), length, top_k=1)
+    return [
+        {"method": "window and sinks only", **quality_cells(full, nothing), "dominance": None, "dominance_max": None},
+        {"method": "random centroids, k=1", "k": 1, **quality_cells(full, chance)},
+    ]
+
+
+def _speed(lab: Lab, groups: int, top_k: int, length: int) -> float:
+    shape = lab.model.config.get_text_config()
+    heads = shape.num_attention_heads
+    setting = LayerSetting(
+        heads=heads,
+        key_heads=getattr(shape, "num_key_value_heads", None) or heads,
+        head_size=getattr(shape, "head_dim", None) or shape.hidden_size // heads,
+        num_groups=groups,
+        top_k=top_k,
+        window=128,
+        num_sinks=4,
+    )
+    found = layer_speed(setting, length, repeats=3, seed=length, device=str(lab.device))
+    lab.log(f"one layer, {length:,} tokens, K={groups}, k={top_k}: {found['full_over_focus']:.2f} times as fast")
+    return float(found["full_over_focus"])
+
+
+def seeds(lab: Lab, **config: Any) -> list[Centroids]:
+    """Trained centroids of every seed of the scale."""
+    return [lab.trained(seed, **config) for seed in lab.scale.seeds]
+
+
+def _table6(lab: Lab) -> Report:
+    """Perplexity, pairs kept and speed, all at the same k."""
+    full = lab.full()
+    rows: list[dict[str, Any]] = [
+        {
+            "method": "full attention",
+            "ppl": full.perplexity,
+            "retained": 1.0,
+            "distant": 1.0,
+            "speed": 1.0,
+            "paper_ppl": 42.8,
+        },
+        *null_rows(lab),
+    ]
+    length = SPEED_AT.get(lab.scale.name, 16_384)
+    for groups in (4, 8):
+        trained = seeds(lab, num_groups=groups)
+        for top_k in (1, 2, 3, 4):
+            cells = quality_cells(full, [lab.focus(centroids, top_k=top_k) for centroids in trained])
+            rows.append(
+                {
+                    "method": f"Focus K={groups}, k={top_k}",
+                    "k": top_k,
+                    "groups": groups,
+                    **cells,
+                    "speed": _speed(lab, groups, top_k, length),
+                    "paper_ppl": paper.SPEED_QUALITY.get(top_k) if groups == 4 else None,
+                    "paper_retained": paper.KEPT.get(top_k) if groups == 4 else None,
+                }
+            )
+    columns = [
+        Column("method", "method"),
+        *QUALITY,
+        Column("speed", f"one layer at {length:,} tokens, times as fast"),
+        Column("paper_ppl", "perplexity (GPT-2)", 1, paper=True),
+        Column("paper_retained", "pairs kept", 0, paper=True, percent=True),
+    ]
+    return Report(
+        "table6",
+        "Speed and quality by number of groups a token belongs to",
+        columns,
+        rows,
+        {
+            **lab.base_setting(),
+            "window": lab.scale.window,
+            "sinks": 4,
+            "assignment": "causal",
+            "seeds": lab.scale.seeds,
+            "training steps": lab.scale.steps,
+            "speed": f"one layer, random balanced groups, window 128, {length:,} tokens, medians of 3",
+        },
+        [
+            "Intervals: 95 %, bootstrapped over sequences and seeds; p: sign-flip test in pairs with full attention.",
+            "The paper's perplexities are of GPT-2 on PG-19 (full attention 42.8) and have no sinks.",
+        ],
+        _speed_quality_claims(rows),
+        _trade_off(rows),
+    )
+
+
+def _speed_quality_claims(rows: list[dict[str, Any]]) -> list[Claim]:
+    full = rows[0]["ppl"]
+    by = {(row["groups"], row["k"]): row for row in rows if row.get("groups")}
+
+    def excess(groups: int, top_k: int) -> float:
+        return by[groups, top_k]["ppl"].value / full - 1
+
+    two, one = by[4, 2], by[4, 1]
+    return [
+        Claim(
+            "K = 4, k = 2 beats the pretrained model (41.3 against 42.8)",
+            two["relative"].value < 0,
+            f"{excess(4, 2):+.2%} at {two['retained']:.0%} of pairs kept, p = {two['p']:.3f}",
+        ),
+        Claim(
+            "K = 4, k = 2 is twice as fast",
+            two["speed"] >= 2.0,
+            f"{two['speed']:.2f} times as fast; keeping {two['retained']:.0%} of pairs allows "
+            f"{1 / two['retained']:.2f} at most in one exact kernel",
+        ),
+        Claim(
+            "k = 1 ruins quality (82.9 against 42.8, +94 %)",
+            excess(4, 1) > 0.2,
+            f"{excess(4, 1):+.2%} at k = 1 with 4 sinks, {one['distant']:.0%} of distant pairs kept",
+        ),
+        Claim(
+            "k above K/2 is full attention",
+            abs(excess(4, 3)) < 1e-2 and by[4, 3]["retained"] > 0.999,
+            f"k = 3 of 4: {excess(4, 3):+.3%}, {by[4, 3]['retained']:.1%} of pairs kept",
+        ),
+    ]
+
+
+def _trade_off(rows: list[dict[str, Any]]) -> Figure:
+    series = []
+    for groups in (4, 8):
+        mine = [row for row in rows if row.get("groups") == groups]
+        cells = [row["ppl"] for row in mine]
+        series.append(
+            Series(
+                f"Focus K={groups}",
+                [100 * row["retained"] for row in mine],
+                [c.value for c in cells],
+                [c.low if c.low is not None else c.value for c in cells],
+                [c.high if c.high is not None else c.value for c in cells],
+            )
+        )
+    return Figure(
+        "line",
+        "pairs kept, %",
+        "perplexity",
+        series,
+        marks={"full attention": rows[0]["ppl"], "random centroids, k=1": rows[2]["ppl"].value},
+    )
+
+
+def table6(lab: Lab) -> Report:
+    """The table; measured once for it and figure2."""
+    return lab.once("table6", _table6)
+
+
+def figure2(lab: Lab) -> Report:
+    """The curve of table 6."""
+    report = table6(lab)
+    report.name, report.title = "figure2", "Perplexity against pairs kept, k = 1 to 4"
+    return report
+
+
+def long_context(lab: Lab) -> Report:
+    """Perplexity at growing length with centroids trained at one length."""
+    rows: list[dict[str, Any]] = []
+    trained = {groups: lab.trained(lab.scale.seeds[0], num_groups=groups) for groups in (4, 8)}
+    longest = max(lab.scale.long_lengths)
+    for length in lab.scale.long_lengths:
+        if length > lab.val_ids.numel():
+            lab.log(f"the held-out text has {lab.val_ids.numel():,} tokens: {length:,} is left out")
+            continue
+        count = max(2, lab.scale.val_sequences * lab.scale.seq_len // length)
+        full = lab.full(length, count)
+        rows.append(
+            {
+                "tokens": length,
+                "method": "full attention",
+                "ppl": full.perplexity,
+                "retained": 1.0,
+                "distant": 1.0,
+                "sequences": full.nll.size,
+            }
+        )
+        for groups, centroids in trained.items():
+            for top_k in (1, 2, 3) if groups == 4 else (1, 2):
+                cells = quality_cells(full, lab.focus(centroids, length, count, top_k=top_k))
+                rows.append(
+                    {
+                        "tokens": length,
+                        "method": f"Focus K={groups}, k={top_k}",
+                        "groups": groups,
+                        "k": top_k,
+                        "sequences": full.nll.size,
+                        "added": cells["ppl"].value - full.perplexity,
+                        **cells,
+                        "paper_added": paper.LONG_CONTEXT.get(top_k) if groups == 4 else None,
+                    }
+                )
+    columns = [
+        Column("tokens", "tokens", 0),
+        Column("method", "method"),
+        *QUALITY,
+        Column("added", "perplexity added", signed=True),
+        Column("sequences", "sequences", 0),
+        Column("paper_added", "perplexity added (Mistral 7B, K=4)", paper=True),
+    ]
+    two = [row["added"] for row in rows if row.get("groups") == 4 and row["k"] == 2]
+    three = [row["added"] for row in rows if row.get("groups") == 4 and row["k"] == 3]
+    claims = [
+        Claim(
+            "K = 4, k = 2 adds at most half a point of perplexity from 1,024 to 8,192 tokens",
+            max(two) <= 0.5 if two else None,
+            f"{min(two):+.2f} to {max(two):+.2f} up to {longest:,} tokens",
+        ),
+        Claim(
+            "k = 3 of 4 adds nothing",
+            max(map(abs, three)) < 0.02 if three else None,
+            f"{min(three):+.3f} to {max(three):+.3f}",
+        ),
+    ]
+    return Report(
+        "long-context",
+        "Perplexity by text length, centroids trained at one length",
+        columns,
+        rows,
+        {
+            **lab.base_setting(),
+            "trained at": f"{lab.scale.seq_len} tokens",
+            "window": lab.scale.window,
+            "sinks": 4,
+            "seeds": lab.scale.seeds[:1],
+            "training steps": lab.scale.steps,
+        },
+        [
+            "Each length has its own sequences of the same held-out text, so compare within a length.",
+            "Few sequences at the longest lengths: read the intervals.",
+        ],
+        claims,
+        _length_figure(rows),
+    )
+
+
+def _length_figure(rows: list[dict[str, Any]]) -> Figure:
+    names = sorted({row["method"] for row in rows if row.get("groups")})
+    series = []
+    for name in names:
+        mine = [row for row in rows if row["method"] == name]
+        y = [100 * row["relative"].value for row in mine]
+        low, high = (
+            [
+                100 * (getattr(row["relative"], end) if getattr(row["relative"], end) is not None else math.nan)
+                for row in mine
+            ]
+            for end in ("low", "high")
+        )
+        series.append(Series(name, [row["tokens"] for row in mine], y, low, high))
+    return Figure("line", "tokens", "perplexity above full attention, %", series, log_x=True, marks={"": 0.0})

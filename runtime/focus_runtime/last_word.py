@@ -1,0 +1,269 @@
+"""A last-word task made from plain text, in the form lm-eval reads: no model and no network is needed.
+
+After LAMBADA (Paperno et al., 2016, arXiv 1606.06031): the last word of a passage that ends with a sentence is to be
+predicted. Every length class is a task of its own. In passages longer than the window the word occurred before, and
+only farther back than the window reaches; in shorter ones it occurred anywhere before.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from focus_runtime.errors import InputError, TextError
+from focus_runtime.version import __version__
+
+GROUP = "last_word"
+SHORTEST = 0.5  # of a class's length; a passage starts with a sentence, so it rarely has exactly the length
+COMMON = 0.0005  # share of all words above which a word in lower case can be guessed without reading
+WORD = re.compile(r"[^\W\d_]+")
+SENTENCE_END = re.compile(r"(?<= )([^\W\d_]{4,})[.!?]+[\"'”’)\]]*(?=\s+[\"'“‘(\[]*[A-Z]|\s*$)")
+
+_YAML = """\
+# {description}
+tag: {group}
+task: {name}
+dataset_path: json
+dataset_kwargs:
+  data_files:
+    test: {data}
+output_type: loglikelihood
+test_split: test
+doc_to_text: "{{{{context}}}}"
+doc_to_target: "{{{{target}}}}"
+num_fewshot: 0
+metric_list:
+  - metric: acc
+    aggregation: mean
+    higher_is_better: true
+  - metric: perplexity
+    aggregation: perplexity
+    higher_is_better: false
+metadata:
+  version: 1.0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One item.
+
+    Attributes:
+        context: the passage without its last word.
+        target: a space and the last word.
+        tokens: of context and target together.
+        distance: tokens from the last one of the word's latest earlier occurrence to the one that must predict the
+            word; below the window, attention reaches it in one layer without any group.
+        source: name of the text.
+    """
+
+    context: str
+    target: str
+    tokens: int
+    distance: int
+    source: str
+
+
+@dataclass(slots=True)
+class _Text:
+    """A text with its tokens' ends, words, and the places where a passage may start or end."""
+
+    name: str
+    text: str
+    ends: list[int]
+    words: dict[str, list[int]] = field(default_factory=dict)
+    starts: list[int] = field(default_factory=list)
+    last_words: list[tuple[int, int]] = field(default_factory=list)
+
+    def token(self, character: int) -> int:
+        """Number of the token that holds a character."""
+        return bisect.bisect_right(self.ends, character)
+
+
+def _prepare(name: str, text: str, tokenizer: Any) -> _Text:
+    text = " ".join(text.split())
+    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    prepared = _Text(name, text, [end for _, end in found["offset_mapping"]])
+    for match in WORD.finditer(text):
+        prepared.words.setdefault(match[0].lower(), []).append(match.start())
+    prepared.starts = [0]
+    for match in SENTENCE_END.finditer(text):
+        prepared.last_words.append(match.span(1))
+        if match.end() + 1 < len(text):
+            prepared.starts.append(match.end() + 1)
+    return prepared
+
+
+def _guessable(texts: Sequence[_Text]) -> set[str]:
+    """Words so common that frequency alone would answer; names stay in, they are what must be remembered."""
+    counts: Counter[str] = Counter()
+    lower: set[str] = set()
+    for text in texts:
+        for word, places in text.words.items():
+            counts[word] += len(places)
+            if any(text.text[place].islower() for place in places):
+                lower.add(word)
+    most = max(5, COMMON * counts.total())
+    return {word for word in lower if counts[word] > most}
+
+
+def _passage(
+    text: _Text, span: tuple[int, int], length: int, window: int, tokenizer: Any
+) -> tuple[int, Passage] | None:
+    """The longest passage of at most `length` tokens that ends with this word, and its first character; or None."""
+    begin, end = span
+    word = text.text[begin:end].lower()
+    first = text.token(end - 1) - length + 1
+    place = bisect.bisect_left(text.starts, 0 if first <= 0 else text.ends[first - 1])
+    if place == len(text.starts) or text.starts[place] >= begin - 1:
+        return None
+    start = text.starts[place]
+    earlier = [at for at in text.words[word] if start <= at < begin]
+    if not earlier:
+        return None
+    context, target = text.text[start : begin - 1], text.text[begin - 1 : end]
+    whole, before = (tokenizer(part, add_special_tokens=False).input_ids for part in (context + target, context))
+    distance = text.token(begin - 1) - 1 - text.token(earlier[-1] + end - begin - 1)
+    if not target.startswith(" ") or not SHORTEST * length <= len(whole) <= length:
+        return None
+    if whole[: len(before)] != before or (length > window and distance <= window):
+        return None
+    return start, Passage(context, target, len(whole), distance, text.name)
+
+
+def last_word_passages(
+    texts: Sequence[tuple[str, str]], tokenizer: Any, *, length: int, items: int, window: int = 128, seed: int = 0
+) -> list[Passage]:
+    """Passages of one length class, none of which overlap, in random order.
+
+    Args:
+        texts: (name, text) pairs.
+        tokenizer: a fast tokenizer; lengths are counted in its tokens.
+        length: most tokens of a passage, its last word included; it has at least half of them.
+        items: how many at most; a short text gives fewer.
+        window: in classes longer than it, the word's earlier occurrences all lie farther back than it reaches.
+        seed: which passages are taken.
+    """
+    prepared = [_prepare(name, text, tokenizer) for name, text in texts]
+    guessable = _guessable(prepared)
+    places = [
+        (text, span)
+        for text in prepared
+        for span in text.last_words
+        if text.text[slice(*span)].lower() not in guessable
+    ]
+    random.Random(seed).shuffle(places)
+    taken: dict[str, list[tuple[int, int]]] = {}
+    found: list[Passage] = []
+    for text, span in places:
+        if len(found) == items:
+            break
+        if (made := _passage(text, span, length, window, tokenizer)) is None:
+            continue
+        start, passage = made
+        others = taken.setdefault(text.name, [])
+        if all(span[1] <= low or start >= high for low, high in others):
+            others.append((start, span[1]))
+            found.append(passage)
+    return found
+
+
+def write_last_word_tasks(
+    texts: Sequence[tuple[str, str]],
+    tokenizer: Any,
+    out: str | os.PathLike[str],
+    *,
+    lengths: Sequence[int] = (96, 512, 1024),
+    items: int = 100,
+    window: int = 128,
+    seed: int = 0,
+    tokenizer_name: str = "",
+) -> dict[str, Any]:
+    """Write a folder with one lm-eval task for each length class: NAME.yaml, NAME.jsonl, and last_word.json about all.
+
+    The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder appears whole or not at all.
+
+    Args:
+        texts: (name, text) pairs.
+        out: folder to make; it may exist when it is empty.
+        lengths, items, window, seed: see `last_word_passages`.
+        tokenizer_name: recorded.
+
+    Returns:
+        What last_word.json holds: settings, texts with their SHA-256, and for each task the count, range of tokens and
+        range of distances.
+
+    Raises:
+        InputError: the folder is in use or cannot be written. TextError: no passage of some length can be made.
+    """
+    for name, values, least in (("lengths", lengths, 16), ("items", [items], 1), ("window", [window], 0)):
+        if not values or min(values) < least:
+            raise InputError(f"{name} is {', '.join(map(str, values)) or 'empty'}", expected=f"at least {least}")
+    target = Path(out)
+    _check_free(target)
+    tasks = {}
+    for length in sorted(set(lengths)):
+        passages = last_word_passages(texts, tokenizer, length=length, items=items, window=window, seed=seed)
+        if not passages:
+            raise TextError(
+                f"no passage of {length} tokens ends with a word that "
+                + ("occurred before" if length <= window else f"occurred before, more than {window} tokens back"),
+                fix="give more text, such as a novel, or other lengths",
+            )
+        tasks[f"{GROUP}_{length}"] = (length, passages)
+    about = {
+        "made_by": f"focus-explorer {__version__}", "seed": seed, "window": window, "tokenizer": tokenizer_name,
+        "texts": [{"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in texts],
+        "tasks": {name: _about(length, passages) for name, (length, passages) in tasks.items()},
+    }  # fmt: skip
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".making-"))
+        try:
+            for name, (length, passages) in tasks.items():
+                _write_task(work, name, length, window, passages)
+            (work / f"{GROUP}.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            work.chmod(0o755)  # mkdtemp makes it private
+            work.rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror}", fix="choose another folder") from error
+    return about
+
+
+def _check_free(target: Path) -> None:
+    try:
+        free = not target.exists() or (target.is_dir() and not any(target.iterdir()))
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror}", fix="choose another folder") from error
+    if not free:
+        raise InputError(f"{target} is in use", expected="a new or an empty folder", fix="choose another folder")
+
+
+def _about(length: int, passages: list[Passage]) -> dict[str, Any]:
+    tokens, distances = ([getattr(passage, name) for passage in passages] for name in ("tokens", "distance"))
+    return {
+        "length": length, "items": len(passages), "tokens": [min(tokens), max(tokens)],
+        "distance": [min(distances), max(distances)],
+    }  # fmt: skip
+
+
+def _write_task(folder: Path, name: str, length: int, window: int, passages: list[Passage]) -> None:
+    reach = f", which occurred before but not within the last {window} tokens" if length > window else ""
+    description = f"Predict the last word of a passage of up to {length} tokens{reach}."
+    yaml = _YAML.format(description=description, group=GROUP, name=name, data=f"{name}.jsonl")
+    (folder / f"{name}.yaml").write_text(yaml, "utf-8")
+    rows = (json.dumps(asdict(passage), ensure_ascii=False) + "\n" for passage in passages)
+    (folder / f"{name}.jsonl").write_text("".join(rows), "utf-8")

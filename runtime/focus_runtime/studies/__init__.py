@@ -1,0 +1,1 @@
+"""Studies of centroid training: what keeps hard groups balanced, and what each setting does."""

@@ -51,7 +51,7 @@ def _texts(arguments: argparse.Namespace) -> tuple[list[str], list[str], dict[st
             )
         texts, names = gather_texts(arguments.text, arguments.val)
         held_out, held_names = gather_texts(arguments.val, [])
-        return texts, held_out, {"train": names, "val": held_names}
+        return texts, held_out, {"train": [p.name for p in names], "val": [p.name for p in held_names]}
     if arguments.scale != "tiny":
         raise InputError(
             f"the scale {arguments.scale!r} needs text of your own",

@@ -15,7 +15,9 @@ RATE = 1e-2  # three times the recipe's: the imbalance is to show within a scale
 
 def devices(lab: Lab) -> Report:
     """Each device from the same routers on the same sequences, scored before and after balancing the potentials."""
-    scale, full = lab.scale, lab.full()
+    scale = lab.scale
+    count = max(3, scale.val_sequences // 2)
+    full = lab.full(count=count)
     config = lab.config(num_groups=GROUPS)
     settings = lab.plan(scale.seeds[0], steps=scale.sweep_steps, learning_rate=RATE)
     every = max(1, settings.steps // 4)
@@ -27,7 +29,9 @@ def devices(lab: Lab) -> Report:
                 f"{step.dominance:.3f} (worst layer {step.dominance_max:.3f})"
             )
 
-    found = study(lab.model, lab.tokenizer, lab.texts, lab.sequences(), config, settings, top_ks=(1,), on_step=report)
+    found = study(
+        lab.model, lab.tokenizer, lab.texts, lab.sequences(count=count), config, settings, top_ks=(1,), on_step=report
+    )
     rows = []
     for row in found:
         cells: dict[str, Any] = {
@@ -83,6 +87,7 @@ def devices(lab: Lab) -> Report:
             "groups": GROUPS,
             "window": scale.window,
             "steps": settings.steps,
+            "sequences": count,
             "learning rate": RATE,
             "seeds": scale.seeds[:1],
         },

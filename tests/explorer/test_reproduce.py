@@ -164,7 +164,7 @@ def test_without_a_browser_the_numbers_are_written_and_it_is_said(tmp_path, monk
         (["table7", "--text", "{file}"], "no held-out text was given"),
         (["table7", "--steps", "0"], "--steps is 0; expected at least 1"),
         (["table7", "--out", "{file}/under"], "cannot write to"),
-        (["table7", "--text", "{empty}", "--val", "{file}"], "there is no text to train on"),
+        (["table7", "--text", "{empty}", "--val", "{file}"], "has no .txt files; expected text files"),
     ],
 )
 def test_bad_input_is_one_clear_line(words, message, tmp_path, capsys):

@@ -140,12 +140,12 @@
       const { root } = this.app;
       const counts = [...new Set(this.lines.map((line) => line.run.config.num_groups).filter(Boolean))];
       const marks = counts.flatMap((groups) => [
-        { at: 1 / groups, dash: "solid", words: text.even },
-        { at: Math.min(1, 1.5 / groups), dash: "dash", words: text.limit },
+        { at: 1 / groups, dash: "solid", words: text.even, side: "top" },
+        { at: Math.min(1, 1.5 / groups), dash: "dash", words: text.limit, side: "bottom" },
       ]);
       return {
         shapes: marks.map(({ at, dash }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: at, y1: at, layer: "below", line: { color: FX.cssColour(root, "border-strong"), width: 1, dash } })),
-        annotations: marks.map(({ at, words }) => ({ xref: "paper", x: 1, xanchor: "right", y: at, yanchor: "bottom", showarrow: false, text: words(format.percent(at, at * 100 === Math.round(at * 100) ? 0 : 1)), font: { size: 11, color: FX.cssColour(root, "muted") } })),
+        annotations: marks.map(({ at, words, side }) => ({ xref: "paper", x: 1, xanchor: "right", y: at, yanchor: side, showarrow: false, text: words(format.percent(at, at * 100 === Math.round(at * 100) ? 0 : 1)), font: { size: 11, color: FX.cssColour(root, "muted") } })),
       };
     }
 

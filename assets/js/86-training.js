@@ -80,7 +80,7 @@
     updateValidation({ validation }) {
       this.validation.hidden = validation.full === undefined;
       if (this.validation.hidden) return;
-      const focus = Object.entries(validation.focus).map(([name, value]) => text.validationPart(name.replace("=", " = "), format.perplexity(value)));
+      const focus = Object.entries(validation.focus).map(([name, value]) => text.validationPart(name.replace("=", "\u00a0=\u00a0"), format.perplexity(value)));
       setText(this.validation, text.validation(format.count(validation.scored), format.perplexity(validation.full), focus.join(", ")));
     }
   }

@@ -19,11 +19,13 @@ from focus_explorer.cli import main
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.queries import fetch
 from focus_explorer.service import AnalyzeRequest, Service
+from focus_explorer.training import describe_step
 from focus_explorer.training_request import TrainRequest, checkpoint_of
 from focus_explorer.training_service import Trainings
 from focus_explorer.views.training import POINTS, curves_payload
 from focus_runtime.checkpoint import load_centroids
 from focus_runtime.errors import CentroidFileError
+from focus_runtime.optimise import TrainStep
 from tests.explorer.conftest import TEXT
 from tests.explorer.test_cli import one_error
 from tests.helpers import build_model, build_tokenizer
@@ -101,6 +103,11 @@ def test_the_curve_and_the_setting_are_recorded(train, tmp_path, model_folder, c
     assert main(["trainings", "--db", str(tmp_path / "runs.duckdb")]) == 0
     assert "step 6 of 6" in capsys.readouterr().out
     assert not checkpoint_of(tmp_path / "a.safetensors").exists()
+
+
+def test_the_bar_shows_quality_beside_balance():
+    words = describe_step(TrainStep(3, 2.0, 0.25, 0.3, 0.5, 1e-3, 1234.0))
+    assert words == "loss 2.000, perplexity 7.39, largest group 25.0%, pairs kept 50.0%, 1,234 tokens/s"
 
 
 def test_assignment_of_the_file_is_the_one_asked_for(train, tmp_path, text_file):

@@ -1,4 +1,4 @@
-"""The default centroids on held-out text, fp32: perplexity under the hard mask beside every null baseline.
+"""The default centroids on held-out text: perplexity under the hard mask beside every null baseline.
 
 Baselines: full attention; window and sinks only (no groups); random centroids with potentials balanced on the training
 texts. Intervals: 95 % over sequences, in pairs with full attention. Also: the largest group by layer, full attention's
@@ -30,7 +30,7 @@ from focus_runtime.group_content import group_content, routed_text
 from focus_runtime.models import load_model
 from focus_runtime.sequences import encode_texts, even_sequences
 
-SETTINGS = ((512, 64, 12), (1024, 128, 16), (4096, 128, 2))  # sequence length, window, sequences
+SETTINGS = ((1024, 128, 12), (512, 64, 12), (4096, 128, 2))  # sequence length, window, sequences
 MASS_SEQUENCES = 3
 
 
@@ -63,15 +63,16 @@ def main() -> None:
     parser.add_argument("--train", required=True)
     parser.add_argument("--val", required=True)
     parser.add_argument("--centroids", default="default")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    model, tokenizer = load_model("smollm2-135m")
+    model, tokenizer = load_model("smollm2-135m", dtype=arguments.dtype)
     held_out_texts = gather_texts([arguments.val], [])[0]
     held_out = encode_texts(tokenizer, held_out_texts, 1024)
     training = encode_texts(tokenizer, gather_texts([arguments.train], [arguments.val])[0], 1024)
     trained = load_centroids(arguments.centroids)
     result: dict[str, Any] = {
-        "centroids_sha256": trained.sha256, "training": trained.training, "machine": machine(), "rows": [],
+        "centroids_sha256": trained.sha256, "training": trained.training, "machine": machine(), "dtype": arguments.dtype, "rows": [],
     }  # fmt: skip
     groups = trained.config.num_groups
     for length, window, count in SETTINGS:
@@ -101,7 +102,7 @@ def main() -> None:
                 print(
                     length, name, top_k, assignment, found["focus_perplexity"], found["relative_difference"], flush=True
                 )
-    sequences = even_sequences(held_out, SETTINGS[1][2], 1024)
+    sequences = even_sequences(held_out, SETTINGS[0][2], 1024)
     result["balance"] = group_balance(model, trained, sequences)
     routed = routed_text(model, tokenizer, trained, held_out_texts[0], length=1024, count=8, top_k=1)
     result["groups"] = group_content(routed)

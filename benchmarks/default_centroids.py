@@ -72,7 +72,8 @@ def main() -> None:
     training = encode_texts(tokenizer, gather_texts([arguments.train], [arguments.val])[0], 1024)
     trained = load_centroids(arguments.centroids)
     result: dict[str, Any] = {
-        "centroids_sha256": trained.sha256, "training": trained.training, "machine": machine(), "dtype": arguments.dtype, "rows": [],
+        "centroids_sha256": trained.sha256, "training": trained.training, "machine": machine(),
+        "dtype": arguments.dtype, "rows": [],
     }  # fmt: skip
     groups = trained.config.num_groups
     for length, window, count in SETTINGS:

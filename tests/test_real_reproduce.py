@@ -1,0 +1,29 @@
+"""Two reports at the scale tiny on the embedded model, through the command, with no text of one's own."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from focus_explorer.cli import main
+
+
+@pytest.mark.model
+def test_two_tables_are_reproduced_from_nothing(tmp_path, capsys):
+    assert main(["reproduce", "table7", "table9", "figure1", "--scale", "tiny", "--out", str(tmp_path), "--json"]) == 0
+    written = json.loads(capsys.readouterr().out.splitlines()[-1])["written"]
+    assert list(written) == ["table7", "table9", "figure1"]
+    with (tmp_path / "table9.csv").open() as lines:
+        rows = {row["mitigation"]: row for row in csv.DictReader(lines)}
+    assert float(rows["sinkhorn"]["dominance"]) < 0.3 < float(rows["softmax"]["dominance"])
+    with (tmp_path / "table7.csv").open() as lines:
+        rows_7 = list(csv.DictReader(lines))
+    assert [row["tokens"] for row in rows_7] == ["512", "1024"]
+    assert all(float(row["focus_ms8"]) > 0 for row in rows_7)
+    assert (
+        json.loads((tmp_path / "figure1.json").read_text())["rows"]
+        == json.loads((tmp_path / "table9.json").read_text())["rows"]
+    )
+    assert "softmax: step" in (tmp_path / "table9.log").read_text()

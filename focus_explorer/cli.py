@@ -375,7 +375,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TrainingStopped):
         print("error: stopped; nothing of this run was kept", file=sys.stderr)
         return 130
     except BrokenPipeError:

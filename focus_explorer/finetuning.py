@@ -89,7 +89,7 @@ def _check_out(arguments: argparse.Namespace) -> Path:
         others = [path for path in out.iterdir() if path != kept]
     except OSError as error:
         raise InputError(f"cannot write to {out}: {error.strerror}", fix="choose a writable --out folder") from error
-    if others:
+    if others and not (arguments.resume and kept.exists()):
         raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
     if kept.exists() and not arguments.resume:
         raise InputError(
@@ -106,6 +106,7 @@ def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under --out.
     """
+    from accelerate import PartialState
     from safetensors import SafetensorError
     from tqdm import tqdm
 
@@ -119,7 +120,8 @@ def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
     texts, _ = gather_texts(arguments.text, arguments.val)
     held_out = gather_texts(arguments.val, [])[0] if arguments.val else []
     out = _check_out(arguments)
-    model, tokenizer = load_model(arguments.model, cache_dir=settings.cache_dir())
+    device = str(PartialState().device)
+    model, tokenizer = load_model(arguments.model, device=device, cache_dir=settings.cache_dir())
     sequences = None
     if held_out:
         sequences = even_sequences(encode_texts(tokenizer, held_out, arguments.seq_len), 16, arguments.seq_len)
@@ -148,7 +150,7 @@ def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
     except (OSError, RuntimeError, SafetensorError) as error:
         raise TrainingError(
             f"the model cannot be written to {out}: {error}",
-            fix="free some space, delete all but the folder checkpoint there, and run the command again with --resume",
+            fix="free some space and run the command again with --resume",
         ) from error
     if result.centroids is not None:
         result.centroids.base_model = out.name
@@ -173,6 +175,9 @@ def run(arguments: argparse.Namespace) -> int:
         result = finetune(arguments)
     except TrainingStopped as stopped:
         print(f"{stopped}; the same command with --resume goes on", file=sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        print("stopped; the same command with --resume goes on from the last checkpoint", file=sys.stderr)
         return 130
     if arguments.json:
         print(json.dumps(result))

@@ -23,7 +23,7 @@ Announce = Callable[[str], None]
 
 
 def gather_texts(sources: list[str], exclude: list[str]) -> tuple[list[str], list[Path]]:
-    """Read text files and folders of .txt files.
+    """Read text files and folders of .txt files, leaving out every text that is also in `exclude`, wherever it lies.
 
     Returns:
         The texts and their files, in sorted order within each folder.
@@ -31,7 +31,18 @@ def gather_texts(sources: list[str], exclude: list[str]) -> tuple[list[str], lis
     Raises:
         TextError: a file is no text, a folder has none, or nothing is left.
     """
-    held_out = {Path(os.path.expanduser(path)).resolve() for path in exclude}
+    held_out = {read_text_file(path) for path in _text_files(exclude)}
+    texts = [(read_text_file(path), path) for path in _text_files(sources)]
+    kept = [(text, path) for text, path in texts if text not in held_out]
+    if not kept:
+        raise TextError(
+            "there is no text to train on" + (" beside the held-out one" if texts else ""),
+            expected="text files, or folders with .txt files",
+        )
+    return [text for text, _ in kept], [path for _, path in kept]
+
+
+def _text_files(sources: list[str]) -> list[Path]:
     files: list[Path] = []
     for source in sources:
         path = Path(os.path.expanduser(source))
@@ -39,10 +50,7 @@ def gather_texts(sources: list[str], exclude: list[str]) -> tuple[list[str], lis
         if not found:
             raise TextError(f"the folder {path} has no .txt files", expected="text files, or folders with .txt files")
         files += found
-    files = [path for path in files if path.resolve() not in held_out]
-    if not files:
-        raise TextError("there is no text to train on", expected="text files, or folders with .txt files")
-    return [read_text_file(path) for path in files], files
+    return files
 
 
 def plan(request: TrainRequest) -> tuple[Any, Any]:

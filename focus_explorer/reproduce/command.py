@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer import settings
-from focus_explorer.errors import InputError
+from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.scale import scale_named
 from focus_explorer.service import SAMPLES, sample_text
@@ -90,6 +90,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
             Path(os.path.expanduser(arguments.work or out / "work")),
             say=lambda line: bar(line[:90], state["done"] / len(names)),
             cache_dir=settings.cache_dir(),
+            on=_device(arguments.device),
         )
         written: dict[str, list[str]] = {}
         for name in names:
@@ -106,6 +107,16 @@ def reproduce(arguments: argparse.Namespace) -> None:
         print(json.dumps({"scale": scale.name, "written": written}))
     else:
         print("written      " + ", ".join(path for paths in written.values() for path in paths))
+
+
+def _device(asked: str | None) -> str:
+    import torch
+
+    if asked is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if asked.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"--device is {asked}, but torch finds no GPU here", fix="use --device cpu")
+    return asked
 
 
 def find(name: str) -> Any:
@@ -163,12 +174,18 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--steps", type=int, help="steps of each training of centroids (default: the scale's)")
     parser.add_argument("--out", help="folder to write to (default: reproduced/SCALE)")
     parser.add_argument("--work", help="folder for trained centroids and tasks (default: work/ under --out)")
+    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Entry point of the sub-command."""
-    if arguments.json:
-        print("measuring; this takes a while", file=sys.stderr)
-    reproduce(arguments)
+def run(arguments: argparse.Namespace) -> int:
+    """Entry point of the sub-command; returns the exit status."""
+    try:
+        reproduce(arguments)
+    except (KeyboardInterrupt, TrainingStopped):
+        print(
+            "stopped; reports written so far and trained centroids are kept, the same command goes on", file=sys.stderr
+        )
+        return 130
+    return 0

@@ -27,7 +27,7 @@ from focus_runtime.compose import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError
 from focus_runtime.evaluate import Scores, compare, score
-from focus_runtime.harness import load_tasks, run_tasks
+from focus_runtime.harness import compare_tasks, load_tasks, run_tasks
 from focus_runtime.intervals import Interval
 from focus_runtime.last_word import write_last_word_tasks
 from focus_runtime.measure import final_hidden, token_nll
@@ -50,6 +50,7 @@ class Lab:
         texts, held_out: training and validation texts with their names.
         folder: where trained centroids and finished rows are kept.
         say: told what is being done.
+        on: device the model runs on.
     """
 
     scale: Scale
@@ -60,15 +61,20 @@ class Lab:
     folder: Path
     say: Callable[[str], None] = lambda message: None
     cache_dir: Path | None = None
+    on: str = "cpu"
     lines: list[str] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)
     _full: dict[Any, Scores] = field(default_factory=dict)
     _tasks: dict[str, Any] | None = None
+    _base_items: dict[str, Any] | None = None
+    _full_precise: Scores | None = None
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
         self.log(f"focus-explorer {__version__}, scale {self.scale.name}, model {self.model_name}")
-        self.model, self.tokenizer = load_model(self.model_name, dtype=self.scale.dtype, cache_dir=self.cache_dir)
+        self.model, self.tokenizer = load_model(
+            self.model_name, dtype=self.scale.dtype, device=self.on, cache_dir=self.cache_dir
+        )
         self.device = next(self.model.parameters()).device
         self.fingerprint = fingerprint(self.model)
         self.train_ids = encode_texts(self.tokenizer, self.texts, self.scale.seq_len + 1)
@@ -126,8 +132,11 @@ class Lab:
 
     def once(self, name: str, measure: Callable[[Lab], Report]) -> Report:
         """A copy of a report that a table and a figure share, measured the first time it is asked for."""
-        if name not in self.reports:
+        if name in self.reports:
+            self.lines += self.reports[name].log
+        else:
             self.reports[name] = measure(self)
+            self.reports[name].log = list(self.lines)
         return copy.copy(self.reports[name])
 
     def trained(self, seed: int = 0, plan: dict[str, Any] | None = None, **config: Any) -> Centroids:
@@ -184,6 +193,13 @@ class Lab:
             self.log(f"full attention at {key[0]} tokens: perplexity {self._full[key].perplexity:.3f}")
         return self._full[key]
 
+    def precise_full(self) -> Scores:
+        """Full attention in fp32, which models whose weights trained are compared with."""
+        if self._full_precise is None:
+            self._full_precise = score(self.fresh_model(), self.sequences())
+            self.log(f"full attention in fp32: perplexity {self._full_precise.perplexity:.3f}")
+        return self._full_precise
+
     def focus(
         self, centroids: Centroids, length: int | None = None, count: int | None = None, **setting: Any
     ) -> Scores:
@@ -217,12 +233,15 @@ class Lab:
         seed: int = 0,
         steps: int = 0,
         handle: Any = None,
+        settle: bool = True,
     ) -> list[float]:
         """Train parameters of a network on the language model's own loss, on the same data order as the centroids.
 
         Args:
             rate: peak learning rate.
             handle: a baseline on the network with something to learn beside gradients.
+            settle: afterwards round to the precision of the frozen model it is compared with. Not where all weights
+                trained: small updates of large weights would be rounded away.
 
         Returns:
             The loss of every step.
@@ -257,7 +276,8 @@ class Lab:
         loop.run(on_step)
         if handle is not None:
             handle.train(False)
-        network.to(self.full_dtype)  # scored in the precision of the frozen model it is compared with
+        if settle:
+            network.to(self.full_dtype)
         return losses
 
     def tasks(self) -> dict[str, Any]:
@@ -277,14 +297,17 @@ class Lab:
     def accuracy(self, model: Any) -> dict[str, Any]:
         """Last-word accuracy within the window and far beyond it, with intervals, and the share of long items.
 
-        None where the held-out text is too short for such passages.
+        None where the held-out text is too short for such passages. `p` is the smaller p-value of the two paired
+        comparisons with the model that was measured first, full attention as it is.
         """
         try:
             tasks = self.tasks()
         except TextError as error:
             self.log(f"no last-word accuracy: {error}")
-            return {"short": None, "long": None, "beyond": {}}
+            return {"short": None, "long": None, "beyond": {}, "p": None}
         found = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=4)
+        self._base_items = self._base_items or found
+        test = compare_tasks(self._base_items, found)
         short, long = (found[name].metrics["acc"] for name in sorted(tasks, key=_length_of))
         beyond = {name: float(result.beyond_window.mean()) for name, result in found.items()}
         self.log(f"last-word accuracy: short {short.value:.3f}, long {long.value:.3f}; beyond the window: {beyond}")
@@ -292,6 +315,7 @@ class Lab:
             "short": with_error(short.value, short.stderr),
             "long": with_error(long.value, long.stderr),
             "beyond": beyond,
+            "p": min(row["metrics"]["acc"]["p_value"] for row in test.values()),
         }
 
     @property

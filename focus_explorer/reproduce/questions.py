@@ -268,7 +268,7 @@ def layers(lab: Lab) -> Report:
 
 
 def balance(lab: Lab) -> Report:
-    """What keeps hard groups balanced: the largest group by layer on held-out text, and devices in training."""
+    """The largest group by layer on held-out text, with potentials balanced on training text."""
     rows, series = [], []
     for groups in (4, 8):
         trained = lab.trained(lab.scale.seeds[0], num_groups=groups)
@@ -291,7 +291,7 @@ def balance(lab: Lab) -> Report:
     held = all(row["over"] == "none" for row in rows)
     claims = [
         Claim(
-            "Sinkhorn keeps groups balanced: at most 1.5/K in every layer",
+            "groups stay balanced on held-out text: at most 1.5/K in every layer, potentials balanced after training",
             held,
             "; ".join(
                 f"{row['setting']}: at most {row['most']:.3f} (limit {row['limit']:.4f}), layers over it: {row['over']}"

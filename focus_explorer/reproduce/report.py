@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from focus_runtime.intervals import Interval
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -29,6 +31,16 @@ class Claim:
     text: str
     held: bool | None
     evidence: str
+
+
+def decided(interval: Interval, *, below: float | None = None, above: float | None = None) -> bool | None:
+    """Whether a value lies below or above a limit; None where its interval holds the limit or there is none."""
+    limit = below if below is not None else above
+    assert limit is not None
+    low, high = interval.low, interval.high
+    if low is None or high is None or low <= limit <= high:
+        return None
+    return high < limit if below is not None else low > limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,7 @@ class Report:
         claims: the paper's claims this table is about.
         figure: drawn from the same rows.
         raw: further values for the JSON file, per sequence and per step.
+        log: what was said while it was measured, where a table and a figure share it.
     """
 
     name: str
@@ -80,7 +93,8 @@ class Report:
     claims: list[Claim] = field(default_factory=list)
     figure: Figure | None = None
     raw: dict[str, Any] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "log"}

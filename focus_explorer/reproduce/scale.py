@@ -85,7 +85,7 @@ SCALES = {
             seq_len=512,
             window=64,
             steps=80,
-            weight_steps=16,
+            weight_steps=24,
             scratch_steps=60,
             batch=1,
             learning_rate=3e-3,
@@ -95,10 +95,10 @@ SCALES = {
             val_sequences=12,
             study_steps=60,
             study_len=256,
-            sweep_steps=12,
+            sweep_steps=16,
             speed_lengths=(1024, 2048, 4096, 8192, 16384, 32768),
             long_lengths=(512, 1024, 2048, 4096),
-            task_items=16,
+            task_items=32,
             needs="two CPU cores, 8 GB; each table minutes to an hour",
         ),
         Scale(
@@ -121,8 +121,8 @@ SCALES = {
             sweep_steps=2000,
             speed_lengths=(1024, 4096, 16384, 32768, 65536, 262144, 1048576),
             long_lengths=(1024, 2048, 4096, 8192),
-            task_items=0,
-            needs="one 80 GB GPU for models up to 7B, eight for 70B; the hub for models and task data; days",
+            task_items=500,
+            needs="one 80 GB GPU; the hub for models and task data; days",
         ),
     )
 }

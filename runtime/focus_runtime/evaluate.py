@@ -15,7 +15,7 @@ from torch import Tensor
 from focus_runtime.compose import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.intervals import LEVEL, bootstrap_test, mean_interval, sign_flip_test, wilcoxon_test
-from focus_runtime.measure import dominance, final_hidden, pair_shares, token_nll
+from focus_runtime.measure import check_positions, dominance, final_hidden, pair_shares, token_nll
 
 MANY_DOCUMENTS = 8  # from here on documents are resampled; fewer would give an interval of chance
 MANY_SEEDS = 3
@@ -56,6 +56,7 @@ def score(model: Any, sequences: Tensor) -> Scores:
     focus = model if isinstance(model, FocusModel) else None
     network = model.model if focus is not None else model
     device = next(network.parameters()).device
+    check_positions(network, sequences.shape[1])
     losses, counts = [], []
     shares: dict[int, list[tuple[float, float, float]]] = {}
     for row in sequences.split(1):

@@ -111,7 +111,7 @@ def dominance(probabilities: Tensor) -> float:
 def evaluate_full(model: Any, sequences: Tensor) -> tuple[float, int]:
     """Perplexity of the model as it is on (N, T) sequences, one at a time; returns it with the scored count."""
     total, count = 0.0, 0
-    for ids in sequences.split(1):
+    for ids in sequences.to(next(model.parameters()).device).split(1):
         nll = token_nll(model, final_hidden(model, ids), ids)
         total, count = total + nll.double().sum().item(), count + nll.numel()
     return math.exp(total / count), count
@@ -122,7 +122,7 @@ def evaluate_focus(focus: FocusModel, sequences: Tensor) -> Quality:
     """Perplexity under the hard mask on (N, T) sequences, with balance and sparsity."""
     total, count = 0.0, 0
     rows: list[tuple[float, float, float]] = []
-    for ids in sequences.split(1):
+    for ids in sequences.to(next(focus.model.parameters()).device).split(1):
         nll = token_nll(focus.model, final_hidden(focus.model, ids), ids)
         total, count = total + nll.double().sum().item(), count + nll.numel()
         for assignment in focus.assignments().values():

@@ -72,6 +72,7 @@ def next_sentence_items(
         if len(fit) < ENOUGH:
             continue
         counts = [len(ids) for ids in tokenizer(sentences, add_special_tokens=False, verbose=False)["input_ids"]]
+        enough = len(rows) + items
         for at in generator.sample(fit, len(fit)):
             start, total = at, 0
             while start > 0 and total + counts[start - 1] <= length:
@@ -88,7 +89,7 @@ def next_sentence_items(
                 "context": " ".join(sentences[start:at]), "choices": [choices[i] for i in order],
                 "answer": order.index(0),
             })  # fmt: skip
-            if len(rows) >= items * len(texts):
+            if len(rows) >= enough:
                 break
     if not rows:
         raise TextError(

@@ -156,18 +156,26 @@ def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
 
 @contextmanager
 def _whole() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is through: half an update is no state to keep."""
+    """Let Ctrl-C and a request to end wait until the block is through: half an update is no state to keep."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    asked: list[tuple[int, Any]] = []
+    before = {
+        one: signal.signal(one, lambda number, frame: asked.append((number, frame)))
+        for one in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
-        raise KeyboardInterrupt
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    for number, frame in asked:
+        handler = before[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+        elif handler is not signal.SIG_IGN:
+            raise KeyboardInterrupt
 
 
 Shares = tuple[float, float, float]
@@ -275,20 +283,26 @@ class Loop:
         last = min(self.config.steps, self.config.steps if until is None else until)
         try:
             while self.done < last:
-                self.last = self._step(self.done)
-                self.history.append(self.last)
+                self._step(self.done)
+                self.last = self.history[-1]
                 if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
                     self.save()
                 if on_step is not None:
                     on_step(self.last)
-                if self.done < last and should_stop():
+                if self.done < last and self._agreed(should_stop()):
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
             self.save()
             raise TrainingStopped(self.done, self.checkpoint) from None
         return self.last
 
-    def _step(self, step: int) -> TrainStep:
+    def _agreed(self, stop: bool) -> bool:
+        """Whether any process was asked to stop; all then stop after the same step."""
+        if self.processes.num_processes == 1:
+            return stop
+        return bool(average(torch.tensor(float(stop), device=self.device)).item() > 0)
+
+    def _step(self, step: int) -> None:
         clock = time.perf_counter()
         config, world = self.config, self.processes.num_processes
         rate = rate_at(step, config)
@@ -311,26 +325,27 @@ class Loop:
         total = float(average(torch.tensor(total, dtype=torch.float64, device=self.device)))
         self._check(total, step)
         with _whole():
-            self._apply()
+            self._apply(step)
             shares = self.after_step(step)
             self.done = step + 1
-        seconds = time.perf_counter() - clock
-        return TrainStep(self.done, total, *shares, rate, rows.numel() / seconds, self.phase)
+            speed = rows.numel() / (time.perf_counter() - clock)
+            self.history.append(TrainStep(self.done, total, *shares, rate, speed, self.phase))
 
-    def _check(self, loss: float, step: int) -> None:
-        if math.isfinite(loss):
+    def _check(self, value: float, step: int, what: str = "the loss") -> None:
+        """Refuse a value that would make weights NaN, before it does."""
+        if math.isfinite(value):
             return
         kept = "nothing was kept"
         if self.checkpoint is not None and self.checkpoint.exists():
             kept = f"the last good checkpoint is still in {self.checkpoint}"
         raise TrainingError(
-            f"the loss became {loss} at step {step + 1}; {kept}",
-            expected="a finite loss",
+            f"{what} became {value} at step {step + 1}; {kept}",
+            expected="finite numbers",
             fix=f"start again with a learning rate below {self.config.learning_rate:g}, a longer warm-up, or without "
             "fp16",
         )
 
-    def _apply(self) -> None:
+    def _apply(self, step: int) -> None:
         grads = [p.grad for p in self.parameters if p.grad is not None]
         if self.processes.num_processes > 1:
             flat = average(torch.cat([g.flatten() for g in grads]))
@@ -338,7 +353,9 @@ class Loop:
                 grad.copy_(mean.view_as(grad))
         self.scaler.unscale_(self.optimiser)
         for group in self.optimiser.param_groups:  # apart, so that routers do not shorten the weights' steps
-            nn.utils.clip_grad_norm_(group["params"], self.config.clip)
+            norm = nn.utils.clip_grad_norm_(group["params"], self.config.clip)
+            if not self.scaler.is_enabled():  # the scaler leaves such a step out by itself
+                self._check(float(norm), step, "the gradient's norm")
         self.scaler.step(self.optimiser)
         self.scaler.update()
 

@@ -53,7 +53,7 @@ def test_detach_restores_every_bit(loaded, ids):
     assert weights_sha256(model) == before_weights
 
 
-@pytest.mark.parametrize("setting", [{"top_k": 4, "window": 4}, {"top_k": 1, "window": 400}])
+@pytest.mark.parametrize("setting", [{"top_k": 8, "window": 4}, {"top_k": 1, "window": 400}])
 def test_everything_allowed_is_full_attention(loaded, ids, setting):
     model = loaded[0]
     with torch.no_grad():

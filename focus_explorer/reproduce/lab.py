@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_explorer.reproduce.report import Report
+from focus_explorer.reproduce.report import Report, agreed, unharmed
 from focus_explorer.reproduce.scale import Scale
 from focus_runtime.bench import machine
 from focus_runtime.calibrate import calibrate_potentials
@@ -297,25 +297,30 @@ class Lab:
     def accuracy(self, model: Any) -> dict[str, Any]:
         """Last-word accuracy within the window and far beyond it, with intervals, and the share of long items.
 
-        None where the held-out text is too short for such passages. `p` is the smaller p-value of the two paired
-        comparisons with the model that was measured first, full attention as it is.
+        None where the held-out text is too short for such passages. `tests` are the paired comparisons, short and
+        long, with the model that was measured first, full attention as it is; `unharmed` whether both stayed.
         """
         try:
             tasks = self.tasks()
         except TextError as error:
             self.log(f"no last-word accuracy: {error}")
-            return {"short": None, "long": None, "beyond": {}, "p": None}
+            return {"short": None, "long": None, "beyond": None, "unharmed": None, "tests": {}}
         found = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=4)
         self._base_items = self._base_items or found
         test = compare_tasks(self._base_items, found)
-        short, long = (found[name].metrics["acc"] for name in sorted(tasks, key=_length_of))
-        beyond = {name: float(result.beyond_window.mean()) for name, result in found.items()}
-        self.log(f"last-word accuracy: short {short.value:.3f}, long {long.value:.3f}; beyond the window: {beyond}")
+        names = sorted(tasks, key=_length_of)
+        short, long = (found[name].metrics["acc"] for name in names)
+        beyond = float(found[names[-1]].beyond_window.mean())
+        self.log(
+            f"last-word accuracy: short {short.value:.3f}, long {long.value:.3f}, {found[names[-1]].items} items each; "
+            f"{beyond:.0%} of the long ones beyond the window"
+        )
         return {
             "short": with_error(short.value, short.stderr),
             "long": with_error(long.value, long.stderr),
             "beyond": beyond,
-            "p": min(row["metrics"]["acc"]["p_value"] for row in test.values()),
+            "unharmed": agreed(unharmed(test[name]["metrics"]["acc"], test[name]["items"]) for name in names),
+            "tests": {part: test[name]["metrics"]["acc"] for part, name in zip(("short", "long"), names, strict=False)},
         }
 
     @property

@@ -5,11 +5,13 @@ It knows nothing of how numbers were measured nor of file formats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from focus_runtime.intervals import Interval
+
+MARGIN = 0.1  # share of items right; the few items of a small scale exclude no smaller loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,29 @@ def decided(interval: Interval, *, below: float | None = None, above: float | No
     if low is None or high is None or low <= limit <= high:
         return None
     return high < limit if below is not None else low > limit
+
+
+def unharmed(test: dict[str, Any], items: int, *, margin: float = MARGIN) -> bool | None:
+    """Whether answers stayed as they were: no where a paired test finds a loss, yes where one of `margin` is excluded.
+
+    Args:
+        test: `difference` and `p_value` of one metric, as from `focus_runtime.harness.compare_tasks`.
+        items: compared. Where few differ or none, 3 / items bounds the share that may (the rule of three).
+
+    Returns:
+        None where the items are too few to tell.
+    """
+    difference = test["difference"]
+    if test["p_value"] < 0.05:
+        return bool(difference["value"] > 0)
+    low = difference["low"]
+    return True if low is not None and min(low, -3 / items) > -margin else None
+
+
+def agreed(verdicts: Iterable[bool | None]) -> bool | None:
+    """No where one says no, else None where one cannot tell, else yes."""
+    found = list(verdicts)
+    return False if False in found else None if None in found else True
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
         path = tmp_path / f"groups.{file_format}"
         waiting.value.save_as(path)
         found = list(csv.DictReader(path.open())) if file_format == "csv" else json.loads(path.read_text())
-        assert len(found) == 30 * 4
+        assert len(found) == 30 * summary["config"]["num_groups"]
         assert {row["run_id"] for row in found} == {run_id}
 
 

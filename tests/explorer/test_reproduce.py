@@ -14,7 +14,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.reproduce.command import REPORTS, find
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.render import cell, comma_separated, latex, markdown, write
-from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
+from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, agreed, decided, unharmed
 from focus_explorer.reproduce.scale import SCALES, scale_named
 from focus_explorer.views.reproduce import report_figure
 from focus_runtime.intervals import Interval
@@ -91,9 +91,10 @@ def test_accuracy_is_measured_where_the_text_allows(folder, tmp_path):
     scale = dataclasses.replace(UNIT, seq_len=160, window=64)
     lab = Lab(scale, str(folder), [text], [text], {"train": ["a"], "val": ["b"]}, tmp_path)
     found = lab.accuracy(lab.model)
-    assert found["beyond"] == {"last_word_32": 0.0, "last_word_160": 1.0}
+    assert found["beyond"] == 1.0
     assert 0 <= found["short"].low <= found["short"].value <= 1
     assert found["long"].high <= 1
+    assert found["tests"]["long"]["difference"]["value"] == 0.0
 
 
 def report(**changes):
@@ -197,3 +198,24 @@ def test_scales_are_named():
 
 def test_every_report_has_a_function():
     assert all(callable(find(name)) for name in REPORTS)
+
+
+def test_a_claim_is_decided_by_its_interval():
+    clear, across = Interval(-0.02, -0.03, -0.01, 12), Interval(-0.02, -0.05, 0.01, 12)
+    assert decided(clear, below=0.0) is True
+    assert decided(clear, above=0.0) is False
+    assert decided(across, below=0.0) is None
+    assert decided(Interval(-0.02, None, None, 1), below=0.0) is None
+    assert (agreed([True, True]), agreed([True, None]), agreed([None, False])) == (True, None, False)
+
+
+def test_no_loss_is_said_only_where_the_items_can_tell():
+    lost = {"difference": {"value": -0.3, "low": -0.5, "high": -0.1}, "p_value": 0.01}
+    gained = {"difference": {"value": 0.3, "low": 0.1, "high": 0.5}, "p_value": 0.01}
+    same = {"difference": {"value": 0.0, "low": 0.0, "high": 0.0}, "p_value": 1.0}
+    wide = {"difference": {"value": -0.05, "low": -0.2, "high": 0.1}, "p_value": 0.6}
+    assert unharmed(lost, 100) is False
+    assert unharmed(gained, 100) is True
+    assert unharmed(same, 100) is True
+    assert unharmed(same, 16) is None
+    assert unharmed(wide, 16) is None

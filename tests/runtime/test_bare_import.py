@@ -1,4 +1,7 @@
-"""The runtime's attention, compose and measurement import with torch, transformers and safetensors alone."""
+"""The runtime's attention, compose and measurement import with torch, transformers and safetensors alone.
+
+Training needs accelerate too, which the project depends on.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def test_the_finder_blocks():
 def test_the_runtime_imports_and_attends_without_the_rest():
     code = """
 import focus_runtime
-import focus_runtime.measure, focus_runtime.compose, focus_runtime.train, focus_runtime.bench
+import focus_runtime.measure, focus_runtime.compose, focus_runtime.evaluate, focus_runtime.bench
 import focus_runtime.attention.flex, focus_runtime.attention.cuda_choice
 import torch
 from focus_runtime import focus_attention

@@ -2,7 +2,7 @@
 window.FX = window.FX || {};
 
 FX.strings = {
-  tabs: { tokens: "Tokens", map: "Map", sparsity: "Sparsity", compare: "Compare" },
+  tabs: { tokens: "Tokens", groups: "Groups", map: "Map", sparsity: "Sparsity", compare: "Compare" },
   tabsLabel: "Views of this run",
 
   empty: {
@@ -66,6 +66,15 @@ FX.strings = {
   },
 
   group: (label) => `Group ${label}`,
+
+  selection: {
+    token: (pos) => `token ${pos}`,
+    range: (first, last) => `tokens ${first} to ${last}`,
+    group: (label, layer) => `group ${label} of layer ${layer}`,
+    tokens: "chosen tokens",
+    bar: (label, count) => (count === "1" ? `Selected: ${label}` : `Selected: ${label} (${count} tokens)`),
+    clear: "Clear selection",
+  },
 
   tokens: {
     colourBy: "Colour by",

@@ -63,7 +63,7 @@
         this.showPage();
       }
       this.recolour();
-      this.legend.update(this.run, this.app.layerIndex, this.app.selectedGroup);
+      this.legend.update(this.run, this.app.layerIndex, this.app.selection);
     }
 
     turnTo(page) {
@@ -102,7 +102,7 @@
         span.dataset.group = group;
         span.dataset.label = FX.groupLabel(group);
         span.dataset.shade = shade(pos, group);
-        span.classList.toggle("fx-dimmed", app.selectedGroup !== null && app.selectedGroup !== group);
+        span.classList.toggle("fx-dimmed", app.selection !== null && !app.selection.has(pos));
       }
       this.updateKey();
     }
@@ -132,7 +132,7 @@
     }
 
     toggleGroup(group) {
-      this.app.selectGroup(this.app.selectedGroup === group ? null : group);
+      this.app.toggleSelection(FX.selectGroup(this.run, this.app.layerIndex, group));
     }
 
     makeCurrent(span) {

@@ -18,10 +18,11 @@
       this.cards = [];
     }
 
-    update(run, layerIndex, selected) {
+    update(run, layerIndex, selection) {
+      const origin = selection && selection.origin.kind === "group" && selection.origin.layer === run.layerIds[layerIndex] ? selection.origin : null;
       if (this.cards.length !== run.numGroups) this.createCards(run.numGroups);
       this.cards.forEach((card, group) => {
-        card.setAttribute("aria-pressed", String(group === selected));
+        card.setAttribute("aria-pressed", String(origin !== null && group === origin.group));
         card.replaceChildren(...cardContent(group, run.groups[layerIndex][group]));
       });
     }

@@ -59,15 +59,14 @@
   };
 
   function traces(app, projection) {
-    const { run, layerIndex, selectedGroup } = app;
+    const { run, layerIndex, selection } = app;
     const members = FX.range(run.numGroups).map(() => []);
     for (let pos = 0; pos < run.numTokens; pos += 1) members[run.top(layerIndex, pos)].push(pos);
-    const groups = members.map((tokens, group) => groupTrace(app, projection, group, tokens, selectedGroup));
+    const groups = members.map((tokens, group) => groupTrace(app, projection, group, tokens, selection));
     return [...groups, centroidTrace(app, projection)];
   }
 
-  function groupTrace(app, projection, group, tokens, selectedGroup) {
-    const faded = selectedGroup !== null && selectedGroup !== group;
+  function groupTrace(app, projection, group, tokens, selection) {
     return {
       type: FX.scatterType(),
       mode: "markers",
@@ -80,7 +79,7 @@
         color: FX.groupColour(group, FX.themeOf(app.root)),
         symbol: SYMBOLS[group % SYMBOLS.length],
         size: app.run.numTokens > CROWDED ? 5 : 7,
-        opacity: faded ? 0.08 : 0.75,
+        opacity: selection === null ? 0.75 : tokens.map((pos) => (selection.has(pos) ? 0.95 : 0.08)),
       },
     };
   }

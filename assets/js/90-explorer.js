@@ -2,7 +2,9 @@
 (function () {
   const el = FX.el;
   const text = FX.strings;
-  const VIEWS = { tokens: FX.TokensView, map: FX.MapView, sparsity: FX.SparsityView, compare: FX.CompareView };
+  // In the order of the tabs; every file of a view defines one of these.
+  const NAMED = { tokens: FX.TokensView, groups: FX.GroupsView, map: FX.MapView, sparsity: FX.SparsityView, compare: FX.CompareView };
+  const VIEWS = Object.fromEntries(Object.entries(NAMED).filter(([, View]) => View));
   const apps = new WeakMap();
 
   class App {
@@ -10,7 +12,7 @@
       this.root = root;
       this.server = server;
       this.run = null;
-      this.selectedGroup = null;
+      this.selection = null;
       this.opening = 0;
       this.readAddress();
       this.build();
@@ -23,6 +25,7 @@
       const view = address.get("view");
       this.view = view in VIEWS ? view : "tokens";
       this.wantedLayer = address.has("layer") ? Number(address.get("layer")) : null;
+      this.wantedSelection = address.get("sel");
     }
 
     build() {
@@ -31,24 +34,37 @@
       this.message = el("div", { class: "fx-message" });
       this.headerPlace = el("div");
       this.layerControl = new FX.LayerControl((index) => this.setLayer(index));
-      this.tabs = new FX.Tabs(text.tabs, text.tabsLabel, (name) => this.openView(name));
+      this.selectionBar = new FX.SelectionBar(() => this.select(null));
+      const names = Object.fromEntries(Object.keys(VIEWS).map((name) => [name, text.tabs[name]]));
+      this.tabs = new FX.Tabs(names, text.tabsLabel, (name) => this.openView(name));
       this.views = {};
       for (const [name, View] of Object.entries(VIEWS)) this.views[name] = new View(this, this.tabs.panels[name]);
-      this.content = el("div", { class: "fx-content" }, this.headerPlace, el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node), Object.values(this.tabs.panels));
+      this.content = el("div", { class: "fx-content" }, this.headerPlace, el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node, this.selectionBar.node), Object.values(this.tabs.panels));
       this.root.classList.add("fx-root");
       this.root.replaceChildren(this.message, this.content, this.tooltip.node);
     }
 
     watch() {
-      this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.tooltip.hide());
+      this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.escape());
       this.themeObserver = FX.watchTheme(this.root, () => this.isOpen(this.view) && this.refresh());
       this.sizeObserver = new ResizeObserver(() => this.isOpen(this.view) && FX.resizePlots(this.tabs.panels[this.view]));
       this.sizeObserver.observe(this.root);
     }
 
+    // The first Escape closes a tooltip, the next lets go of the selection.
+    escape() {
+      if (!this.tooltip.node.hidden) this.tooltip.hide();
+      else if (this.run && this.selection) this.select(null);
+    }
+
     dispose() {
       this.themeObserver.disconnect();
       this.sizeObserver.disconnect();
+    }
+
+    // One named question about a run (focus_explorer/ui/answers.py); a failing call gives {error} like the server itself.
+    ask(what, details = {}) {
+      return FX.ask(() => this.server.ask({ what, run: this.run.info.run_id, ...details }));
     }
 
     async open(runId) {
@@ -69,8 +85,10 @@
         this.showMessage(FX.alert(text.badPayload(error.message)));
         return;
       }
-      this.selectedGroup = null;
       this.layerIndex = this.startLayer();
+      this.selection = FX.decodeSelection(this.wantedSelection, this.run);
+      this.wantedSelection = null;
+      this.selectionBar.update(this.selection);
       this.showContent();
       this.headerPlace.replaceChildren(FX.header(this.run, this.tooltip));
       this.layerControl.update(this.run, this.layerIndex);
@@ -114,9 +132,21 @@
       this.writeAddress();
     }
 
-    selectGroup(group) {
-      this.selectedGroup = group;
-      this.refresh();
+    // Choose tokens for every view; null lets go of them. A view that can restyle cheaply has `selectionChanged`.
+    select(selection) {
+      const start = performance.now();
+      this.selection = selection && selection.size > 0 ? selection : null;
+      this.selectionBar.update(this.selection);
+      const view = this.views[this.view];
+      if (view.selectionChanged) view.selectionChanged();
+      else view.update();
+      this.root.dataset.selectMs = (performance.now() - start).toFixed(1);
+      this.writeAddress();
+    }
+
+    // Choosing what is chosen already lets go of it.
+    toggleSelection(selection) {
+      this.select(selection.equals(this.selection) ? null : selection);
     }
 
     openView(name) {
@@ -146,6 +176,9 @@
       address.searchParams.set("run", this.run.info.run_id);
       address.searchParams.set("layer", this.run.layerIds[this.layerIndex]);
       address.searchParams.set("view", this.view);
+      const selected = FX.encodeSelection(this.selection);
+      if (selected === null) address.searchParams.delete("sel");
+      else address.searchParams.set("sel", selected);
       window.history.replaceState(window.history.state, "", address);
     }
   }

@@ -13,6 +13,7 @@ import gradio as gr
 
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.service import SAMPLES, AnalyzeRequest, Service, sample_text
+from focus_explorer.ui.answers import answer
 from focus_explorer.ui.text import HELP
 
 DEFAULT_LIMIT = 4000
@@ -24,6 +25,7 @@ const start = () => {
   const ask = (name) => (run, layer) => server[name]({ run, layer });  // a server function takes one argument
   const view = FocusExplorer.create(root, {
     load_run: ask('load_run'), load_mask: ask('load_mask'), load_projection: ask('load_projection'),
+    ask: (question) => server.ask(question),
   });
   let shown = null;
   const open = () => {
@@ -140,7 +142,10 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def load_projection(asked: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: service.projection_payload(*_run_and_layer(asked)))
 
-    return [load_run, load_mask, load_projection]
+    def ask(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: answer(service, question))
+
+    return [load_run, load_mask, load_projection, ask]
 
 
 def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:

@@ -1,0 +1,28 @@
+"""Named questions the browser asks about runs, each answered by one function; the views' modules add theirs here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from focus_explorer.errors import InputError
+from focus_explorer.service import Service
+
+Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
+
+ANSWERS: dict[str, Answer] = {}
+
+
+def answer(service: Service, question: dict[str, Any]) -> dict[str, Any]:
+    """What the page asked, as JSON-ready values.
+
+    Args:
+        question: `what` names the answer; the rest are its details.
+
+    Raises:
+        InputError: there is no such question, or its details make no sense.
+    """
+    what = question.get("what")
+    if what not in ANSWERS:
+        raise InputError(f"the page asked {what!r}", expected="a question this version knows", fix="reload the page")
+    return ANSWERS[what](service, question)

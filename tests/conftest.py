@@ -13,6 +13,18 @@ import torch
 from tests.helpers import build_model, build_tokenizer, random_ids
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_database(tmp_path_factory):
+    """The user's own database stays untouched by tests that name none, also in commands they start."""
+    before = os.environ.get("FOCUS_EXPLORER_DB")
+    os.environ["FOCUS_EXPLORER_DB"] = str(tmp_path_factory.mktemp("default") / "explorer.duckdb")
+    yield
+    if before is None:
+        del os.environ["FOCUS_EXPLORER_DB"]
+    else:
+        os.environ["FOCUS_EXPLORER_DB"] = before
+
+
 @pytest.fixture
 def fresh_seed():
     """A seed no earlier run has used; pytest shows the printed line when the test fails."""

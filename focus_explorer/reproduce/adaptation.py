@@ -15,6 +15,7 @@ from focus_runtime.compose import SoftGate, compose
 from focus_runtime.evaluate import Scores, score
 from focus_runtime.intervals import Interval, mean_interval
 
+ALIKE = 0.05  # difference in the share of pairs kept up to which two methods count as keeping as many
 SELECTED = 32  # keys a query reads under SparQ and MagicPIG, as in the paper
 ACCURACY = [
     Column("short", "last word, within the window", 1, percent=True),
@@ -239,19 +240,20 @@ def _below(one: Interval, other: Interval) -> bool | None:
     return False if other.high < one.low else None  # type: ignore[operator]
 
 
-def _at_equal_pairs(rows: list[dict[str, Any]], mine: dict[str, Any]) -> Claim:
-    """Focus beside the best other method that keeps no fewer pairs than it does."""
-    text = "Focus beats other sparse attentions on the frozen model, beside those that keep at least as many pairs"
-    rivals = [row for row in _sparse_rows(rows) if _value(row, "retained") >= _value(mine, "retained")]
-    listed = ", ".join(
-        f"{row['method']} {_value(row):.2f} at {_value(row, 'retained'):.0%}"
-        for row in sorted(_sparse_rows(rows), key=_value)
-    )
-    evidence = f"{mine['method']} {_value(mine):.2f} at {_value(mine, 'retained'):.0%} of pairs; {listed}"
-    if not rivals:
-        return Claim(text, None, f"no other method keeps as many; {evidence}")
-    best = min(rivals, key=_value)
-    return Claim(text, _below(mine["relative"], best["relative"]), evidence)
+def _beside_others(rows: list[dict[str, Any]], mine: dict[str, Any]) -> Claim:
+    """Focus beside the best other method that leaves out pairs and keeps about as many as it does.
+
+    A method that keeps fewer may do worse for that reason alone; Performer leaves out none, it approximates all.
+    """
+    kept = _value(mine, "retained")
+    others = sorted(_sparse_rows(rows), key=_value)
+    rivals = [row for row in others if abs(_value(row, "retained") - kept) <= ALIKE]
+    listed = ", ".join(f"{row['method']} {_value(row):.2f} at {_value(row, 'retained'):.0%}" for row in others)
+    evidence = f"{mine['method']} {_value(mine):.2f} at {kept:.0%} of pairs; {listed}"
+    verdict = _below(mine["relative"], rivals[0]["relative"]) if rivals else None
+    if verdict is None:
+        evidence += f"; intervals overlap with {rivals[0]['method']}" if rivals else "; none keeps as many pairs"
+    return Claim(f"Focus beats other sparse attentions on the frozen model ({mine['method']})", verdict, evidence)
 
 
 def _retrofit_claims(rows: list[dict[str, Any]], scale: Any) -> list[Claim]:
@@ -265,8 +267,8 @@ def _retrofit_claims(rows: list[dict[str, Any]], scale: Any) -> list[Claim]:
             decided(soft["relative"], below=0.0),
             f"soft gate {soft['relative'].value:+.2%}, k = 2 {two['relative'].value:+.2%}",
         ),
-        _at_equal_pairs(rows, two),
-        _at_equal_pairs(rows, by["Focus K=8, k=1"]),
+        _beside_others(rows, two),
+        _beside_others(rows, by["Focus K=8, k=1"]),
         Claim(
             "Focus beats full fine-tuning in the domain (36.2 against 36.4)",
             _value(soft) < _value(tuned) if same else None,

@@ -312,8 +312,8 @@ class Lab:
         short, long = (found[name].metrics["acc"] for name in names)
         beyond = float(found[names[-1]].beyond_window.mean())
         self.log(
-            f"last-word accuracy: short {short.value:.3f}, long {long.value:.3f}, {found[names[-1]].items} items each; "
-            f"{beyond:.0%} of the long ones beyond the window"
+            f"last-word accuracy: short {short.value:.3f} of {found[names[0]].items} items, long {long.value:.3f} of "
+            f"{found[names[-1]].items}; {beyond:.0%} of the long ones beyond the window"
         )
         return {
             "short": with_error(short.value, short.stderr),

@@ -150,14 +150,7 @@ def table3(lab: Lab) -> Report:
         for kind in STAND_INS:
             label = {"model": f"{STAND_INS[kind][0]} stand-in", "kind": kind}
             rows.append(_frozen_row(lab, label, _pretrained(lab, kind), lab.tokenizer, reported.get(kind, {})))
-    worst = max(rows, key=lambda row: row["relative"].value)
-    claims = [
-        Claim(
-            "centroids compose onto every attention kind and cost little perplexity (Mistral 7B 10.8 to 11.6, +7 %)",
-            decided(worst["relative"], below=0.08),
-            f"worst at k = 2: {worst['model']} ({worst['kind']}) {worst['relative'].value:+.2%}",
-        ),
-    ]
+    claims = [_frozen_claim(rows, whole=lab.scale.name == "paper")]
     columns = [
         Column("model", "model"),
         Column("kind", "attention"),
@@ -189,6 +182,22 @@ def table3(lab: Lab) -> Report:
             "The paper has no perplexity for the interleaved kind that we know of.",
         ],
         claims,
+    )
+
+
+def _frozen_claim(rows: list[dict[str, Any]], *, whole: bool) -> Claim:
+    """Decided by pretrained models of every kind, and only by them; stand-ins hardly use distant context."""
+    trained = rows if whole else rows[:1]
+    worst = max(trained, key=lambda row: row["relative"].value)
+    verdict = decided(worst["relative"], below=0.08)
+    evidence = f"worst at k = 2: {worst['model']} ({worst['kind']}) {worst['relative'].value:+.2%}"
+    if not whole:
+        verdict = False if verdict is False else None
+        evidence += "; the other kinds ran as small stand-ins, which show that centroids fit the architecture, no more"
+    return Claim(
+        "centroids compose onto every attention kind and cost little perplexity (Mistral 7B 10.8 to 11.6, +7 %)",
+        verdict,
+        evidence,
     )
 
 

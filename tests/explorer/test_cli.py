@@ -146,7 +146,7 @@ def test_train_writes_a_usable_file(tmp_path, model_folder, text_file, capsys):
     arguments = ["train", "--text", text_file, "--val", text_file, "--model", model_folder, "--out", str(out), *flags]
     one_error(capsys, main(arguments), "no text to train on")
     val = tmp_path / "val.txt"
-    val.write_text(TEXT)
+    val.write_text(TEXT[::-1])
     arguments[4] = str(val)
     assert main([*arguments, "--json"]) == 0
     validation = json.loads(capsys.readouterr().out)["training"]["validation"]

@@ -10,7 +10,7 @@ import math
 import pytest
 
 from focus_explorer.cli import main
-from focus_explorer.errors import InputError
+from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.reproduce.command import REPORTS, find
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.render import cell, comma_separated, latex, markdown, write
@@ -188,6 +188,16 @@ def test_the_scale_of_the_paper_says_what_it_needs(folder, tmp_path, capsys):
     assert main([*words, "--out", str(tmp_path / "out"), "--steps", "1"]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.startswith("error: ")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), TrainingStopped(3, None)])
+def test_stopping_says_what_is_kept(stop, tmp_path, monkeypatch, capsys):
+    def interrupted(*arguments, **settings):
+        raise stop
+
+    monkeypatch.setattr("focus_explorer.reproduce.command.reproduce", interrupted)
+    assert main(["reproduce", "table7", "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("stopped; reports written so far")
 
 
 def test_scales_are_named():

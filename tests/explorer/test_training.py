@@ -19,12 +19,12 @@ from focus_explorer.cli import main
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.queries import fetch
 from focus_explorer.service import AnalyzeRequest, Service
-from focus_explorer.training import describe_step
+from focus_explorer.training import describe_step, gather_texts
 from focus_explorer.training_request import TrainRequest, checkpoint_of
 from focus_explorer.training_service import Trainings
 from focus_explorer.views.training import POINTS, curves_payload
 from focus_runtime.checkpoint import load_centroids
-from focus_runtime.errors import CentroidFileError
+from focus_runtime.errors import CentroidFileError, TextError
 from focus_runtime.optimise import TrainStep
 from tests.explorer.conftest import TEXT
 from tests.explorer.test_cli import one_error
@@ -103,6 +103,21 @@ def test_the_curve_and_the_setting_are_recorded(train, tmp_path, model_folder, c
     assert main(["trainings", "--db", str(tmp_path / "runs.duckdb")]) == 0
     assert "step 6 of 6" in capsys.readouterr().out
     assert not checkpoint_of(tmp_path / "a.safetensors").exists()
+
+
+def test_a_held_out_text_is_left_out_wherever_it_lies(tmp_path):
+    """A copy of it under another name would otherwise be trained on."""
+    folder, held = tmp_path / "texts", tmp_path / "held-out.txt"
+    folder.mkdir()
+    for name, text in (("a.txt", "one text"), ("b.txt", "another"), ("copy.txt", "the held-out one")):
+        (folder / name).write_text(text)
+    held.write_text("the held-out one")
+    texts, files = gather_texts([str(folder)], [str(held)])
+    assert texts == ["one text", "another"]
+    assert [path.name for path in files] == ["a.txt", "b.txt"]
+    assert gather_texts([str(folder / "a.txt")], [str(tmp_path / "texts" / "b.txt")])[0] == ["one text"]
+    with pytest.raises(TextError, match="no text to train on beside the held-out one"):
+        gather_texts([str(folder)], [str(folder)])
 
 
 def test_the_bar_shows_quality_beside_balance():

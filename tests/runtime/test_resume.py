@@ -186,6 +186,36 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(tmp_p
     assert train(checkpoint=file, resume=True)[1] == train()[1][2:]
 
 
+def test_a_gradient_that_is_no_number_is_noticed_before_it_reaches_the_weights(tmp_path, monkeypatch):
+    """A finite loss may have a gradient that is not: 0 * inf in the backward pass."""
+    import focus_runtime.train as module
+
+    file, calls = tmp_path / "run.ckpt", []
+    original = module.token_nll
+
+    class Breaking(torch.autograd.Function):
+        @staticmethod
+        def forward(context, value):
+            return value.clone()
+
+        @staticmethod
+        def backward(context, grad):
+            return grad * float("inf")
+
+    def breaking(*args):
+        calls.append(1)
+        return Breaking.apply(original(*args)) if len(calls) == 4 else original(*args)
+
+    monkeypatch.setattr(module, "token_nll", breaking)
+    with pytest.raises(
+        TrainingError, match=r"the gradient's norm became (nan|inf) at step 4; the last good checkpoint"
+    ):
+        train(batch=1, accumulation=1, checkpoint=file)
+    monkeypatch.undo()
+    whole = train(batch=1, accumulation=1)
+    assert train(batch=1, accumulation=1, checkpoint=file, resume=True)[1] == whole[1][2:]
+
+
 def test_two_passes_of_one_sequence_are_one_pass_of_two(fresh_seed):
     seed = fresh_seed % 1000
     a, first = train(batch=2, seed=seed)

@@ -46,6 +46,13 @@ QUERIES: dict[str, str] = {
     "assignments": """
         SELECT layer, position, membership, top_group, probabilities
         FROM assignments WHERE run_id = $run_id ORDER BY layer, position""",
+    "tops": """
+        SELECT layer, CAST(position AS UINTEGER) AS position, CAST(top_group AS UTINYINT) AS top_group
+        FROM assignments WHERE run_id = $run_id""",
+    "cells": """
+        SELECT layer, CAST(position AS UINTEGER) AS position, membership, probabilities, entropy
+        FROM assignments WHERE run_id = $run_id AND ($layer IS NULL OR layer = $layer)""",
+    "pieces": "SELECT position, piece FROM tokens WHERE run_id = $run_id ORDER BY position",
     "routing": """
         SELECT position, routing FROM assignments
         WHERE run_id = $run_id AND layer = $layer ORDER BY position""",
@@ -127,6 +134,16 @@ def fetch(database: Database, name: str, **parameters: Any) -> pa.Table:
         return connection.sql(QUERIES[name], params=parameters or None).to_arrow_table()
 
 
+def fetch_several(database: Database, names: tuple[str, ...], **parameters: Any) -> dict[str, pa.Table]:
+    """Run named queries with the same parameters on one connection: opening a large file takes longer than most reads.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    with database.read() as connection:
+        return {name: connection.sql(QUERIES[name], params=parameters).to_arrow_table() for name in names}
+
+
 def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
     """The one row of a training.
 
@@ -145,9 +162,17 @@ def fetch_run(database: Database, run_id: str) -> dict[str, Any]:
     Raises:
         NotFoundError: there is no such run.
     """
-    rows = fetch(database, "run", run_id=run_id).to_pylist()
-    if not rows:
+    return only_run(database, run_id, fetch(database, "run", run_id=run_id))
+
+
+def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
+    """The one row of the query `run`.
+
+    Raises:
+        NotFoundError: it has none.
+    """
+    if not rows.num_rows:
         raise NotFoundError(
             f"there is no run {run_id!r} in {database.path}", fix="`focus-explorer runs` lists the ones there are"
         )
-    return rows[0]
+    return rows.to_pylist()[0]

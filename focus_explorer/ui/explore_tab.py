@@ -32,7 +32,9 @@ const start = () => {
     load_run: ask('load_run'), load_mask: ask('load_mask'), load_projection: ask('load_projection'),
     ask: (question) => server.ask(question),
   });
-  let shown = null;
+  // The run of the link is opened at once: the page's own load event comes a second later.
+  let shown = new URLSearchParams(location.search).get('run');
+  if (shown) view.open(shown);
   const open = () => {
     const wanted = (props.value || '').split(' ')[0];
     if (wanted && props.value !== shown) { shown = props.value; view.open(wanted); }

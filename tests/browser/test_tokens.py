@@ -76,9 +76,11 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
     found = page.evaluate(
         """([member, window, sinks]) => {
           const sets = member.map((text) => BigInt(text));
-          const run = { numTokens: member.length, config: { window, num_sinks: sinks }, meet: (_, a, b) => (sets[a] & sets[b]) !== 0n };
+          const meet = (_, a, b) => (sets[a] & sets[b]) !== 0n;
+          const run = { numTokens: member.length, config: { window, num_sinks: sinks }, meet };
           const links = member.map((_, pos) => new FX.Links(run, 0, pos));
-          return FX.LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => links.reduce((sum, one) => sum + one[way](cause).length, 0)));
+          const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
+          return FX.LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
         }""",
         [[str(value) for value in member], window, sinks],
     )  # fmt: skip

@@ -133,6 +133,7 @@ def page_numbers(browser: Browser, address: str, repeats: int) -> dict[str, Any]
     middle = heap(page)
     page.evaluate(SWITCH, [SWITCHES, 400])
     page.wait_for_timeout(2000)
+    last = heap(page)
     result = {
         "seconds_until_drawn_from_a_blank_page": asdict(Spread.of(whole)),
         "seconds_until_drawn_from_asking_for_the_run": asdict(Spread.of(run)),
@@ -145,7 +146,7 @@ def page_numbers(browser: Browser, address: str, repeats: int) -> dict[str, Any]
         "heap_megabytes": {
             "opened": before,
             f"after_{SWITCHES}_switches": middle,
-            f"after_{2 * SWITCHES}_switches": heap(page),
+            f"after_{2 * SWITCHES}_switches": last,
         },
     }
     page.context.close()

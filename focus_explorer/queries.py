@@ -67,13 +67,17 @@ QUERIES: dict[str, str] = {
             max(peak_memory_bytes) AS peak_memory_bytes
         FROM timings WHERE run_id = $run_id GROUP BY mode, stage ORDER BY mode, stage""",
     "group_pieces": """
-        WITH counted AS (
-            SELECT a.layer, a.top_group, t.piece, count(*) AS uses
-            FROM assignments a JOIN tokens t ON t.run_id = a.run_id AND t.position = a.position
-            WHERE a.run_id = $run_id GROUP BY ALL)
-        SELECT layer, top_group, piece, uses FROM counted
-        QUALIFY row_number() OVER (PARTITION BY layer, top_group ORDER BY uses DESC, piece) <= 8
-        ORDER BY layer, top_group, uses DESC, piece""",
+        WITH codes AS (SELECT position, piece, CAST(dense_rank() OVER (ORDER BY piece) AS INTEGER) AS code
+                       FROM tokens WHERE run_id = $run_id),
+        counted AS (
+            SELECT a.layer, a.top_group, c.code, count(*) AS uses
+            FROM assignments a JOIN codes c USING (position) WHERE a.run_id = $run_id GROUP BY ALL),
+        frequent AS (
+            SELECT * FROM counted
+            QUALIFY row_number() OVER (PARTITION BY layer, top_group ORDER BY uses DESC, code) <= 8)
+        SELECT f.layer, f.top_group, names.piece, f.uses
+        FROM frequent f JOIN (SELECT DISTINCT code, piece FROM codes) names USING (code)
+        ORDER BY f.layer, f.top_group, f.uses DESC, names.piece""",
     "groups": """
         WITH run AS (SELECT num_tokens, CAST(json_extract(config, '$.num_groups') AS INTEGER) AS k FROM runs
                      WHERE run_id = $run_id),

@@ -5,6 +5,7 @@
   const reading = FX.strings.reading;
   const format = FX.format;
   const DRAG_SLACK = 4; // pixels a click may wander
+  const DRAG_PAUSE = 60; // ms between selections while dragging: browsers slow down pages that rewrite their address more often
   const NEEDS_LAYER = ["confidence", "entropy"];
 
   FX.TokensView = class {
@@ -25,6 +26,7 @@
       const attributes = { role: "listbox", tabindex: "0", "aria-multiselectable": "true", "aria-label": text.textLabel, "data-testid": "fx-tokens" };
       this.lines = new FX.Lines(attributes, (span, pos) => this.paint(span, pos));
       this.text = this.lines.text;
+      this.lines.changed = () => this.pointAtCurrent();
       this.key = el("div", { class: "fx-key" });
       this.listen();
       panel.append(
@@ -102,8 +104,14 @@
       if (!this.run) return;
       this.prepareColours();
       this.lines.repaint();
-      this.text.setAttribute("aria-activedescendant", `fx-token-${this.current}`);
+      this.pointAtCurrent();
       this.updateKey();
+    }
+
+    // A screen reader must not be sent to a token that is scrolled away and so is not on the page.
+    pointAtCurrent() {
+      if (this.lines.spanOf(this.current)) this.text.setAttribute("aria-activedescendant", `fx-token-${this.current}`);
+      else this.text.removeAttribute("aria-activedescendant");
     }
 
     // The looks of one token; called for those on screen only.
@@ -206,7 +214,7 @@
       this.current = pos;
       const span = this.lines.reveal(pos, centre);
       span?.classList.add("fx-current");
-      this.text.setAttribute("aria-activedescendant", `fx-token-${pos}`);
+      this.pointAtCurrent();
       return span;
     }
 
@@ -239,6 +247,7 @@
     pointerDown(event) {
       const span = this.spanOf(event);
       this.dragging = false;
+      this.dragTo = null;
       this.dragFrom = span && event.button === 0 && event.pointerType === "mouse" ? { pos: span.fxPos, x: event.clientX, y: event.clientY } : null;
     },
 
@@ -252,12 +261,18 @@
       if (this.dragTo === span.fxPos) return;
       this.dragTo = span.fxPos;
       this.anchor = this.dragFrom.pos;
-      this.app.select(FX.selectRange(this.dragFrom.pos, span.fxPos));
+      if (performance.now() - (this.draggedAt || 0) > DRAG_PAUSE) this.selectDragged();
+    },
+
+    selectDragged() {
+      this.draggedAt = performance.now();
+      this.app.select(FX.selectRange(this.dragFrom.pos, this.dragTo));
     },
 
     click(event) {
       const span = this.spanOf(event);
       const dragged = this.dragging;
+      if (dragged) this.selectDragged();
       this.dragging = false;
       this.dragTo = null;
       if (!span || dragged) return;

@@ -60,7 +60,7 @@
       return el(
         "div",
         { class: "fx-detail-part", "data-way": way },
-        el("h4", {}, title, FX.hint(app.tooltip, title, hint)),
+        el("h3", {}, title, FX.hint(app.tooltip, title, hint)),
         el("p", { class: "fx-muted" }, total),
         el("ul", { class: "fx-link-list" }, FX.LINK_CAUSES.map((cause) => causeRow(way, cause, links[way](cause), app.run.config))),
         positions.length > 1 ? el("button", { type: "button", class: "fx-button fx-small", "data-key": `select-${way}`, onclick: select }, text.select) : null,
@@ -83,7 +83,7 @@
       return el(
         "div",
         { class: "fx-detail-part" },
-        el("h4", {}, text.path, FX.hint(this.app.tooltip, text.path, text.pathHint)),
+        el("h3", {}, text.path, FX.hint(this.app.tooltip, text.path, text.pathHint)),
         strip,
         run.numLayers > 1 ? el("p", { class: "fx-muted" }, text.company(format.percent(company[pos]), format.percent(below / run.numTokens))) : null,
       );
@@ -119,7 +119,7 @@
     const label = el("span", { class: "fx-link-label", title: hint }, mark, FX.strings.sparsity.causes[cause]);
     const count = el("span", { class: "fx-number" }, format.count(positions.length));
     if (positions.length === 0) return el("li", { "data-cause": cause }, el("div", { class: "fx-link-row fx-link-none" }, label, count));
-    const list = el("p", { class: "fx-link-ranges" });
+    const list = el("p", { class: "fx-link-ranges", tabindex: "0", role: "region", "aria-label": `${FX.strings.sparsity.causes[cause]}: ${text.ranges}` });
     const details = el("details", {}, el("summary", { class: "fx-link-row", "aria-label": `${FX.strings.sparsity.causes[cause]}, ${format.count(positions.length)}. ${text.ranges}` }, label, count), list);
     details.addEventListener("toggle", () => details.open && list.replaceChildren(rangeWords(positions)));
     return el("li", { "data-cause": cause }, details);

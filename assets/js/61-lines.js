@@ -221,8 +221,7 @@
     }
 
     spanOf(pos) {
-      for (const span of this.window.querySelectorAll(`[data-pos="${pos}"]`)) return span;
-      return null;
+      return this.window.querySelector(`[data-pos="${pos}"]`);
     }
 
     // Scrolls only the text, never the page; the middle for a jump, the nearest edge for a step.

@@ -71,6 +71,8 @@
       const { run, selection } = this.app;
       this.run = run;
       this.current = 0;
+      this.links = null;
+      this.anchor = undefined;
       this.search.reset();
       this.filter.reset();
       this.passes = () => true;
@@ -131,7 +133,7 @@
       classList.toggle("fx-dimmed", (selection !== null && !selected && cause === null) || !this.passes(pos));
       classList.toggle("fx-chosen", itself);
       classList.toggle("fx-current", pos === this.current);
-      classList.toggle("fx-hit", this.search.hitTokens !== undefined && this.search.hitTokens.has(pos));
+      classList.toggle("fx-hit", this.search.hitTokens.has(pos));
       const now = this.search.now();
       classList.toggle("fx-hit-now", now !== null && pos >= now[0] && pos <= now[1]);
       if (span.role === "option") span.setAttribute("aria-selected", String(selected));

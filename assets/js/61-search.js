@@ -40,9 +40,8 @@
     constructor(app, handlers) {
       this.app = app;
       this.handlers = handlers;
-      this.hits = [];
-      this.at = -1;
       this.build();
+      this.forget(null);
     }
 
     build() {
@@ -62,10 +61,21 @@
       );
     }
 
+    // For another run: nothing is found yet, and an answer on its way counts no more.
     reset() {
-      this.field.value = "";
-      this.found([]);
+      this.turn = (this.turn || 0) + 1;
       this.whole = null;
+      this.field.value = "";
+      this.forget(null);
+    }
+
+    forget(problem) {
+      this.hits = [];
+      this.at = -1;
+      this.hitTokens = new Set();
+      this.buttons.forEach((button) => { button.disabled = true; });
+      this.node.classList.toggle("fx-bad", problem !== null);
+      this.status.textContent = problem || (this.field.value ? text.search.none : "");
     }
 
     later() {
@@ -120,12 +130,10 @@
     }
 
     found(hits, problem = null) {
+      this.forget(problem);
       this.hits = hits;
-      this.at = -1;
       this.hitTokens = new Set(hits.flatMap(([first, last]) => FX.range(last - first + 1).map((i) => first + i)));
       this.buttons.forEach((button) => { button.disabled = hits.length === 0; });
-      this.node.classList.toggle("fx-bad", problem !== null);
-      this.status.textContent = problem || (this.field.value && hits.length === 0 ? text.search.none : "");
       this.handlers.changed();
       if (hits.length > 0) this.step(1);
     }

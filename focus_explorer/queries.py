@@ -46,6 +46,13 @@ QUERIES: dict[str, str] = {
     "assignments": """
         SELECT layer, position, membership, top_group, probabilities
         FROM assignments WHERE run_id = $run_id ORDER BY layer, position""",
+    "tops": """
+        SELECT layer, CAST(position AS UINTEGER) AS position, CAST(top_group AS UTINYINT) AS top_group
+        FROM assignments WHERE run_id = $run_id""",
+    "cells": """
+        SELECT layer, CAST(position AS UINTEGER) AS position, membership, probabilities, entropy
+        FROM assignments WHERE run_id = $run_id AND ($layer IS NULL OR layer = $layer)""",
+    "pieces": "SELECT position, piece FROM tokens WHERE run_id = $run_id ORDER BY position",
     "routing": """
         SELECT position, routing FROM assignments
         WHERE run_id = $run_id AND layer = $layer ORDER BY position""",
@@ -60,13 +67,17 @@ QUERIES: dict[str, str] = {
             max(peak_memory_bytes) AS peak_memory_bytes
         FROM timings WHERE run_id = $run_id GROUP BY mode, stage ORDER BY mode, stage""",
     "group_pieces": """
-        WITH counted AS (
-            SELECT a.layer, a.top_group, t.piece, count(*) AS uses
-            FROM assignments a JOIN tokens t ON t.run_id = a.run_id AND t.position = a.position
-            WHERE a.run_id = $run_id GROUP BY ALL)
-        SELECT layer, top_group, piece, uses FROM counted
-        QUALIFY row_number() OVER (PARTITION BY layer, top_group ORDER BY uses DESC, piece) <= 8
-        ORDER BY layer, top_group, uses DESC, piece""",
+        WITH codes AS (SELECT position, piece, CAST(dense_rank() OVER (ORDER BY piece) AS INTEGER) AS code
+                       FROM tokens WHERE run_id = $run_id),
+        counted AS (
+            SELECT a.layer, a.top_group, c.code, count(*) AS uses
+            FROM assignments a JOIN codes c USING (position) WHERE a.run_id = $run_id GROUP BY ALL),
+        frequent AS (
+            SELECT * FROM counted
+            QUALIFY row_number() OVER (PARTITION BY layer, top_group ORDER BY uses DESC, code) <= 8)
+        SELECT f.layer, f.top_group, names.piece, f.uses
+        FROM frequent f JOIN (SELECT DISTINCT code, piece FROM codes) names USING (code)
+        ORDER BY f.layer, f.top_group, f.uses DESC, names.piece""",
     "groups": """
         WITH run AS (SELECT num_tokens, CAST(json_extract(config, '$.num_groups') AS INTEGER) AS k FROM runs
                      WHERE run_id = $run_id),
@@ -127,6 +138,16 @@ def fetch(database: Database, name: str, **parameters: Any) -> pa.Table:
         return connection.sql(QUERIES[name], params=parameters or None).to_arrow_table()
 
 
+def fetch_several(database: Database, names: tuple[str, ...], **parameters: Any) -> dict[str, pa.Table]:
+    """Run named queries with the same parameters on one connection: opening a large file takes longer than most reads.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    with database.read() as connection:
+        return {name: connection.sql(QUERIES[name], params=parameters).to_arrow_table() for name in names}
+
+
 def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
     """The one row of a training.
 
@@ -145,9 +166,17 @@ def fetch_run(database: Database, run_id: str) -> dict[str, Any]:
     Raises:
         NotFoundError: there is no such run.
     """
-    rows = fetch(database, "run", run_id=run_id).to_pylist()
-    if not rows:
+    return only_run(database, run_id, fetch(database, "run", run_id=run_id))
+
+
+def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
+    """The one row of the query `run`.
+
+    Raises:
+        NotFoundError: it has none.
+    """
+    if not rows.num_rows:
         raise NotFoundError(
             f"there is no run {run_id!r} in {database.path}", fix="`focus-explorer runs` lists the ones there are"
         )
-    return rows[0]
+    return rows.to_pylist()[0]

@@ -17,7 +17,8 @@ from focus_explorer import settings
 from focus_explorer.errors import ConfigError, InputError, NotFoundError, TextError
 from focus_explorer.exports.tables import write_table
 from focus_explorer.queries import fetch, fetch_run
-from focus_explorer.views.payload import mask_payload, projection_payload, run_payload
+from focus_explorer.run_data import load_run
+from focus_explorer.views.payload import mask_payload, projection_payload
 from focus_runtime.assets import asset_path
 from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids
 from focus_runtime.config import FocusConfig
@@ -301,13 +302,7 @@ class Service:
 
     def run_payload(self, run_id: str) -> dict[str, Any]:
         """What the page draws a run from."""
-        run = fetch_run(self.database, run_id)
-        queries = ("tokens", "assignments", "groups", "group_pieces", "layers", "losses", "timings")
-        rows = {name: fetch(self.database, name, run_id=run_id) for name in queries}
-        return run_payload(
-            run, rows["tokens"], rows["assignments"], rows["groups"].to_pylist(), rows["group_pieces"].to_pylist(),
-            rows["layers"].to_pylist(), rows["losses"], rows["timings"].to_pylist(),
-        )  # fmt: skip
+        return load_run(self.database, run_id)
 
     def mask_payload(self, run_id: str, layer: int) -> dict[str, Any]:
         """Pair counts of one layer in blocks."""

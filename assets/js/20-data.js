@@ -1,11 +1,14 @@
 // Decodes what the server sends (runs and masks) into typed arrays with named accessors. Knows nothing of the page.
 (function () {
   function decodeBase64(text) {
+    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
     const binary = atob(text);
     const bytes = new Uint8Array(binary.length);
     for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
     return bytes;
   }
+
+  FX.decodeBase64 = decodeBase64;
 
   function expectLength(name, array, expected) {
     if (array.length !== expected) {
@@ -14,40 +17,140 @@
     return array;
   }
 
+  // Nothing comes before the first token, so it has no loss.
+  function decodeLosses(text, numTokens) {
+    const values = expectLength("losses", new Float32Array(decodeBase64(text).buffer), numTokens - 1);
+    return [null, ...values];
+  }
+
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
+  const CELL_BYTES = 96 * 2 ** 20; // of layers kept at a time, beyond those that came with the run
+  const NEIGHBOURS = [1, -1, 2, -2]; // loaded ahead of the layer on screen, nearest first
+  const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
+
+  // What one layer knows of each token beyond its top group.
+  class Cells {
+    constructor(payload, numTokens, numGroups) {
+      // Bit sets of up to 64 groups are pairs of 32-bit words: bit tests on them are far quicker than on BigInt.
+      this.words = payload.width === 8 ? 2 : 1;
+      this.members = expectLength("membership", new WORDS[payload.width](decodeBase64(payload.membership).buffer), numTokens * this.words);
+      this.probabilities = expectLength("probabilities", decodeBase64(payload.probabilities), numTokens * numGroups);
+      this.entropies = expectLength("entropy", decodeBase64(payload.entropy), numTokens);
+      this.numGroups = numGroups;
+      this.bytes = this.members.byteLength + this.probabilities.byteLength + this.entropies.byteLength;
+    }
+
+    belongs(pos, group) {
+      return ((this.members[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
+    }
+
+    meet(pos, other) {
+      const { members, words } = this;
+      if ((members[pos * words] & members[other * words]) !== 0) return true;
+      return words === 2 && (members[pos * 2 + 1] & members[other * 2 + 1]) !== 0;
+    }
+  }
+
+  // `ask` gets what did not come with the run: a promise of an answer, or of {error}.
   FX.Run = class {
-    constructor(payload) {
+    constructor(payload, ask = null) {
       this.info = payload.run;
       this.config = payload.run.config;
       this.pieces = payload.pieces;
       this.layerIds = payload.layer_ids;
       this.layers = payload.layers;
       this.groups = payload.groups;
-      this.losses = payload.losses;
       this.quality = payload.quality;
       this.timings = payload.timings || [];
       this.numTokens = payload.pieces.length;
       this.numLayers = payload.num_layers;
       this.numGroups = payload.run.config.num_groups;
-      this.decode(payload);
+      this.ask = ask;
+      this.tops = expectLength("top", decodeBase64(payload.top), this.numLayers * this.numTokens);
+      this.losses = { full: decodeLosses(payload.losses.full, this.numTokens), focus: decodeLosses(payload.losses.focus, this.numTokens) };
+      this.cells = this.layerIds.map((id) => (payload.cells[id] ? this.decode(payload.cells[id]) : null));
+      this.kept = []; // layers loaded later, the one used longest ago first
+      this.waiting = new Map();
+      this.answers = new Map();
     }
 
     decode(payload) {
-      const cells = this.numLayers * this.numTokens;
-      this.tops = expectLength("top", decodeBase64(payload.top), cells);
-      this.probabilities = expectLength("probabilities", decodeBase64(payload.probabilities), cells * this.numGroups);
-      // Pairs of 32-bit words: bit tests on them are far quicker than on BigInt.
-      this.members = expectLength("membership", new Uint32Array(decodeBase64(payload.membership).buffer), cells * 2);
+      return new Cells(payload, this.numTokens, this.numGroups);
     }
 
     top(layerIndex, pos) {
       return this.tops[layerIndex * this.numTokens + pos];
     }
 
+    // Whether membership, probabilities and entropy of a layer are here; `whenLayer` gets them.
+    hasLayer(layerIndex) {
+      return this.cells[layerIndex] !== null;
+    }
+
+    // Fulfilled when the layer is here; rejected with a readable message when it cannot be had.
+    whenLayer(layerIndex) {
+      if (this.hasLayer(layerIndex)) {
+        this.keep(layerIndex);
+        return Promise.resolve();
+      }
+      if (!this.waiting.has(layerIndex)) this.waiting.set(layerIndex, this.load(layerIndex).finally(() => this.waiting.delete(layerIndex)));
+      return this.waiting.get(layerIndex);
+    }
+
+    async load(layerIndex) {
+      const answer = await this.ask("layer_cells", { layer: this.layerIds[layerIndex] });
+      if (answer.error !== undefined) throw new Error(answer.error);
+      this.cells[layerIndex] = this.decode(answer);
+      this.kept.push(layerIndex);
+      this.keep(layerIndex);
+    }
+
+    // The layer just used goes last; those used longest ago make room, but never the newest.
+    keep(layerIndex) {
+      if (!this.kept.includes(layerIndex)) return;
+      this.kept = [...this.kept.filter((other) => other !== layerIndex), layerIndex];
+      let bytes = this.kept.reduce((sum, other) => sum + this.cells[other].bytes, 0);
+      while (bytes > CELL_BYTES && this.kept.length > 1) {
+        const oldest = this.kept.shift();
+        bytes -= this.cells[oldest].bytes;
+        this.cells[oldest] = null;
+      }
+    }
+
+    // One after the other, so that the layer somebody opens next never waits behind many; errors show when it is opened.
+    async prefetchAround(layerIndex) {
+      this.centre = layerIndex;
+      for (const step of NEIGHBOURS) {
+        const next = layerIndex + step;
+        if (next < 0 || next >= this.numLayers || this.hasLayer(next)) continue;
+        if (this.centre !== layerIndex) return;
+        await this.whenLayer(next).catch(() => {});
+      }
+    }
+
+    // An answer about the whole run that is asked for once, such as the kinds of words.
+    once(what) {
+      if (!this.answers.has(what)) {
+        const asked = this.ask(what).then((answer) => {
+          if (answer.error === undefined) return answer;
+          this.answers.delete(what);
+          throw new Error(answer.error);
+        });
+        this.answers.set(what, asked);
+      }
+      return this.answers.get(what);
+    }
+
+    // Of a layer that is not here only the top group is known.
     belongs(layerIndex, pos, group) {
-      const word = (layerIndex * this.numTokens + pos) * 2 + (group >> 5);
-      return ((this.members[word] >>> (group & 31)) & 1) === 1;
+      const cells = this.cells[layerIndex];
+      return cells === null ? this.top(layerIndex, pos) === group : cells.belongs(pos, group);
+    }
+
+    // Whether two tokens share a group; the layer must be here.
+    meet(layerIndex, pos, other) {
+      return this.cells[layerIndex].meet(pos, other);
     }
 
     groupsOf(layerIndex, pos) {
@@ -56,12 +159,45 @@
       return [top, ...others];
     }
 
+    // These three are null while the layer is not here.
     probability(layerIndex, pos, group) {
-      return this.probabilities[(layerIndex * this.numTokens + pos) * this.numGroups + group] / 255;
+      const cells = this.cells[layerIndex];
+      return cells === null ? null : cells.probabilities[pos * this.numGroups + group] / 255;
     }
 
     confidence(layerIndex, pos) {
       return this.probability(layerIndex, pos, this.top(layerIndex, pos));
+    }
+
+    // In nats, at most the logarithm of the number of groups.
+    entropy(layerIndex, pos) {
+      const cells = this.cells[layerIndex];
+      return cells === null ? null : (cells.entropies[pos] / 255) * Math.log(this.numGroups);
+    }
+
+    // How far each token keeps company with its group: for every step to the next layer the share of its group that goes
+    // where it goes, averaged. Letters of two layers have nothing in common, so no letter is compared.
+    company() {
+      if (this.companies) return this.companies;
+      const { numTokens, numGroups, tops } = this;
+      const sums = new Float32Array(numTokens);
+      for (let layer = 0; layer + 1 < this.numLayers; layer += 1) {
+        const here = layer * numTokens;
+        const next = here + numTokens;
+        const sizes = new Uint32Array(numGroups);
+        const moves = new Uint32Array(numGroups * numGroups);
+        for (let pos = 0; pos < numTokens; pos += 1) {
+          sizes[tops[here + pos]] += 1;
+          moves[tops[here + pos] * numGroups + tops[next + pos]] += 1;
+        }
+        for (let pos = 0; pos < numTokens; pos += 1) {
+          const group = tops[here + pos];
+          sums[pos] += moves[group * numGroups + tops[next + pos]] / sizes[group];
+        }
+      }
+      const steps = Math.max(1, this.numLayers - 1);
+      this.companies = sums.map((sum) => sum / steps);
+      return this.companies;
     }
 
     lossDifference(pos) {

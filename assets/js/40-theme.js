@@ -46,6 +46,9 @@
     return `s${Math.max(0, Math.min(CONFIDENCE_STEPS - 1, Math.floor(scaled * CONFIDENCE_STEPS)))}`;
   };
 
+  // A share from 0 to 1 in the same steps.
+  FX.shareShade = (share) => `s${Math.max(0, Math.min(CONFIDENCE_STEPS - 1, Math.floor(share * CONFIDENCE_STEPS)))}`;
+
   FX.lossShade = (difference) => {
     if (difference === null) return "none";
     return `d${LOSS_LIMITS.filter((limit) => difference >= limit).length}`;

@@ -6,6 +6,7 @@
   const NAMED = { tokens: FX.TokensView, groups: FX.GroupsView, map: FX.MapView, sparsity: FX.SparsityView, compare: FX.CompareView };
   const VIEWS = Object.fromEntries(Object.entries(NAMED).filter(([, View]) => View));
   const apps = new WeakMap();
+  const SLIDER_PAUSE = 60; // ms
 
   class App {
     constructor(root, server) {
@@ -79,7 +80,7 @@
     show(payload) {
       this.opening += 1;
       try {
-        this.run = new FX.Run(payload);
+        this.run = new FX.Run(payload, (what, details) => FX.ask(() => this.server.ask({ what, run: payload.run.run_id, ...details })));
       } catch (error) {
         this.run = null;
         this.showMessage(FX.alert(text.badPayload(error.message)));
@@ -93,6 +94,22 @@
       this.headerPlace.replaceChildren(FX.header(this.run, this.tooltip));
       this.layerControl.update(this.run, this.layerIndex);
       this.openView(this.view);
+      this.needLayer();
+    }
+
+    // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks
+    // arrive. While the slider still moves nothing is asked.
+    needLayer() {
+      const { run, layerIndex } = this;
+      const here = run.hasLayer(layerIndex);
+      const current = () => this.run === run && this.layerIndex === layerIndex;
+      clearTimeout(this.layerTimer);
+      this.layerTimer = setTimeout(async () => {
+        await run.whenLayer(layerIndex).catch((error) => current() && this.views.tokens.layerFailed(error.message));
+        if (!current() || !run.hasLayer(layerIndex)) return;
+        if (!here) this.refresh();
+        run.prefetchAround(layerIndex);
+      }, here ? 0 : SLIDER_PAUSE);
     }
 
     // The layer asked for by the address, else the one just looked at, else the middle, where groups say most.
@@ -128,6 +145,7 @@
       this.tooltip.hide();
       this.layerControl.update(this.run, index);
       this.refresh();
+      this.needLayer();
       this.root.dataset.switchMs = (performance.now() - start).toFixed(1);
       this.writeAddress();
     }

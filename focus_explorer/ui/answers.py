@@ -6,11 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from focus_explorer.errors import InputError
+from focus_explorer.run_data import layer_cells, word_classes
 from focus_explorer.service import Service
 
 Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
 
-ANSWERS: dict[str, Answer] = {}
+ANSWERS: dict[str, Answer] = {
+    "layer_cells": lambda service, asked: layer_cells(service.database, str(asked.get("run")), asked.get("layer")),
+    "word_classes": lambda service, asked: word_classes(service.database, str(asked.get("run"))),
+}
 
 
 def answer(service: Service, question: dict[str, Any]) -> dict[str, Any]:

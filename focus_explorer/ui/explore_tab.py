@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +12,8 @@ from html import escape
 from typing import Any
 
 import gradio as gr
+from fastapi import Response
+from fastapi.encoders import jsonable_encoder
 
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.service import SAMPLES, AnalyzeRequest, Service, sample_text
@@ -17,6 +21,7 @@ from focus_explorer.ui.answers import answer
 from focus_explorer.ui.text import HELP
 
 DEFAULT_LIMIT = 4000
+PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
 MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 ON_LOAD = """
 const start = () => {
@@ -27,7 +32,9 @@ const start = () => {
     load_run: ask('load_run'), load_mask: ask('load_mask'), load_projection: ask('load_projection'),
     ask: (question) => server.ask(question),
   });
-  let shown = null;
+  // The run of the link is opened at once: the page's own load event comes a second later.
+  let shown = new URLSearchParams(location.search).get('run');
+  if (shown) view.open(shown);
   const open = () => {
     const wanted = (props.value || '').split(' ')[0];
     if (wanted && props.value !== shown) { shown = props.value; view.open(wanted); }
@@ -133,8 +140,8 @@ def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_run(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: service.run_payload(str(asked.get("run"))))
+    def load_run(asked: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: service.run_payload(str(asked.get("run")))))
 
     def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: service.mask_payload(*_run_and_layer(asked)))
@@ -142,8 +149,8 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def load_projection(asked: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: service.projection_payload(*_run_and_layer(asked)))
 
-    def ask(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: answer(service, question))
+    def ask(question: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: answer(service, question)))
 
     return [load_run, load_mask, load_projection, ask]
 
@@ -153,6 +160,14 @@ def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:
     if not isinstance(layer, int):
         raise InputError(f"the layer is {layer!r}", expected="a layer number")
     return str(asked.get("run")), layer
+
+
+def packed(content: dict[str, Any]) -> Response:
+    """An answer as compressed JSON: Gradio would walk through every number of it first, which takes seconds."""
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=jsonable_encoder).encode()
+    if len(body) < PACKED_FROM:
+        return Response(body, media_type="application/json")
+    return Response(gzip.compress(body, 1), media_type="application/json", headers={"Content-Encoding": "gzip"})
 
 
 def guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A stored run -> the compact JSON the page works from: one message, then no server is needed to switch layers."""
+"""A stored run -> the compact JSON the page works from: what all views share first, then layer by layer."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ def encode(values: NDArray[Any]) -> str:
 
 
 def run_payload(
-    run: dict[str, Any], tokens: pa.Table, assignments: pa.Table, groups: Rows, pieces: Rows, layers: Rows,
+    run: dict[str, Any], pieces: list[str], tops: NDArray[np.uint8], groups: Rows, frequent: Rows, layers: Rows,
     losses: pa.Table, timings: Rows,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything the page needs of one run, in the order layer, position (see docs/architecture.md).
+    """What every view needs of one run, in the order layer, position; the rest follows layer by layer.
 
-    Sizes: 9 + K bytes per token and layer before base64.
+    Sizes: one byte per token and layer, eight per token, and the pieces.
+
+    Args:
+        tops: (L, T) most probable group.
     """
     config = json.loads(run["config"])
-    count, num_layers, num_groups = run["num_tokens"], len(layers), config["num_groups"]
-    probabilities = assignments["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    nll = _losses(losses, count)
+    nll = _losses(losses, run["num_tokens"])
     return {
         "run": {
             **{key: run[key] for key in ("run_id", "title", "model_id", "centroids_name", "num_tokens", "device",
@@ -42,18 +43,43 @@ def run_payload(
             "config": config,
             "notes": json.loads(run["notes"]),
         },
-        "num_layers": num_layers,
+        "num_layers": len(layers),
         "layer_ids": [layer["layer"] for layer in layers],
-        "pieces": tokens["piece"].to_pylist(),
-        "top": encode(assignments["top_group"].to_numpy().astype(np.uint8)),
-        "membership": encode(assignments["membership"].to_numpy().astype(np.uint64)),
-        "probabilities": encode(np.rint(probabilities * 255).astype(np.uint8)),
-        "groups": _groups(groups, pieces, num_layers, num_groups),
+        "pieces": pieces,
+        "top": encode(tops),
+        "groups": _groups(groups, frequent, len(layers), config["num_groups"]),
         "layers": [_layer(layer) for layer in layers],
-        "losses": {mode: [None, *np.round(values, 4).tolist()] for mode, values in nll.items()},
+        "losses": {mode: encode(values.astype(np.float32)) for mode, values in nll.items()},
         "quality": _quality(nll),
         "timings": timings,
+        "cells": {},
     }  # fmt: skip
+
+
+def membership_width(num_groups: int) -> int:
+    """Bytes that hold one bit for each group."""
+    return next(size for size in (1, 2, 4, 8) if size * 8 >= num_groups)
+
+
+def cells_payload(
+    membership: NDArray[np.int64], probabilities: NDArray[np.float32], entropy: NDArray[np.float32]
+) -> dict[str, Any]:
+    """What one layer adds to `run_payload`, in order of position.
+
+    Sizes: per token one byte for each group, one for the entropy, and 1, 2, 4 or 8 for the membership.
+
+    Args:
+        membership: (T,) bit sets; probabilities: (T, K); entropy: (T,) nats.
+    """
+    groups = probabilities.shape[1]
+    width = membership_width(groups)
+    share = entropy / np.log(groups) if groups > 1 else np.zeros_like(entropy)
+    return {
+        "width": width,
+        "membership": encode(membership.astype(np.uint64).astype(f"u{width}")),
+        "probabilities": encode(np.rint(probabilities * 255).astype(np.uint8)),
+        "entropy": encode(np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)),
+    }
 
 
 def _losses(losses: pa.Table, count: int) -> dict[str, NDArray[np.float64]]:

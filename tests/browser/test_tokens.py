@@ -1,0 +1,185 @@
+"""The token view as a reader uses it: finding, filtering, choosing tokens, and what one token may attend to."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from benchmarks.synthetic_runs import write_long_run
+from focus_explorer.queries import fetch
+from focus_explorer.service import Service
+from focus_runtime.mask import CAUSES, allowed_pairs, count_pairs
+from focus_runtime.store.database import Database
+from tests.browser.conftest import opening, serving
+from tests.browser.test_page import set_layer, shown_run, stored
+
+pytestmark = [pytest.mark.browser, pytest.mark.model]
+LONG = 20_000
+
+
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory, chromium):
+    """Opens pages of a run too long to come whole."""
+    path = tmp_path_factory.mktemp("long") / "runs.duckdb"
+    run_id = write_long_run(Database(path), LONG)
+    with serving("--db", path, port=7952) as url, opening(chromium, url) as open_one:
+        yield lambda query="": open_one(f"?run={run_id}&layer=9{query}"), path, run_id
+
+
+def count_of(page, way, cause):
+    words = page.locator(f"[data-way={way}] [data-cause={cause}] .fx-number").first.inner_text()
+    return int(words.replace(",", ""))
+
+
+def check_links(page, membership, config, pos):
+    """The panel of a token against the mask that is executed."""
+    member, places = torch.tensor(membership), torch.arange(len(membership))
+    at = slice(pos, pos + 1)
+    row = allowed_pairs(member[at], member, places[at], places, config["window"], config["num_sinks"])[0]
+    column = allowed_pairs(member, member[at], places, places[at], config["window"], config["num_sinks"])[:, 0]
+    for way, allowed in (("back", row), ("forward", column)):
+        total = sum(count_of(page, way, cause) for cause in CAUSES[:-1])
+        assert total == int(allowed.sum()) - (way == "forward")  # the token itself is counted once, looking back
+    for span in page.locator("span.fx-token[data-link]").all()[:200]:
+        other = int(span.get_attribute("data-pos"))
+        assert bool(row[other]) if other < pos else bool(column[other])
+    for span in page.locator("span.fx-token:not([data-link])").all()[:200]:
+        other = int(span.get_attribute("data-pos"))
+        assert other == pos or not (bool(row[other]) if other < pos else bool(column[other]))
+
+
+@pytest.mark.parametrize(("layer", "pos"), [(4, 150), (20, 2)])
+def test_a_token_shows_exactly_what_the_mask_allows(open_page, database, layer, pos):
+    page = open_page(f"?layer={layer}")
+    run_id = shown_run(page)
+    config = Service(database).summary(run_id)["config"]
+    membership = [row["membership"] for row in stored(database, run_id) if row["layer"] == layer]
+    page.locator(f"#fx-token-{pos}").click()
+    expect(page.locator("[data-testid=fx-detail]")).to_be_visible()
+    check_links(page, membership, config, pos)
+    assert page.locator(".fx-path-cell").count() == 30
+    page.locator(".fx-path-cell").nth(11).click()
+    expect(page.locator("[data-testid=fx-detail]")).to_contain_text("layer 11")
+    membership = [row["membership"] for row in stored(database, run_id) if row["layer"] == 11]
+    check_links(page, membership, config, pos)
+
+
+def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
+    """The browser's rule, summed over every token of random memberships, against the runtime's counts by cause."""
+    page = open_page()
+    count, window, sinks = 90, 7, 3
+    member = np.random.default_rng(5).integers(1, 2**40, count) & np.random.default_rng(6).integers(1, 2**40, count)
+    found = page.evaluate(
+        """([member, window, sinks]) => {
+          const sets = member.map((text) => BigInt(text));
+          const meet = (_, a, b) => (sets[a] & sets[b]) !== 0n;
+          const run = { numTokens: member.length, config: { window, num_sinks: sinks }, meet };
+          const links = member.map((_, pos) => new FX.Links(run, 0, pos));
+          const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
+          return FX.LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
+        }""",
+        [[str(value) for value in member], window, sinks],
+    )  # fmt: skip
+    counts = count_pairs(member, window, sinks)
+    for cause, (back, forward) in zip(CAUSES[:-1], found, strict=True):
+        itself = count if cause == "local_and_group" else 0
+        if cause in ("local_only", "local_and_group"):  # a token of no group meets itself only by being near
+            continue
+        assert back == counts.total(cause)
+        assert forward == counts.total(cause) - itself
+    near = sum(counts.total(cause) for cause in ("local_only", "local_and_group"))
+    assert found[0][0] + found[2][0] == near
+    assert found[0][1] + found[2][1] == near - count
+
+
+def test_search_finds_counts_steps_and_selects(open_page, database):
+    page = open_page()
+    pieces = [row["piece"] for row in fetch(Service(database).database, "tokens", run_id=shown_run(page)).to_pylist()]
+    hits = len(re.findall("letter", "".join(pieces)))
+    field, status = page.locator("[data-testid=fx-search]"), page.locator(".fx-search-status")
+    field.fill("LETTER")
+    expect(status).to_have_text(f"1 of {hits}")
+    field.press("Enter")
+    expect(status).to_have_text(f"2 of {hits}")
+    field.press("Shift+Enter")
+    field.press("Shift+Enter")
+    expect(status).to_have_text(f"{hits} of {hits}")
+    page.get_by_role("button", name="Select all hits").click()
+    expect(page.locator("[data-testid=fx-selection]")).to_contain_text("letter", ignore_case=True)
+    page.get_by_label("Regular expression").check()
+    field.fill("l.tt(")
+    expect(status).to_have_text("not a valid regular expression")
+    field.fill("l.tt[a-z]r|quotes")
+    expect(status).to_have_text(re.compile(rf"^\d+ of {hits + ''.join(pieces).count('quotes')}$"))
+
+
+def test_filters_dim_and_hide(open_page, database):
+    page = open_page("?layer=3")
+    rows = [row["top_group"] for row in stored(database, shown_run(page)) if row["layer"] == 3]
+    group = max(set(rows), key=rows.count)
+    page.locator("[data-testid=fx-filter] summary").click()
+    page.locator("[data-testid=fx-filter] select").first.select_option(str(group))
+    bright = page.eval_on_selector_all(
+        "span.fx-token:not(.fx-dimmed)", "spans => spans.map((s) => Number(s.dataset.pos))"
+    )
+    assert bright == [pos for pos, top in enumerate(rows) if top == group]
+    page.locator("[data-testid=fx-filter]").get_by_label("Hide").check(force=True)
+    assert page.locator("span.fx-token").count() == rows.count(group)
+    page.get_by_role("button", name="Clear filter").click()
+    assert page.locator("span.fx-token").count() == len(rows)
+    page.locator("[data-testid=fx-filter] select").nth(1).select_option("punctuation")
+    expect(page.locator("span.fx-token", has_text=".").first).to_be_visible()
+    expect(page.locator("span.fx-token", has_text="letter")).to_have_count(0)
+
+
+def test_ranges_by_drag_shift_click_and_keyboard(open_page):
+    page = open_page()
+    token = lambda pos: page.locator(f"#fx-token-{pos}")  # noqa: E731
+    token(3).hover()
+    page.mouse.down()
+    token(6).hover()
+    token(8).hover()
+    page.mouse.up()
+    bar = page.locator("[data-testid=fx-selection]")
+    expect(bar).to_contain_text("tokens 3 to 8")
+    token(12).click(modifiers=["Shift"])
+    expect(bar).to_contain_text("tokens 3 to 12")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(bar).to_contain_text("tokens 3 to 13")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    last = page.locator("span.fx-token").count() - 1
+    expect(bar).to_contain_text(f"token {last}")
+    expect(page.locator("[data-testid=fx-detail]")).to_contain_text("nothing comes after it")
+
+
+def test_a_long_text_scrolls_with_few_tokens_on_the_page(long_page):
+    open_long, path, run_id = long_page
+    page = open_long()
+    text, scroller = page.locator("[data-testid=fx-tokens]"), page.locator(".fx-scroller")
+    height = scroller.evaluate("node => node.scrollHeight")
+    text.focus()
+    page.keyboard.press("End")
+    expect(page.locator(f"#fx-token-{LONG - 1}")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-testid=fx-detail]")).to_contain_text(f"{LONG - 1:,}")
+    rows = fetch(Database(path), "cells", run_id=run_id, layer=9).sort_by("position")
+    config = Service(path).summary(run_id)["config"]
+    expect(page.locator("[data-way=back] .fx-number").first).to_be_visible()
+    check_links(page, rows["membership"].to_pylist(), config, LONG - 1)
+    assert page.locator("span.fx-token").count() < 3000
+    assert scroller.evaluate("node => node.scrollHeight") == height
+    before = scroller.evaluate("node => node.scrollTop")
+    page.wait_for_timeout(1500)
+    set_layer(page, 10)  # fetched ahead, so the colours are there at once
+    page.get_by_label("Confidence", exact=True).check(force=True)
+    assert page.locator("span.fx-token[data-shade=none]").count() == 0
+    assert scroller.evaluate("node => node.scrollTop") == before
+    page.keyboard.press("Escape")
+    text.focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#fx-token-0")).to_be_visible()

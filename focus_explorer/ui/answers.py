@@ -7,10 +7,12 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.service import Service
+from focus_explorer.ui import answers_groups
 
 Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
 
 ANSWERS: dict[str, Answer] = {}
+ANSWERS |= answers_groups.QUESTIONS
 
 
 def answer(service: Service, question: dict[str, Any]) -> dict[str, Any]:

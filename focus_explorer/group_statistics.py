@@ -6,6 +6,7 @@ Word classes are numbers of `focus_runtime.word_classes.CLASSES`; a token belong
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,7 +146,7 @@ def shuffled_agreement(tops: NDArray[np.uint8], num_groups: int, *, seed: int = 
     generator = np.random.default_rng(seed)
     shape = (num_groups, num_groups)
     return np.array(
-        [adjusted_rand(contingency(a, generator.permutation(b), shape)) for a, b in zip(tops, tops[1:], strict=False)]
+        [adjusted_rand(contingency(a, generator.permutation(b), shape)) for a, b in pairwise(tops)]
     )
 
 

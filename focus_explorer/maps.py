@@ -1,4 +1,4 @@
-"""Maps of a run's tokens: of one layer by routing vectors, of all layers by group probabilities; stored with their seed.
+"""Maps of a run's tokens: one layer by routing vectors, all layers by group probabilities; stored with their seed.
 
 Every layer has routing vectors of its own kind, so those of two layers cannot be placed together. The map of all layers
 has one point per token instead: the square roots of its group probabilities in every layer, one after the other. The

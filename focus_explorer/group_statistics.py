@@ -145,9 +145,7 @@ def shuffled_agreement(tops: NDArray[np.uint8], num_groups: int, *, seed: int = 
     """Adjusted Rand index of each layer with the next one when the next one's assignments are shuffled; (L - 1,)."""
     generator = np.random.default_rng(seed)
     shape = (num_groups, num_groups)
-    return np.array(
-        [adjusted_rand(contingency(a, generator.permutation(b), shape)) for a, b in pairwise(tops)]
-    )
+    return np.array([adjusted_rand(contingency(a, generator.permutation(b), shape)) for a, b in pairwise(tops)])
 
 
 def flags(sizes: Numbers) -> list[list[str]]:

@@ -82,10 +82,13 @@
     }
   };
 
+  // Without the examples in brackets.
+  FX.shortClass = (name) => FX.strings.wordClasses[name].replace(/ \(.*/, "");
+
   FX.groupFlags = (group) =>
     el("span", { class: "fx-flags" }, group.flags.map((flag) => el("span", { class: "fx-flag", title: FX.strings.groups.flagHints[flag] }, FX.strings.groups.flags[flag])));
 
-  const part = (title, hint, ...content) => el("div", { class: "fx-card-part" }, el("h4", { class: "fx-card-part-title" }, title, hint), content);
+  const part = (title, hint, ...content) => el("div", { class: "fx-card-part" }, el("h4", { class: "fx-card-part-title" }, title, hint), content.flat());
 
   function facts(group, numGroups) {
     const fact = (label, value, detail, column) => el("div", { title: FX.strings.groups.finder.columns[column][1] }, el("dt", {}, label), el("dd", {}, value), el("dd", { class: "fx-muted" }, detail));
@@ -111,7 +114,8 @@
       { class: "fx-class-bar", role: "img", "aria-label": label },
       shares.map((item) => el("span", { class: `fx-class-${item.index}`, style: `flex-grow:${item.count}`, onmouseenter: (event) => show(event, item), onmouseleave: () => tooltip.hide() })),
     );
-    return [bar, el("p", { class: "fx-muted fx-class-words" }, commonest.slice(0, 3).map(({ index, share }) => text.part(name(index), format.percent(share))).join(" · "))];
+    const three = commonest.slice(0, 3).map(({ index, share }) => text.part(FX.shortClass(data.class_names[index]), format.percent(share)));
+    return [bar, el("p", { class: "fx-muted fx-class-words" }, three.join(" · "))];
   }
 
   function characteristic(group) {

@@ -6,20 +6,19 @@
   const FIRST_ROWS = 50;
   const NOTHING = text.empty;
 
-  // value: what is ranked by; cell: what is shown.
-  const number = (key, show) => ({ value: (row) => row[key], cell: (row) => (row[key] === null ? NOTHING : show(row[key])) });
+  // value: what is ranked by; cell: what is shown; below: a second, quieter line.
+  const number = (key, show, below = () => null) => ({ value: (row) => row[key], cell: (row) => (row[key] === null ? NOTHING : [show(row[key], row), quiet(below(row))]) });
+  const quiet = (words) => words && el("span", { class: "fx-muted fx-below" }, words);
   const COLUMNS = {
-    group: { value: (row) => -(row.layerIndex * 64 + row.group), cell: (row) => row.label, head: true },
-    share: number("share", (value) => format.percent(value, 1)),
-    balance: number("balance", (value) => format.ratio(value)),
+    group: { value: (row) => -row.order },
+    share: number("share", (value) => format.percent(value, 1), (row) => text.even(format.ratio(row.balance))),
     confidence: number("confidence", (value) => format.percent(value)),
     entropy: number("entropy", (value) => format.decimal(value, 2)),
-    purity: { value: (row) => row.purity, cell: (row) => (row.purity === null ? NOTHING : el("span", { class: above(row) ? "fx-above" : null }, format.percent(row.purity))) },
-    chance: { value: (row) => row.null_mean, cell: (row) => (row.null_mean === null ? NOTHING : `${format.percent(row.null_mean)} (${format.percent(row.null_high)})`) },
+    purity: number("purity", (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)), (row) => text.shuffled(format.percent(row.null_mean), format.percent(row.null_high))),
     lift: number("lift", (value) => format.ratio(value)),
-    class: { value: (row) => row.className, cell: (row) => (row.className === null ? NOTHING : [FX.strings.wordClasses[row.className].replace(/ \(.*/, ""), el("span", { class: "fx-muted fx-base" }, text.base(format.percent(row.base_rate)))]), text: true },
+    class: number("className", (name) => FX.shortClass(name), (row) => text.base(format.percent(row.base_rate))),
     mass: number("attention_mass", (value) => format.percent(value, 1)),
-    tokens: { value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null), cell: (row) => el("span", { class: "fx-frequent" }, row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, FX.visibleToken(piece)))), text: true },
+    tokens: { value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null), cell: (row) => el("span", { class: "fx-frequent" }, row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, FX.visibleToken(piece)))) },
   };
   const above = (row) => row.purity !== null && row.purity > row.null_high;
 
@@ -74,9 +73,9 @@
       const { run } = this.app;
       const used = this.data.class_names.filter((name) => this.rows.some((row) => row.className === name));
       const layers = { all: text.allLayers, ...Object.fromEntries(run.layerIds.map((layer, index) => [`l${index}`, layer])) };
-      const classes = { all: text.allClasses, ...Object.fromEntries(used.map((name) => [name, FX.strings.wordClasses[name].replace(/ \(.*/, "")])) };
+      const classes = { all: text.allClasses, ...Object.fromEntries(used.map((name) => [name, FX.shortClass(name)])) };
       const typed = (event) => this.change("token", event.target.value);
-      const search = el("label", { class: "fx-select" }, text.search, el("input", { type: "search", class: "fx-finder-search", placeholder: text.searchPlaceholder, value: this.filter.token, oninput: typed }));
+      const search = el("label", { class: "fx-select" }, text.search, el("input", { type: "search", class: "fx-finder-search", title: text.searchHint, placeholder: text.searchPlaceholder, value: this.filter.token, oninput: typed }));
       this.filters.replaceChildren(this.select("layer", text.layer, layers), this.select("class", text.class, classes), this.select("only", text.only, text.filters), search);
     }
 
@@ -103,7 +102,7 @@
           const [label, hint] = text.columns[name];
           const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
           const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
-          const cell = el("th", { scope: "col", class: COLUMNS[name].text || COLUMNS[name].head ? null : "fx-numeric" }, el("span", { class: "fx-sort-place" }, button, FX.hint(this.app.tooltip, label, name === "class" || name === "purity" ? `${hint} ${FX.strings.wordClassHint}` : hint)));
+          const cell = el("th", { scope: "col" }, el("span", { class: "fx-sort-place" }, button, FX.hint(this.app.tooltip, label, name === "class" || name === "purity" ? `${hint} ${FX.strings.wordClassHint}` : hint)));
           this.headings[name] = { cell, arrow };
           return cell;
         }),
@@ -143,7 +142,7 @@
     line(row) {
       const choose = () => this.choose(row);
       const button = el("button", { type: "button", class: "fx-finder-open", "aria-label": text.open(FX.groupLabel(row.group), row.layer) }, FX.chip(row.group), el("span", {}, FX.strings.groups.flow.column(row.layer)), FX.groupFlags(row));
-      const cells = this.columns.slice(1).map((name) => el("td", { class: COLUMNS[name].text ? null : "fx-numeric" }, COLUMNS[name].cell(row)));
+      const cells = this.columns.slice(1).map((name) => el("td", {}, COLUMNS[name].cell(row)));
       // The button's click reaches the row too, so the row alone listens.
       return { row, button, node: el("tr", { "data-layer": row.layer, "data-group": row.group, onclick: choose }, el("th", { scope: "row" }, button), cells) };
     }
@@ -172,6 +171,7 @@
       groups.map((group, index) => ({
         ...group,
         layerIndex,
+        order: layerIndex * run.numGroups + index,
         group: index,
         layer: run.layerIds[layerIndex],
         className: group.top_class === null ? null : data.class_names[group.top_class],

@@ -4,7 +4,8 @@
   const text = FX.strings.groups.flow;
   const format = FX.format;
   const MOST_LAYERS = 5;
-  const LEAST_SHARE = 0.004; // of all tokens; thinner bands could not be hit with a mouse
+  const NEAR = 3;
+  const LEAST_SHARE = 0.0075; // of all tokens; thinner bands could not be hit with a mouse
   const HEIGHT = 440;
   const TOP = 28;
   const GAP = 6;
@@ -85,8 +86,8 @@
       const last = run.numLayers - 1;
       const presets = {
         near: () => {
-          const first = Math.max(0, Math.min(layerIndex - 2, last - MOST_LAYERS + 1));
-          return FX.range(Math.min(MOST_LAYERS, last + 1)).map((i) => first + i);
+          const first = Math.max(0, Math.min(layerIndex - 1, last - NEAR + 1));
+          return FX.range(Math.min(NEAR, last + 1)).map((i) => first + i);
         },
         spread: () => {
           const even = FX.range(MOST_LAYERS).map((i) => Math.round((i * last) / (MOST_LAYERS - 1)));
@@ -120,7 +121,7 @@
       }
       const all = bands.reduce((sum, band) => sum + band.count, 0);
       const drawn = this.bands.reduce((sum, band) => sum + band.count, 0);
-      this.note.textContent = drawn === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 1), format.percent(1 - drawn / all, 1));
+      this.note.textContent = drawn === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 2), format.percent(1 - drawn / all, 1));
     }
 
     // Bands leave a block in the order in which their targets stand, so that they cross little.

@@ -109,8 +109,7 @@
       const all = map.centroid_x.length === 0;
       this.plot.setAttribute("aria-label", all ? text.allLabel : text.plotLabel(app.run.layerIds[app.layerIndex]));
       this.caption.replaceChildren(...this.captionOf(all));
-      this.anchors = all ? middles(app, map) : { x: map.centroid_x, y: map.centroid_y, groups: FX.range(app.run.numGroups) };
-      this.traces = [...this.tokenTraces(), anchorTrace(app, this.anchors, all)];
+      this.traces = [...this.tokenTraces(), centroidTrace(app, map)];
       await FX.draw(app, this.plot, this.traces, this.layout(), {
         hover: (point) => this.describe(point),
         click: (point) => point.data.meta.tokens && app.toggleSelection(FX.selectToken(point.data.meta.tokens[point.pointNumber])),
@@ -166,7 +165,7 @@
       const bare = { showticklabels: false, zeroline: false, showgrid: false };
       return FX.layout(this.app.root, {
         dragmode: this.drag === "none" ? false : this.drag,
-        annotations: anchorLetters(this.app, this.anchors),
+        annotations: centroidLetters(this.app, this.map),
         // A zoomed map stays zoomed when only colours change.
         uirevision: `${this.app.run.info.run_id} ${this.loader.wanted} ${this.map.method}`,
         xaxis: { ...bare },
@@ -232,12 +231,8 @@
 
     describe(point) {
       const { app } = this;
-      const { tokens, groups } = point.data.meta;
-      if (!tokens) {
-        const label = FX.groupLabel(groups[point.pointNumber]);
-        const words = this.map.centroid_x.length === 0 ? text.middle(label, app.run.layerIds[app.layerIndex]) : text.centroid(label);
-        return [el("p", { class: "fx-tooltip-text" }, words)];
-      }
+      const { tokens } = point.data.meta;
+      if (!tokens) return [el("p", { class: "fx-tooltip-text" }, text.centroid(FX.groupLabel(point.pointNumber)))];
       const pos = tokens[point.pointNumber];
       return FX.tokenSummary(app.run, pos, el("div", {}, app.run.groupsOf(app.layerIndex, pos).map((group) => FX.chip(group))));
     }
@@ -267,41 +262,33 @@
     return found;
   }
 
-  // Medians, because a group may have several islands and a few strays.
-  function middles(app, map) {
-    const members = FX.range(app.run.numGroups).map(() => []);
-    map.positions.forEach((pos, i) => members[app.run.top(app.layerIndex, pos)].push(i));
-    const groups = FX.range(app.run.numGroups).filter((group) => members[group].length > 0);
-    const median = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
-    return { groups, x: groups.map((group) => median(members[group].map((i) => map.x[i]))), y: groups.map((group) => median(members[group].map((i) => map.y[i]))) };
-  }
-
-  function anchorTrace(app, { x, y, groups }, all) {
+  // The map of all layers has none: its space has no centroids.
+  function centroidTrace(app, map) {
     const theme = FX.themeOf(app.root);
     return {
       type: FX.scatterType(),
       mode: "markers",
       name: text.centroids,
-      x,
-      y,
+      x: map.centroid_x,
+      y: map.centroid_y,
       hoverinfo: "none",
-      meta: { groups },
+      meta: {},
       showlegend: false,
       selectedpoints: null,
       marker: {
-        symbol: all ? "circle" : "diamond",
-        size: all ? 24 : 30,
+        symbol: "diamond",
+        size: 30,
         color: FX.cssColour(app.root, "surface"),
-        line: { width: 4, color: groups.map((group) => FX.groupColour(group, theme)) },
+        line: { width: 4, color: map.centroid_x.map((_, group) => FX.groupColour(group, theme)) },
       },
     };
   }
 
   // Annotations, because text of a trace would lie beneath the points that WebGL draws.
-  function anchorLetters(app, { x, y, groups }) {
-    return groups.map((group, i) => ({
-      x: x[i],
-      y: y[i],
+  function centroidLetters(app, map) {
+    return map.centroid_x.map((x, group) => ({
+      x,
+      y: map.centroid_y[group],
       text: FX.groupLabel(group),
       showarrow: false,
       captureevents: false,

@@ -21,8 +21,7 @@ from focus_runtime.store.database import Database
 from focus_runtime.store.writer import write_projection
 
 ALL_LAYERS = -1
-MOST_TOKENS = 8000
-MOST_TOKENS_ALL_LAYERS = 4000
+MOST_TOKENS = 4000  # UMAP of more takes minutes on two cores
 
 
 def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
@@ -90,7 +89,7 @@ def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) ->
     if not shape:
         raise NotFoundError(f"there is no run {run_id!r} in {database.path}", fix="reload the page")
     count, groups = shape[0]["num_tokens"], json.loads(shape[0]["config"])["num_groups"]
-    positions = evenly_spaced(count, MOST_TOKENS_ALL_LAYERS if layer is None else MOST_TOKENS)
+    positions = evenly_spaced(count, MOST_TOKENS)
     if layer is None:
         vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", len(positions), run_id, positions))
         centroids = np.empty((0, vectors.shape[1]), dtype=np.float32)

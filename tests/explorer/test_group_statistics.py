@@ -53,9 +53,7 @@ def test_shuffled_purity_is_that_of_permuted_assignments(generator):
     classes = generator.choice(3, size, p=[0.5, 0.3, 0.2])
     groups[:4] = range(4)
     null = shuffled_purity(contingency(groups, classes, (5, 3)), draws=3000)
-    permuted = np.array(
-        [purity(contingency(generator.permutation(groups), classes, (5, 3)))[:4] for _ in range(3000)]
-    )
+    permuted = np.array([purity(contingency(generator.permutation(groups), classes, (5, 3)))[:4] for _ in range(3000)])
     spread = permuted.std(axis=0) / sqrt(3000)
     np.testing.assert_allclose(null.mean[:4], permuted.mean(axis=0), atol=float((8 * spread).max()))
     np.testing.assert_allclose(null.high[:4], np.quantile(permuted, 0.975, axis=0), atol=0.05)

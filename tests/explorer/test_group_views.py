@@ -94,7 +94,7 @@ def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
 
 @pytest.mark.slow
 def test_the_map_of_all_layers_is_a_stored_sample(service, run_id, monkeypatch):
-    monkeypatch.setattr(maps, "MOST_TOKENS_ALL_LAYERS", 100)
+    monkeypatch.setattr(maps, "MOST_TOKENS", 100)
     first = ask(service, run_id, "map")
     count = service.summary(run_id)["num_tokens"]
     assert (first["method"], first["preliminary"], first["seed"]) == ("UMAP", False, 0)

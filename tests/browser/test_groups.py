@@ -38,7 +38,8 @@ def test_cards_describe_every_group_and_select_its_tokens(open_page, database, s
     card = page.locator(f".fx-group-card[data-group='{group}']")
     expect(card).to_contain_text(f"{tops.count(group) / len(tops):.1%}".rstrip("%"))
     mix = card.locator(".fx-class-bar").get_attribute("aria-label")
-    assert mix.startswith("Word classes of this group: ") and "%" in mix
+    assert mix.startswith("Word classes of this group: ")
+    assert "%" in mix
     card.locator(".fx-group-choose").click()
     expect(card.locator(".fx-group-choose")).to_have_attribute("aria-pressed", "true")
     expect(selected(page)).to_contain_text(f"{tops.count(group)} tokens")
@@ -68,7 +69,8 @@ def test_finder_ranks_filters_and_opens_a_group(open_page, database):
     expect(table.locator("tr[aria-current=true]")).to_have_count(1)
     page.locator("select[data-filter=layer]").select_option(label="4")
     layers = table.locator("tbody tr").evaluate_all("rows => rows.map(row => row.dataset.layer)")
-    assert set(layers) == {"4"} and len(layers) == len({g for _, g in sizes})
+    assert set(layers) == {"4"}
+    assert len(layers) == len({g for _, g in sizes})
     page.locator(".fx-finder-search").fill("no such token")
     expect(table).to_contain_text("No group fits")
 

@@ -56,8 +56,10 @@ def test_shuffled_purity_is_that_of_permuted_assignments(generator):
     permuted = np.array([purity(contingency(generator.permutation(groups), classes, (5, 3)))[:4] for _ in range(3000)])
     spread = permuted.std(axis=0) / sqrt(3000)
     np.testing.assert_allclose(null.mean[:4], permuted.mean(axis=0), atol=float((8 * spread).max()))
-    np.testing.assert_allclose(null.high[:4], np.quantile(permuted, 0.975, axis=0), atol=0.05)
-    assert np.isnan(null.mean[4]) and np.isnan(null.high[4])
+    assert ((permuted <= null.high[:4]).mean(axis=0) > 0.96).all()  # purity comes in steps of a token
+    assert ((permuted < null.high[:4]).mean(axis=0) < 0.99).all()
+    assert np.isnan(null.mean[4])
+    assert np.isnan(null.high[4])
     assert (null.high[:4] >= null.mean[:4]).all()
 
 

@@ -49,7 +49,8 @@ def test_groups_agree_with_the_rows(service, run_id):
             inside = [row for row in rows if row["layer"] == layer and row["top_group"] == index]
             assert group["tokens"] == len(inside)
             if not inside:
-                assert group["purity"] is None and group["flags"] == ["dead"]
+                assert group["purity"] is None
+                assert group["flags"] == ["dead"]
                 continue
             counted = Counter(classes[row["position"]] for row in inside)
             assert {names[i]: n for i, n in enumerate(group["classes"]) if n} == dict(counted)
@@ -99,7 +100,8 @@ def test_the_map_of_all_layers_is_a_stored_sample(service, run_id, monkeypatch):
     count = service.summary(run_id)["num_tokens"]
     assert (first["method"], first["preliminary"], first["seed"]) == ("UMAP", False, 0)
     assert first["positions"] == maps.evenly_spaced(count, 100).tolist()
-    assert first["parameters"]["tokens"] == 100 and first["parameters"]["of"] == count
+    assert first["parameters"]["tokens"] == 100
+    assert first["parameters"]["of"] == count
     assert 0 < first["trustworthiness"] <= 1
     assert ask(service, run_id, "map", quick=True) == first
 
@@ -120,5 +122,7 @@ def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
 def test_samples_are_evenly_spaced():
     assert maps.evenly_spaced(5, 8).tolist() == [0, 1, 2, 3, 4]
     picked = maps.evenly_spaced(100_000, 8000)
-    assert len(picked) == 8000 and picked[0] == 0 and picked[-1] == 99_999
+    assert len(picked) == 8000
+    assert picked[0] == 0
+    assert picked[-1] == 99_999
     assert set(np.diff(picked).tolist()) <= {12, 13}

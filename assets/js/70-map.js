@@ -5,6 +5,7 @@
   const format = FX.format;
   const SYMBOLS = ["circle", "square", "triangle-up", "cross", "triangle-down", "x", "pentagon", "hexagon"];
   const CROWDED = 3000;
+  const LINGER = 1000; // ms on a layer before its UMAP is worth making: passing layers by should not keep the server busy
   const ALL = "all"; // stands for all layers where a layer number is expected
   const NORMAL = 0.75;
   const CHOSEN = 0.95;
@@ -95,7 +96,16 @@
       const [, layer] = JSON.parse(key);
       const { run } = this.app;
       this.status.replaceChildren(FX.progress(text.refining(format.count(map.positions.length))));
+      if (this.refining === key) return;
+      this.refining = key;
+      await new Promise((done) => setTimeout(done, LINGER));
+      if (this.refining !== key) return;
+      if (this.loader.wanted !== key || !this.app.isOpen("map")) {
+        this.refining = null;
+        return;
+      }
       const better = await this.app.ask("map", { layer: layer === ALL ? null : layer });
+      if (this.refining === key) this.refining = null;
       if (better.error === undefined) this.loader.remember(key, better);
       if (this.loader.wanted !== key || this.app.run !== run || !this.app.isOpen("map")) return;
       if (better.error === undefined) this.show(better);

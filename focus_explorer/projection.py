@@ -1,4 +1,4 @@
-"""Routing vectors -> two dimensions by UMAP, seeded, with its trustworthiness; PCA where a text is too short."""
+"""Vectors of tokens -> two dimensions by UMAP, seeded, with its trustworthiness; PCA where a text is too short."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ class Projection:
     trustworthiness: float | None
 
 
-def project(routing: NDArray[np.float32], centroids: NDArray[np.float32], *, seed: int = 0) -> Projection:
-    """Lay out tokens and centroids together by the angle between their routing vectors.
+def project(
+    routing: NDArray[np.float32], centroids: NDArray[np.float32], *, seed: int = 0, quick: bool = False
+) -> Projection:
+    """Lay out tokens and centroids together by the angle between their vectors.
 
     Scores are dot products with the centroids, so direction decides the group and the metric is cosine.
 
     Args:
-        routing: (T, G); centroids: (K, G).
+        routing: (T, G); centroids: (K, G), K may be 0.
+        quick: PCA whatever the length, which takes a fraction of a second.
     """
     points = np.concatenate([routing, centroids]).astype(np.float64)
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
     parameters: dict[str, Any] = {"metric": METRIC}
-    if len(routing) < SHORTEST_FOR_UMAP:
+    if quick or len(routing) < SHORTEST_FOR_UMAP:
         xy, method = _pca(points), "PCA"
     else:
         xy, method = _umap(points, seed), "UMAP"

@@ -55,7 +55,7 @@ QUERIES: dict[str, str] = {
     "pieces": "SELECT position, piece FROM tokens WHERE run_id = $run_id ORDER BY position",
     "routing": """
         SELECT position, routing FROM assignments
-        WHERE run_id = $run_id AND layer = $layer ORDER BY position""",
+        WHERE run_id = $run_id AND layer = $layer AND position IN (SELECT unnest($positions)) ORDER BY position""",
     "layer_centroids": "SELECT centroids FROM layers WHERE run_id = $run_id AND layer = $layer",
     "losses": "SELECT mode, position, nll FROM losses WHERE run_id = $run_id ORDER BY mode, position",
     "mask": """
@@ -116,6 +116,11 @@ QUERIES: dict[str, str] = {
         SELECT m.method, m.parameters, m.seed, m.trustworthiness, p.position, p.x, p.y
         FROM projection_meta m JOIN projections p USING (projection_id)
         WHERE m.run_id = $run_id AND m.layer = $layer ORDER BY p.position""",
+    "run_shape": "SELECT num_tokens, config FROM runs WHERE run_id = $run_id AND status = 'complete'",
+    "top_groups": "SELECT layer, position, top_group FROM assignments WHERE run_id = $run_id",
+    "all_probabilities": """
+        SELECT layer, position, probabilities FROM assignments
+        WHERE run_id = $run_id AND position IN (SELECT unnest($positions)) ORDER BY position, layer""",
     "centroid_files": "SELECT * FROM centroid_files ORDER BY uploaded_at DESC",
     "trainings": TRAININGS + " ORDER BY created_at DESC",
     "training": TRAININGS + " WHERE r.training_id = $training_id",

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from focus_explorer import settings
+from focus_explorer import maps, settings
 from focus_explorer.errors import ConfigError, InputError, NotFoundError, TextError
 from focus_explorer.exports.tables import write_table
 from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.run_data import load_run
-from focus_explorer.views.payload import mask_payload, projection_payload
+from focus_explorer.views.payload import mask_payload
 from focus_runtime.assets import asset_path
 from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.database import Database
-from focus_runtime.store.writer import register_centroids, write_projection, write_run
+from focus_runtime.store.writer import register_centroids, write_run
 from focus_runtime.tokens import decode_text
 
 Progress = Callable[[str, float], None]
@@ -311,33 +311,15 @@ class Service:
             raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
         return mask_payload(rows)
 
-    def projection_payload(self, run_id: str, layer: int) -> dict[str, Any]:
-        """A layer's 2-d map; computed and stored when asked for the first time."""
+    def projection_payload(self, run_id: str, layer: int | None, *, quick: bool = False) -> dict[str, Any]:
+        """A layer's 2-d map, or that of all layers for None; computed and stored when asked for the first time.
+
+        With `quick` a map that is not stored yet is replaced by a PCA (`preliminary`).
+        """
+        if quick:
+            return maps.quick_map(self.database, run_id, layer)
         with self._projection_lock:
-            rows = fetch(self.database, "projection", run_id=run_id, layer=layer)
-            if not rows.num_rows:
-                self._project(run_id, layer)
-                rows = fetch(self.database, "projection", run_id=run_id, layer=layer)
-        return projection_payload(rows)
-
-    def _project(self, run_id: str, layer: int) -> None:
-        from focus_explorer.projection import project
-
-        routing = fetch(self.database, "routing", run_id=run_id, layer=layer)
-        if not routing.num_rows:
-            raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-        vectors = np.array(routing["routing"].to_pylist(), dtype=np.float32)
-        stored = fetch(self.database, "layer_centroids", run_id=run_id, layer=layer)["centroids"][0].as_py()
-        centroids = np.array(stored, dtype=np.float32)
-        made = project(vectors, centroids)
-        meta = {
-            "method": made.method,
-            "parameters": made.parameters,
-            "seed": made.seed,
-            "trustworthiness": made.trustworthiness,
-            "num_centroids": len(centroids),
-        }
-        write_projection(self.database, run_id, layer, made.xy, meta)
+            return maps.stored_map(self.database, run_id, layer)
 
     def export(self, run_id: str, what: str, file_format: str, out: str | Path) -> Path:
         """Write one table of a run."""

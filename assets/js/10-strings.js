@@ -109,22 +109,6 @@ FX.strings = {
     times: (count) => `${count} times`,
   },
 
-  map: {
-    waiting: (count) => `Placing ${count} tokens on the map. The first time this can take several seconds.`,
-    caption: (method, parts) => `${method}: ${parts}. Tokens close together were routed alike; diamonds are the group centroids. Click a point to find it in the text.`,
-    seed: (seed) => `seed ${seed}`,
-    neighbours: (count) => `${count} neighbours`,
-    minDist: (value) => `minimum distance ${value}`,
-    metric: (name) => `${name} metric`,
-    trustworthiness: (value) => `Trustworthiness ${value}`,
-    trustworthinessSubject: "trustworthiness",
-    trustworthinessHint:
-      "From 0 to 1: how far points that are neighbours on this map are also neighbours in the full routing space. Above 0.9 near points can be trusted; below 0.8 do not read meaning into single neighbours. Distances between far clusters never mean much.",
-    centroids: "Centroids",
-    centroid: (label) => `Centroid of group ${label}`,
-    plotLabel: (layer) => `Map of the tokens in the routing space of layer ${layer}`,
-  },
-
   sparsity: {
     waiting: "Counting the pairs of this layer…",
     show: "Show",

@@ -1,138 +1,308 @@
-// The map view: tokens of one layer placed in two dimensions by their routing vectors.
+// The map view: tokens in two dimensions, by the routing vectors of one layer or by their groups in all layers.
 (function () {
   const el = FX.el;
   const text = FX.strings.map;
   const format = FX.format;
   const SYMBOLS = ["circle", "square", "triangle-up", "cross", "triangle-down", "x", "pentagon", "hexagon"];
   const CROWDED = 3000;
+  const LINGER = 1000; // ms on a layer before its UMAP is worth making: passing layers by should not keep the server busy
+  const ALL = "all"; // stands for all layers where a layer number is expected
+  const NORMAL = 0.75;
+  const CHOSEN = 0.95;
+  const DIMMED = 0.08;
 
   FX.MapView = class {
     constructor(app, panel) {
       this.app = app;
-      this.status = el("div", { class: "fx-status" });
-      this.plot = el("div", { class: "fx-plot fx-map", role: "group", "data-testid": "fx-map" });
-      this.caption = el("figcaption", { class: "fx-caption" });
-      panel.append(this.status, el("figure", { class: "fx-figure" }, this.plot, this.caption));
-      this.loader = new FX.LayerLoader((run, layer) => app.server.load_projection(run, layer), {
+      this.scope = "layer";
+      this.colouring = "group";
+      this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
+      this.build(panel);
+      this.loader = new FX.LayerLoader((run, layer) => this.load(run, layer), {
         open: () => app.isOpen("map"),
         waiting: () => this.wait(),
-        ready: (projection) => this.show(projection),
+        ready: (map) => this.show(map),
         failed: (message) => this.fail(message),
       });
     }
 
+    build(panel) {
+      const choice = (name, options, changed) => FX.choice(text[name], options, this[name === "colourBy" ? "colouring" : name], changed);
+      this.status = el("div", { class: "fx-status fx-map-status", role: "status" });
+      this.plot = el("div", { class: "fx-plot fx-map", role: "group", "data-testid": "fx-map" });
+      this.caption = el("figcaption", { class: "fx-caption" });
+      this.goTo = el("button", { type: "button", class: "fx-button", disabled: true, onclick: () => this.app.goToToken(this.app.selection.positions[0]) }, text.showInText);
+      this.tools = el(
+        "div",
+        { class: "fx-toolbar" },
+        choice("scope", text.scopes, (value) => this.set("scope", value)),
+        this.colourSelect(),
+        choice("drag", text.drags, (value) => this.setDrag(value)),
+        this.goTo,
+      );
+      panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.caption));
+    }
+
+    colourSelect() {
+      const changed = (event) => {
+        this.colouring = event.target.value;
+        this.draw();
+      };
+      return el("label", { class: "fx-select" }, text.colourBy, el("select", { "data-testid": "fx-map-colour", onchange: changed }, Object.entries(text.colourings).map(([value, label]) => el("option", { value }, label))));
+    }
+
+    set(name, value) {
+      this[name] = value;
+      this.update();
+    }
+
+    setDrag(value) {
+      this.drag = value;
+      if (this.map) Plotly.relayout(this.plot, { dragmode: value });
+    }
+
     update() {
       const { run, layerIndex } = this.app;
-      this.loader.request(run.info.run_id, run.layerIds[layerIndex]);
+      if (this.run !== run) this.map = null;
+      this.run = run;
+      this.loader.request(run.info.run_id, this.scope === "all" ? ALL : run.layerIds[layerIndex]);
+    }
+
+    load(run, layer) {
+      return this.app.ask("map", { run, layer: layer === ALL ? null : layer, quick: true });
     }
 
     wait() {
       this.plot.classList.add("fx-stale");
-      this.status.replaceChildren(FX.progress(text.waiting(format.count(this.app.run.numTokens))));
+      this.status.replaceChildren(el("p", { class: "fx-muted" }, text.waiting));
     }
 
     fail(message) {
+      this.plot.classList.remove("fx-stale");
       this.status.replaceChildren(FX.alert(message, () => this.update()));
     }
 
-    show(projection) {
-      const { app } = this;
-      this.status.replaceChildren();
+    show(map) {
+      this.map = map;
       this.plot.classList.remove("fx-stale");
-      this.plot.setAttribute("aria-label", text.plotLabel(app.run.layerIds[app.layerIndex]));
-      this.caption.replaceChildren(...captionOf(projection, app.tooltip));
-      FX.draw(app, this.plot, traces(app, projection), this.layout(projection), {
-        hover: (point) => describe(app, point),
-        click: (point) => point.data.meta.tokens && app.goToToken(point.data.meta.tokens[point.pointNumber]),
-      });
+      this.status.replaceChildren();
+      this.draw();
+      if (map.preliminary) this.refine(map);
     }
 
-    layout(projection) {
+    // The server's quick PCA is on the screen; its UMAP takes its place when it is ready.
+    async refine(map) {
+      const key = this.loader.wanted;
+      const [, layer] = JSON.parse(key);
+      const { run } = this.app;
+      this.status.replaceChildren(FX.progress(text.refining(format.count(map.positions.length))));
+      if (this.refining === key) return;
+      this.refining = key;
+      await new Promise((done) => setTimeout(done, LINGER));
+      if (this.refining !== key) return;
+      if (this.loader.wanted !== key || !this.app.isOpen("map")) {
+        this.refining = null;
+        return;
+      }
+      const better = await this.app.ask("map", { layer: layer === ALL ? null : layer });
+      if (this.refining === key) this.refining = null;
+      if (better.error === undefined) this.loader.remember(key, better);
+      if (this.loader.wanted !== key || this.app.run !== run || !this.app.isOpen("map")) return;
+      if (better.error === undefined) this.show(better);
+      else this.status.replaceChildren(FX.alert(text.refineFailed(better.error), () => this.refine(map)));
+    }
+
+    async draw() {
+      const { app, map } = this;
+      if (!map) return;
+      if (this.colouring === "class" && this.classesOf !== app.run && !(await this.loadClasses())) return;
+      const all = map.centroid_x.length === 0;
+      this.plot.setAttribute("aria-label", all ? text.allLabel : text.plotLabel(app.run.layerIds[app.layerIndex]));
+      this.caption.replaceChildren(...this.captionOf(all));
+      this.traces = [...this.tokenTraces(), centroidTrace(app, map)];
+      await FX.draw(app, this.plot, this.traces, this.layout(), {
+        hover: (point) => this.describe(point),
+        click: (point) => point.data.meta.tokens && app.toggleSelection(FX.selectToken(point.data.meta.tokens[point.pointNumber])),
+      });
+      this.listen();
+      this.updateGoTo();
+    }
+
+    async loadClasses() {
+      const { run } = this.app;
+      const answer = await FX.askOnce(this.app, "groups");
+      if (this.app.run !== run || !this.app.isOpen("map") || this.colouring !== "class") return false;
+      if (answer.error !== undefined) {
+        this.status.replaceChildren(FX.alert(answer.error, () => this.draw()));
+        return false;
+      }
+      const binary = atob(answer.classes);
+      this.classes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
+      this.classNames = answer.class_names;
+      this.classesOf = run;
+      return true;
+    }
+
+    listen() {
+      if (this.listening) return;
+      this.listening = true;
+      this.plot.on("plotly_selected", (event) => event && event.points && this.lassoed(event.points));
+    }
+
+    lassoed(points) {
+      const positions = points.filter((point) => point.data.meta.tokens).map((point) => point.data.meta.tokens[point.pointNumber]);
+      // The outline has done its work; what is selected shows in every view from here on.
+      Plotly.relayout(this.plot, { selections: [] });
+      if (positions.length > 0) this.app.select(FX.selectTokens(positions, "lasso", text.lassoed(format.count(positions.length))));
+      else this.selectionChanged();
+    }
+
+    // Only the opacity of points changes: their places and colours stay in the graphics memory.
+    selectionChanged() {
+      if (!this.map || !this.traces) return;
+      const { selection } = this.app;
+      const tokens = this.traces.slice(0, -1);
+      const chosen = tokens.map(({ meta }) => selectedPoints(meta.tokens, selection));
+      Plotly.restyle(this.plot, { selectedpoints: chosen }, FX.range(tokens.length));
+      this.updateGoTo();
+    }
+
+    updateGoTo() {
+      this.goTo.disabled = this.app.selection === null;
+    }
+
+    layout() {
       const bare = { showticklabels: false, zeroline: false, showgrid: false };
       return FX.layout(this.app.root, {
-        annotations: centroidLetters(this.app, projection),
+        dragmode: this.drag === "none" ? false : this.drag,
+        annotations: centroidLetters(this.app, this.map),
+        // A zoomed map stays zoomed when only colours change.
+        uirevision: `${this.app.run.info.run_id} ${this.loader.wanted} ${this.map.method}`,
         xaxis: { ...bare },
         yaxis: { ...bare, scaleanchor: "x" },
         legend: { orientation: "h", x: 0, y: -0.02, yanchor: "top", itemsizing: "constant" },
+        newselection: { line: { color: FX.cssColour(this.app.root, "accent"), width: 2, dash: "solid" } },
       });
+    }
+
+    tokenTraces() {
+      const { app } = this;
+      const { run, layerIndex } = app;
+      const theme = FX.themeOf(app.root);
+      const parts = {
+        group: () => this.partition(run.numGroups, (pos) => run.top(layerIndex, pos), (group) => ({ name: FX.strings.group(FX.groupLabel(group)), color: FX.groupColour(group, theme), symbol: SYMBOLS[group % SYMBOLS.length] })),
+        class: () => this.partition(this.classNames.length, (pos) => this.classes[pos], (index) => ({ name: FX.strings.wordClasses[this.classNames[index]], color: FX.cssColour(app.root, `class-${index}`), symbol: SYMBOLS[index % SYMBOLS.length] })),
+        confidence: () => this.scaled((pos) => run.confidence(layerIndex, pos), { cmin: 1 / run.numGroups, cmax: 1, colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]), format: ".0%" }),
+        loss: () => this.scaled((pos) => Math.max(-1, Math.min(1, run.lossDifference(pos) || 0)), { cmin: -1, cmax: 1, colorscale: this.scale(["better", "scale-low", "worse"]), format: ".1f" }),
+        position: () => this.scaled((pos) => pos, { cmin: 0, cmax: run.numTokens - 1, colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]), format: ",d" }),
+      };
+      return parts[this.colouring]();
+    }
+
+    scale(names) {
+      return names.map((name, i) => [i / (names.length - 1), FX.cssColour(this.app.root, name)]);
+    }
+
+    partition(count, partOf, look) {
+      const members = FX.range(count).map(() => []);
+      this.map.positions.forEach((pos, i) => members[partOf(pos)].push(i));
+      return members.flatMap((points, part) => {
+        const { name, color, symbol } = look(part);
+        return points.length > 0 ? [this.trace(points, name, { color, symbol })] : [];
+      });
+    }
+
+    scaled(value, { cmin, cmax, colorscale, format: tickformat }) {
+      const points = FX.range(this.map.positions.length);
+      const title = { text: text.scales[this.colouring], side: "top", font: { size: 12 } };
+      const colorbar = { orientation: "h", y: -0.02, yanchor: "top", thickness: 12, len: 0.6, tickformat, outlinewidth: 0, title };
+      const color = this.map.positions.map(value);
+      return [{ ...this.trace(points, text.scales[this.colouring], { color, cmin, cmax, colorscale, colorbar, showscale: true, line: { width: 1, color: FX.cssColour(this.app.root, "border-strong") } }), showlegend: false }];
+    }
+
+    trace(points, name, marker) {
+      const { map, app } = this;
+      const tokens = points.map((i) => map.positions[i]);
+      const size = map.positions.length > CROWDED ? 5 : 7;
+      return {
+        type: FX.scatterType(),
+        mode: "markers",
+        name,
+        x: points.map((i) => map.x[i]),
+        y: points.map((i) => map.y[i]),
+        meta: { tokens },
+        hoverinfo: "none",
+        selectedpoints: selectedPoints(tokens, app.selection),
+        selected: { marker: { opacity: CHOSEN } },
+        unselected: { marker: { opacity: DIMMED } },
+        marker: { size, opacity: NORMAL, ...marker },
+      };
+    }
+
+    describe(point) {
+      const { app } = this;
+      const { tokens } = point.data.meta;
+      if (!tokens) return [el("p", { class: "fx-tooltip-text" }, text.centroid(FX.groupLabel(point.pointNumber)))];
+      const pos = tokens[point.pointNumber];
+      return FX.tokenSummary(app.run, pos, el("div", {}, app.run.groupsOf(app.layerIndex, pos).map((group) => FX.chip(group))));
+    }
+
+    captionOf(all) {
+      const { map, app } = this;
+      const { n_neighbors: neighbours, min_dist: minDist, metric } = map.parameters || {};
+      const parts = [
+        text.drawn(format.count(map.positions.length), format.count(app.run.numTokens)),
+        text.seed(map.seed),
+        neighbours === undefined ? null : text.neighbours(neighbours),
+        minDist === undefined ? null : text.minDist(minDist),
+        metric === undefined ? null : text.metric(metric),
+      ].filter((part) => part !== null);
+      const words = (all ? text.allCaption : text.layerCaption)(map.method, parts.join(", "));
+      const measured = map.trustworthiness === null ? FX.strings.notMeasured : format.decimal(map.trustworthiness, 2);
+      const trust = el("strong", {}, text.trustworthiness(measured), FX.hint(app.tooltip, text.trustworthinessSubject, text.trustworthinessHint));
+      return [words, all ? FX.hint(app.tooltip, text.allSubject, text.allHint) : "", ` ${text.use} `, trust];
     }
   };
 
-  function traces(app, projection) {
-    const { run, layerIndex, selection } = app;
-    const members = FX.range(run.numGroups).map(() => []);
-    for (let pos = 0; pos < run.numTokens; pos += 1) members[run.top(layerIndex, pos)].push(pos);
-    const groups = members.map((tokens, group) => groupTrace(app, projection, group, tokens, selection));
-    return [...groups, centroidTrace(app, projection)];
+  // null selects nothing and dims nothing; an empty list dims all.
+  function selectedPoints(tokens, selection) {
+    if (selection === null) return null;
+    const found = [];
+    tokens.forEach((pos, i) => selection.has(pos) && found.push(i));
+    return found;
   }
 
-  function groupTrace(app, projection, group, tokens, selection) {
-    return {
-      type: FX.scatterType(),
-      mode: "markers",
-      name: FX.strings.group(FX.groupLabel(group)),
-      x: tokens.map((pos) => projection.x[pos]),
-      y: tokens.map((pos) => projection.y[pos]),
-      meta: { tokens },
-      hoverinfo: "none",
-      marker: {
-        color: FX.groupColour(group, FX.themeOf(app.root)),
-        symbol: SYMBOLS[group % SYMBOLS.length],
-        size: app.run.numTokens > CROWDED ? 5 : 7,
-        opacity: selection === null ? 0.75 : tokens.map((pos) => (selection.has(pos) ? 0.95 : 0.08)),
-      },
-    };
-  }
-
-  function centroidTrace(app, projection) {
+  // The map of all layers has none: its space has no centroids.
+  function centroidTrace(app, map) {
     const theme = FX.themeOf(app.root);
-    const groups = FX.range(app.run.numGroups);
     return {
       type: FX.scatterType(),
       mode: "markers",
       name: text.centroids,
-      x: projection.centroid_x,
-      y: projection.centroid_y,
+      x: map.centroid_x,
+      y: map.centroid_y,
       hoverinfo: "none",
       meta: {},
       showlegend: false,
+      selectedpoints: null,
       marker: {
         symbol: "diamond",
         size: 30,
         color: FX.cssColour(app.root, "surface"),
-        line: { width: 4, color: groups.map((group) => FX.groupColour(group, theme)) },
+        line: { width: 4, color: map.centroid_x.map((_, group) => FX.groupColour(group, theme)) },
       },
     };
   }
 
   // Annotations, because text of a trace would lie beneath the points that WebGL draws.
-  function centroidLetters(app, projection) {
-    return FX.range(app.run.numGroups).map((group) => ({
-      x: projection.centroid_x[group],
-      y: projection.centroid_y[group],
+  function centroidLetters(app, map) {
+    return map.centroid_x.map((x, group) => ({
+      x,
+      y: map.centroid_y[group],
       text: FX.groupLabel(group),
       showarrow: false,
       captureevents: false,
       font: { size: 13, weight: 700, color: FX.cssColour(app.root, "text") },
     }));
-  }
-
-  function describe(app, point) {
-    const { tokens } = point.data.meta;
-    if (!tokens) return [el("p", { class: "fx-tooltip-text" }, text.centroid(FX.groupLabel(point.pointNumber)))];
-    const pos = tokens[point.pointNumber];
-    return FX.tokenSummary(app.run, pos, el("div", {}, app.run.groupsOf(app.layerIndex, pos).map((group) => FX.chip(group))));
-  }
-
-  function captionOf(projection, tooltip) {
-    const { n_neighbors: neighbours, min_dist: minDist, metric } = projection.parameters || {};
-    const parts = [
-      text.seed(projection.seed),
-      neighbours === undefined ? null : text.neighbours(neighbours),
-      minDist === undefined ? null : text.minDist(minDist),
-      metric === undefined ? null : text.metric(metric),
-    ].filter((part) => part !== null);
-    const trust = el("strong", {}, text.trustworthiness(format.decimal(projection.trustworthiness, 2)));
-    return [`${text.caption(projection.method, parts.join(", "))} `, trust, FX.hint(tooltip, text.trustworthinessSubject, text.trustworthinessHint)];
   }
 })();

@@ -8,12 +8,14 @@ from typing import Any
 from focus_explorer.errors import InputError
 from focus_explorer.run_data import layer_cells, word_classes
 from focus_explorer.service import Service
+from focus_explorer.ui import answers_groups
 
 Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
 
 ANSWERS: dict[str, Answer] = {
     "layer_cells": lambda service, asked: layer_cells(service.database, str(asked.get("run")), asked.get("layer")),
     "word_classes": lambda service, asked: word_classes(service.database, str(asked.get("run"))),
+    **answers_groups.QUESTIONS,
 }
 
 

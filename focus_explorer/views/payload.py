@@ -138,7 +138,7 @@ def mask_payload(mask: pa.Table) -> dict[str, Any]:
 
 
 def projection_payload(projection: pa.Table) -> dict[str, Any]:
-    """Coordinates of one layer; centroids have the positions -1 ... -K."""
+    """Coordinates of the tokens drawn and of the centroids, which have the positions -1 ... -K."""
     first = projection.slice(0, 1).to_pylist()[0]
     position, x, y = (projection[name].to_numpy() for name in ("position", "x", "y"))
     token, centroid = position >= 0, position < 0
@@ -147,6 +147,7 @@ def projection_payload(projection: pa.Table) -> dict[str, Any]:
         "parameters": json.loads(first["parameters"]),
         "seed": first["seed"],
         "trustworthiness": first["trustworthiness"],
+        "positions": position[token].tolist(),
         "x": np.round(x[token], 4).tolist(),
         "y": np.round(y[token], 4).tolist(),
         "centroid_x": np.round(x[centroid][::-1], 4).tolist(),

@@ -42,16 +42,21 @@ def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
     return run_id
 
 
-def write_projection(database: Database, run_id: str, layer: int, xy: NDArray[np.float64], meta: dict[str, Any]) -> str:
+def write_projection(
+    database: Database, run_id: str, layer: int, xy: NDArray[np.float64], meta: dict[str, Any],
+    positions: NDArray[np.int64] | None = None,
+) -> str:  # fmt: skip
     """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
 
     Args:
+        layer: layer number, -1 for a map of all layers.
         xy: (T + K, 2), tokens first, then centroids.
         meta: method, parameters, seed, trustworthiness, num_centroids.
+        positions: (T,) which tokens these are; the first T of the text when None.
     """
     projection_id = f"{run_id}/{layer}/{meta['method']}-{meta['seed']}"
-    tokens = xy.shape[0] - meta["num_centroids"]
-    position = np.concatenate([np.arange(tokens), -1 - np.arange(meta["num_centroids"])])
+    tokens = np.arange(xy.shape[0] - meta["num_centroids"]) if positions is None else positions
+    position = np.concatenate([tokens, -1 - np.arange(meta["num_centroids"])])
     rows = pa.table(
         {
             "projection_id": pa.array([projection_id] * len(xy)),

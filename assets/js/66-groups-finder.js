@@ -1,0 +1,208 @@
+// Every group of every layer in one table, ranked by any column and filtered in the browser.
+(function () {
+  const el = FX.el;
+  const text = FX.strings.groups.finder;
+  const format = FX.format;
+  const FIRST_ROWS = 50;
+  const NOTHING = text.empty;
+
+  // value: what is ranked by; cell: what is shown; below: a second, quieter line.
+  const number = (key, show, below = () => null) => ({ value: (row) => row[key], cell: (row) => (row[key] === null ? NOTHING : [show(row[key], row), quiet(below(row))]) });
+  const quiet = (words) => words && el("span", { class: "fx-muted fx-below" }, words);
+  const COLUMNS = {
+    group: { value: (row) => -row.order },
+    share: number("share", (value) => format.percent(value, 1), (row) => text.even(format.ratio(row.balance))),
+    confidence: number("confidence", (value) => format.percent(value)),
+    entropy: number("entropy", (value) => format.decimal(value, 2)),
+    purity: number("purity", (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)), (row) => text.shuffled(format.percent(row.null_mean), format.percent(row.null_high))),
+    lift: number("lift", (value) => format.ratio(value)),
+    class: number("className", (name) => FX.shortClass(name), (row) => text.base(format.percent(row.base_rate))),
+    mass: number("attention_mass", (value) => format.percent(value, 1)),
+    tokens: { value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null), cell: (row) => el("span", { class: "fx-frequent" }, row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, FX.visibleToken(piece)))) },
+  };
+  const above = (row) => row.purity !== null && row.purity > row.null_high;
+
+  FX.GroupFinder = class {
+    constructor(app) {
+      this.app = app;
+      this.sort = { column: "purity", down: true };
+      this.build();
+      this.reset();
+    }
+
+    build() {
+      this.count = el("p", { class: "fx-finder-count", role: "status" });
+      this.aboveLine = el("p", { class: "fx-help" });
+      this.filters = el("div", { class: "fx-toolbar fx-finder-filters" });
+      this.head = el("tr");
+      this.body = el("tbody");
+      this.more = el("button", { type: "button", class: "fx-button", onclick: () => this.showAll() });
+      this.table = el("table", { class: "fx-table fx-finder", "aria-label": text.tableLabel, "data-testid": "fx-finder" }, el("thead", {}, this.head), this.body);
+      this.node = el(
+        "section",
+        {},
+        el("h3", { class: "fx-subtitle" }, text.title),
+        el("p", { class: "fx-help" }, text.help),
+        this.filters,
+        this.count,
+        el("div", { class: "fx-finder-scroll", tabindex: "0", role: "region", "aria-label": text.rows }, this.table),
+        this.more,
+        this.aboveLine,
+      );
+    }
+
+    reset() {
+      this.filter = { layer: "all", class: "all", only: "all", token: "" };
+      this.limit = FIRST_ROWS;
+    }
+
+    update(data) {
+      if (this.data !== data) {
+        this.data = data;
+        this.rows = rowsOf(this.app.run, data);
+        this.columns = Object.keys(COLUMNS).filter((name) => name !== "mass" || this.rows.some((row) => row.attention_mass !== null));
+        this.reset();
+        this.drawFilters();
+        this.drawHead();
+        this.aboveLine.textContent = aboveWords(this.rows, data);
+      }
+      this.draw();
+    }
+
+    drawFilters() {
+      const { run } = this.app;
+      const used = this.data.class_names.filter((name) => this.rows.some((row) => row.className === name));
+      const layers = { all: text.allLayers, ...Object.fromEntries(run.layerIds.map((layer, index) => [`l${index}`, layer])) };
+      const classes = { all: text.allClasses, ...Object.fromEntries(used.map((name) => [name, FX.shortClass(name)])) };
+      const typed = (event) => this.change("token", event.target.value);
+      const search = el("label", { class: "fx-select" }, text.search, el("input", { type: "search", class: "fx-finder-search", title: text.searchHint, placeholder: text.searchPlaceholder, value: this.filter.token, oninput: typed }));
+      this.filters.replaceChildren(this.select("layer", text.layer, layers), this.select("class", text.class, classes), this.select("only", text.only, text.filters), search);
+    }
+
+    select(name, label, options) {
+      const changed = (event) => this.change(name, event.target.value);
+      return el("label", { class: "fx-select" }, label, el("select", { "data-filter": name, onchange: changed }, Object.entries(options).map(([value, words]) => el("option", { value, selected: value === this.filter[name] }, words))));
+    }
+
+    change(name, value) {
+      this.filter[name] = value;
+      this.limit = FIRST_ROWS;
+      this.draw();
+    }
+
+    showAll() {
+      this.limit = Infinity;
+      this.draw();
+    }
+
+    drawHead() {
+      this.headings = {};
+      this.head.replaceChildren(
+        ...this.columns.map((name) => {
+          const [label, hint] = text.columns[name];
+          const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
+          const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
+          const cell = el("th", { scope: "col" }, el("span", { class: "fx-sort-place" }, button, FX.hint(this.app.tooltip, label, name === "class" || name === "purity" ? `${hint} ${FX.strings.wordClassHint}` : hint)));
+          this.headings[name] = { cell, arrow };
+          return cell;
+        }),
+      );
+    }
+
+    rank(column) {
+      this.sort = { column, down: this.sort.column === column ? !this.sort.down : true };
+      this.draw();
+    }
+
+    draw() {
+      for (const [name, { cell, arrow }] of Object.entries(this.headings)) {
+        const here = name === this.sort.column;
+        if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+        else cell.removeAttribute("aria-sort");
+        arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
+      }
+      const found = ranked(this.rows.filter((row) => fits(row, this.filter)), COLUMNS[this.sort.column].value, this.sort.down);
+      this.lines = found.slice(0, this.limit).map((row) => this.line(row));
+      this.body.replaceChildren(...(found.length > 0 ? this.lines.map(({ node }) => node) : [this.nothing()]));
+      this.count.textContent = text.found(format.count(found.length), format.count(this.rows.length));
+      this.more.hidden = found.length <= this.limit;
+      this.more.textContent = text.more(format.count(found.length));
+      this.selectionChanged();
+    }
+
+    nothing() {
+      const again = () => {
+        this.reset();
+        this.drawFilters();
+        this.draw();
+      };
+      return el("tr", {}, el("td", { colspan: this.columns.length }, el("div", { class: "fx-finder-nothing" }, el("p", { class: "fx-muted" }, text.nothing), el("button", { type: "button", class: "fx-button", onclick: again }, text.reset))));
+    }
+
+    line(row) {
+      const choose = () => this.choose(row);
+      const button = el("button", { type: "button", class: "fx-finder-open", "aria-label": text.open(FX.groupLabel(row.group), row.layer) }, FX.chip(row.group), el("span", {}, FX.strings.groups.flow.column(row.layer)), FX.groupFlags(row));
+      const cells = this.columns.slice(1).map((name) => el("td", {}, COLUMNS[name].cell(row)));
+      // The button's click reaches the row too, so the row alone listens.
+      return { row, button, node: el("tr", { "data-layer": row.layer, "data-group": row.group, onclick: choose }, el("th", { scope: "row" }, button), cells) };
+    }
+
+    choose(row) {
+      const { app } = this;
+      app.setLayer(row.layerIndex);
+      app.select(FX.selectGroup(app.run, row.layerIndex, row.group));
+      const line = this.lines.find((other) => other.row === row);
+      if (line) line.button.focus({ preventScroll: true });
+    }
+
+    selectionChanged() {
+      const { selection } = this.app;
+      const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
+      for (const { row, node } of this.lines) {
+        const here = origin !== null && row.layer === origin.layer && row.group === origin.group;
+        if (here) node.setAttribute("aria-current", "true");
+        else node.removeAttribute("aria-current");
+      }
+    }
+  };
+
+  function rowsOf(run, data) {
+    return data.groups.flatMap((groups, layerIndex) =>
+      groups.map((group, index) => ({
+        ...group,
+        layerIndex,
+        order: layerIndex * run.numGroups + index,
+        group: index,
+        layer: run.layerIds[layerIndex],
+        className: group.top_class === null ? null : data.class_names[group.top_class],
+        lift: group.base_rate ? group.purity / group.base_rate : null,
+        frequent: run.groups[layerIndex][index].tokens,
+      })),
+    );
+  }
+
+  function fits(row, filter) {
+    if (filter.layer !== "all" && filter.layer !== `l${row.layerIndex}`) return false;
+    if (filter.class !== "all" && filter.class !== row.className) return false;
+    if (filter.only === "above" && !above(row)) return false;
+    if (filter.only === "flagged" && row.flags.length === 0) return false;
+    const wanted = filter.token.trim().toLowerCase();
+    return wanted === "" || [...row.characteristic, ...row.frequent].some(([piece]) => piece.toLowerCase().includes(wanted));
+  }
+
+  // Groups without a value come last either way.
+  function ranked(rows, value, down) {
+    const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : b - a);
+    return [...rows].sort((a, b) => {
+      const [x, y] = [value(a), value(b)];
+      if (x === null || y === null) return (x === null) - (y === null);
+      return down ? order(x, y) : order(y, x);
+    });
+  }
+
+  function aboveWords(rows, data) {
+    const filled = rows.filter((row) => row.purity !== null);
+    const expected = format.count(Math.round(filled.length * 0.025));
+    return text.above(format.count(filled.filter(above).length), format.count(filled.length), expected, format.count(data.draws), data.seed);
+  }
+})();

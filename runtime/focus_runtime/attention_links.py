@@ -27,6 +27,7 @@ from focus_runtime.measure import check_positions, final_hidden
 LINK_KINDS = {"kept": "group", "dropped": "dropped"}
 TOP = 50
 Progress = Callable[[int, int], None]
+Links = dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class LayerAttention:
 
     layer: int
     shares: NDArray[np.float64]
-    links: dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]
+    links: Links
 
 
 def measure_attention(
@@ -102,7 +103,7 @@ def measure_attention(
 def mass_and_links(
     query: Tensor, key: Tensor, membership: Tensor, *, window: int, num_sinks: int, scale: float,
     softcap: float | None = None, sliding_window: int | None = None, top: int = TOP,
-) -> tuple[NDArray[np.float64], dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]]:  # fmt: skip
+) -> tuple[NDArray[np.float64], Links]:  # fmt: skip
     """Shares by cause and strongest links of one sequence, in blocks of query rows.
 
     Args:

@@ -6,6 +6,7 @@ Causes are those of `focus_runtime.mask`, whose pairs these are; no T x T array 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +127,7 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
     by_rule = np.where(near, pairs, sinks)
     first, last = distance_bins(total)
 
-    def binned(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    def binned(values: Any) -> Any:
         return np.add.reduceat(values, first, axis=-1)
 
     return DistanceCounts(

@@ -126,10 +126,16 @@
       });
       const colours = [[0, FX.cssColour(root, "scale-low")], [0.5, FX.cssColour(root, "scale-middle")], [1, FX.cssColour(root, "scale-high")]];
       const bar = { tickformat: ".0%", thickness: 12, outlinewidth: 0, len: 0.6, title: { text: text.kept, side: "right" } };
-      const trace = { type: "heatmap", z, x: FX.range(this.heads + 4), y: FX.range(z.length), zmin: 0, zmax: 1, colorscale: colours, colorbar: bar, hoverinfo: "none", hoverongaps: false, xgap: 1, ygap: 1 };
+      const trace = { type: "heatmap", z, x: FX.range(this.heads + 4), y: FX.range(z.length), zmin: this.floor(z), zmax: 1, colorscale: colours, colorbar: bar, hoverinfo: "none", hoverongaps: false, xgap: 1, ygap: 1 };
       this.say();
       this.table.refresh();
       FX.draw(app, this.plot, [trace], this.layout(columns, layerIndex), { hover: (point) => this.describe(...point.pointNumber), click: (point) => this.click(...point.pointNumber) });
+    }
+
+    // Where the colours begin: the tenth below the smallest share, so that differences show; the bar beside says so.
+    floor(z) {
+      const shares = z.flat().filter((value) => value !== null);
+      return Math.min(0.9, Math.floor(Math.min(...shares) * 10) / 10);
     }
 
     layout(columns, layerIndex) {
@@ -142,7 +148,7 @@
       return FX.layout(root, {
         dragmode: false,
         shapes: [frame],
-        xaxis: FX.axis(root, text.head, { tickvals: [...heads, ...columns.slice(-3)], ticktext: [...heads, text.mean, text.shuffled, text.windowOnly], showgrid: false, zeroline: false, fixedrange: true }),
+        xaxis: FX.axis(root, text.head, { tickvals: [...heads, ...columns.slice(-3)], ticktext: [...heads, ...[text.mean, text.shuffled, text.windowOnly].map((name) => name.replace(" ", "<br>"))], tickangle: 0, showgrid: false, zeroline: false, fixedrange: true }),
         yaxis: FX.axis(root, text.layer, { range: [run.numLayers - 0.5, -0.5], tickvals: layers, ticktext: layers.map((index) => run.layerIds[index]), showgrid: false, zeroline: false, fixedrange: true }),
       });
     }

@@ -9,6 +9,8 @@
   const CLOSEST = 8; // tokens a side; closer in there is nothing more to see
   const ZOOM_STEP = 2;
   const MOVE_STEP = 0.25;
+  const MIDDLE = { x: 0.5, y: 0.5 };
+  const BELOW_DIAGONAL = { x: 0.3, y: 0.7 }; // the middle of the whole lies on the diagonal, where all pairs are near
   const SETTLE_MS = 80; // wheels and keys come in bursts
 
   // A rectangle of the mask in cells: whole blocks of pairs, or single pairs when `blockSize` is 1.
@@ -146,7 +148,7 @@
     }
 
     // Around a point given as fractions of the picture, or its middle.
-    zoom(factor, at = { x: 0.5, y: 0.5 }) {
+    zoom(factor, at = this.view ? MIDDLE : BELOW_DIAGONAL) {
       const { rows, keys } = this.current();
       const scaled = ([low, high], share) => {
         const point = low + (high - low) * share;
@@ -204,7 +206,10 @@
     dragged(change) {
       const [k0, k1] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
       const [q1, q0] = [change["yaxis.range[0]"], change["yaxis.range[1]"]];
-      if ([k0, k1, q0, q1].every((value) => value !== undefined)) this.soon({ rows: [Math.ceil(q0), Math.floor(q1)], keys: [Math.ceil(k0), Math.floor(k1)] });
+      if ([k0, k1, q0, q1].some((value) => value === undefined)) return;
+      const size = Math.max(q1 - q0, k1 - k0) / 2; // cells are as wide as they are high, so a rectangle becomes a square
+      const around = (low, high) => [Math.ceil((low + high) / 2 - size), Math.floor((low + high) / 2 + size)];
+      this.soon({ rows: around(q0, q1), keys: around(k0, k1) });
     }
 
     updateLevel() {
@@ -265,11 +270,11 @@
     layout() {
       const { root } = this.app;
       const { top, bottom, left, right } = this.edges();
-      const plain = { showgrid: false, zeroline: false, constrain: "domain", tickformat: ",d" };
+      const plain = { showgrid: false, zeroline: false, tickformat: ",d" };
       return FX.layout(root, {
         dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
         xaxis: FX.axis(root, FX.strings.sparsity.key, { ...plain, range: [left, right] }),
-        yaxis: FX.axis(root, FX.strings.sparsity.query, { ...plain, range: [bottom, top], scaleanchor: "x" }),
+        yaxis: FX.axis(root, FX.strings.sparsity.query, { ...plain, range: [bottom, top] }),
       });
     }
 

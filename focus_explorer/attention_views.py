@@ -23,6 +23,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.pairs import count_by_distance, count_tile, shuffled_sharing
 
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
+LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count takes tokens x cells
 MEASURED_TOKENS = 4096  # full attention is measured on at most the first so many; its cost grows with their square
 KEPT_LAYERS = 16
 
@@ -93,6 +94,7 @@ class SparsityViews:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._layers: OrderedDict[tuple[str, int], tuple[NDArray[np.int64], FocusConfig]] = OrderedDict()
+        self._means: dict[str, dict[str, Any]] = {}
         self._jobs: dict[str, _Job] = {}
         self._lock = threading.Lock()
 
@@ -110,7 +112,8 @@ class SparsityViews:
         rows, keys = ((max(0, low), min(total, high)) for low, high in (rows, keys))
         if rows[0] >= rows[1] or keys[0] >= keys[1]:
             raise InputError("that part of the mask lies outside the text", expected=f"tokens 0 to {total - 1}")
-        size = -(-max(rows[1] - rows[0], keys[1] - keys[0]) // MOST_CELLS)
+        side = max(rows[1] - rows[0], keys[1] - keys[0])
+        size = -(-side // (MOST_CELLS if side <= LARGE_TOKENS else LARGE_CELLS))
         rows, keys = ((low // size * size, min(total, -(-high // size) * size)) for low, high in (rows, keys))
         counts = count_tile(membership, rows, keys, config.window, config.num_sinks, size)
         return tile_payload(counts, rows, keys, size)
@@ -122,9 +125,12 @@ class SparsityViews:
 
     def distance_mean(self, run_id: str) -> dict[str, Any]:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
-        config = FocusConfig.from_json(fetch_run(self.service.database, run_id)["config"])
-        layers = _memberships(self.service, run_id)
-        return mean_payload([count_by_distance(bits, config.window, config.num_sinks) for bits in layers.values()])
+        if run_id not in self._means:
+            config = FocusConfig.from_json(fetch_run(self.service.database, run_id)["config"])
+            layers = _memberships(self.service, run_id).values()
+            found = [count_by_distance(bits, config.window, config.num_sinks) for bits in layers]
+            self._means[run_id] = mean_payload(found)  # a few kilobytes, and runs never change
+        return self._means[run_id]
 
     def _layer(self, run_id: str, layer: int) -> tuple[NDArray[np.int64], FocusConfig]:
         """Groups of one layer and the run's settings; the latest few are kept, runs never change."""

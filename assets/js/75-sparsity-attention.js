@@ -4,6 +4,7 @@
   const text = FX.strings.pairs.attention;
   const format = FX.format;
   const POLL_MS = 700;
+  const NARROW = 560; // pixels; names beside each other would overlap
   const mean = (values) => values.reduce((total, value) => total + value, 0) / values.length;
   const PARTS = Object.keys(text.parts);
 
@@ -122,7 +123,7 @@
       const columns = [...FX.range(this.heads), this.heads + 1, this.heads + 2, this.heads + 3];
       const z = found[this.kind].map((row, layer) => {
         const { shuffled, windowOnly } = this.nulls(layer);
-        return [...row, null, this.layerMean(layer), shuffled, windowOnly];
+        return [...row, null, this.layerMean(layer), shuffled, this.kind === "mass_kept" ? windowOnly : null];
       });
       const colours = [[0, FX.cssColour(root, "scale-low")], [0.5, FX.cssColour(root, "scale-middle")], [1, FX.cssColour(root, "scale-high")]];
       const bar = { tickformat: ".0%", thickness: 12, outlinewidth: 0, len: 0.6, title: { text: text.kept, side: "right" } };
@@ -138,6 +139,12 @@
       return Math.min(0.9, Math.floor(Math.min(...shares) * 10) / 10);
     }
 
+    // Of the distant attention, window and sinks keep nothing by definition: no column for that.
+    nullNames() {
+      const names = [text.mean, text.shuffled, this.kind === "mass_kept" ? text.windowOnly : ""];
+      return names.map((name) => name.replace(" ", "<br>"));
+    }
+
     layout(columns, layerIndex) {
       const { run, root } = this.app;
       const every = Math.ceil(run.numLayers / 16);
@@ -148,7 +155,7 @@
       return FX.layout(root, {
         dragmode: false,
         shapes: [frame],
-        xaxis: FX.axis(root, text.head, { tickvals: [...heads, ...columns.slice(-3)], ticktext: [...heads, ...[text.mean, text.shuffled, text.windowOnly].map((name) => name.replace(" ", "<br>"))], tickangle: 0, showgrid: false, zeroline: false, fixedrange: true }),
+        xaxis: FX.axis(root, text.head, { tickvals: [...heads, ...columns.slice(-3)], ticktext: [...heads, ...this.nullNames()], tickangle: this.plot.clientWidth < NARROW ? -90 : 0, showgrid: false, zeroline: false, fixedrange: true }),
         yaxis: FX.axis(root, text.layer, { range: [run.numLayers - 0.5, -0.5], tickvals: layers, ticktext: layers.map((index) => run.layerIds[index]), showgrid: false, zeroline: false, fixedrange: true }),
       });
     }
@@ -171,10 +178,10 @@
       const row = (label, value) => el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
       const head = (title) => el("div", { class: "fx-tooltip-head" }, el("strong", {}, title));
       const share = (value) => (value === null ? text.none : format.percent(value, 1));
+      if (column === this.heads || (column === this.heads + 3 && this.kind !== "mass_kept")) return null;
       const { shuffled, windowOnly } = this.nulls(layer);
       if (column === this.heads + 2) return [head(text.nullCell(id, text.shuffled)), row(text.kinds[this.kind], share(shuffled))];
       if (column === this.heads + 3) return [head(text.nullCell(id, text.windowOnly)), row(text.kinds[this.kind], share(windowOnly))];
-      if (column === this.heads) return null;
       const whole = column > this.heads;
       const part = (name) => (whole ? mean(found[name][layer]) : found[name][layer][column]);
       const swatch = (name) => el("span", { class: `fx-cause fx-cause-${text.partCauses[name]}`, "aria-hidden": "true" });
@@ -197,9 +204,10 @@
       const { run } = this.app;
       const rows = this.found[this.kind].map((values, layer) => {
         const { shuffled, windowOnly } = this.nulls(layer);
-        return [run.layerIds[layer], ...[...values, this.layerMean(layer), shuffled, windowOnly].map((value) => (value === null ? text.none : format.percent(value, 1)))];
+        const nulls = this.kind === "mass_kept" ? [shuffled, windowOnly] : [shuffled];
+        return [run.layerIds[layer], ...[...values, this.layerMean(layer), ...nulls].map((value) => (value === null ? text.none : format.percent(value, 1)))];
       });
-      return FX.table([text.layer, ...FX.range(this.heads).map((head) => FX.strings.pairs.links.headNumber(head)), text.mean, text.shuffled, text.windowOnly], rows);
+      return FX.table([text.layer, ...FX.range(this.heads).map((head) => FX.strings.pairs.links.headNumber(head)), text.mean, text.shuffled, ...(this.kind === "mass_kept" ? [text.windowOnly] : [])], rows);
     }
   };
 })();

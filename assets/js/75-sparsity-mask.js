@@ -185,7 +185,7 @@
       const { app } = this;
       this.tile = tile;
       this.updateLevel();
-      await FX.draw(app, this.plot, [this.heatmap(), this.marks()], this.layout(), {
+      await FX.draw(app, this.plot, [this.heatmap()], this.layout(), {
         hover: (point) => this.hover(point),
         click: (point) => this.click(point),
       });
@@ -233,19 +233,13 @@
     }
 
     // Selected tokens as bars: keys along the upper edge, queries along the right one, where the mask is mostly empty.
+    // One shape, because Plotly redraws shapes without touching the heatmap.
     marks() {
       const { top, right } = this.edges();
-      const x = [];
-      const y = [];
-      for (const [first, last] of this.markSpans(this.tile.keys)) {
-        x.push(first - 0.5, last + 0.5, null);
-        y.push(top, top, null);
-      }
-      for (const [first, last] of this.markSpans(this.tile.rows)) {
-        x.push(right, right, null);
-        y.push(first - 0.5, last + 0.5, null);
-      }
-      return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", showlegend: false, line: { width: 14, color: FX.cssColour(this.app.root, "accent") } };
+      const keys = this.markSpans(this.tile.keys).map(([first, last]) => `M${first - 0.5},${top}L${last + 0.5},${top}`);
+      const queries = this.markSpans(this.tile.rows).map(([first, last]) => `M${right},${first - 0.5}L${right},${last + 0.5}`);
+      const path = [...keys, ...queries].join("");
+      return path ? [{ type: "path", path, xref: "x", yref: "y", line: { width: 14, color: FX.cssColour(this.app.root, "accent") } }] : [];
     }
 
     // Neighbours closer than a cell become one bar: no more bars than cells.
@@ -263,8 +257,7 @@
 
     selectionChanged() {
       if (!this.tile || !this.listening) return;
-      const { x, y } = this.marks();
-      Plotly.restyle(this.plot, { x: [x], y: [y] }, [1]);
+      Plotly.relayout(this.plot, { shapes: this.marks() });
     }
 
     layout() {
@@ -272,6 +265,7 @@
       const { top, bottom, left, right } = this.edges();
       const plain = { showgrid: false, zeroline: false, tickformat: ",d" };
       return FX.layout(root, {
+        shapes: this.marks(),
         dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
         xaxis: FX.axis(root, FX.strings.sparsity.key, { ...plain, range: [left, right] }),
         yaxis: FX.axis(root, FX.strings.sparsity.query, { ...plain, range: [bottom, top] }),

@@ -107,28 +107,29 @@ def distance_bins(num_tokens: int, per_octave: int = 2) -> tuple[Ints, Ints]:
 
 
 def count_by_distance(membership: Ints, window: int, num_sinks: int) -> DistanceCounts:
-    """Exact pair counts by cause and distance, by correlation in the frequency domain: O(S T log T), S signatures."""
+    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures."""
     total = membership.size
-    shared = shared_by_distance(membership)
-    distance = np.arange(total)
-    pairs = total - distance
-    near = distance <= window
-    sinks = np.where(near, 0, np.minimum(num_sinks, pairs))
-    sinks_shared = np.zeros(total, dtype=np.int64)
+    first, last = distance_bins(total)
+    starts = np.unique(np.append(first, min(window + 1, total - 1)))  # no stretch lies on both sides of the window
+    every = np.arange(total)
+    pairs = np.add.reduceat(total - every, starts)
+    near = starts <= window
+    sinks = np.where(near, 0, np.add.reduceat(np.minimum(num_sinks, total - every), starts))
+    shared = -np.diff(np.append(_shared_from(membership, starts), 0))
+    sinks_shared = np.zeros(starts.size, dtype=np.int64)
     for j in range(min(num_sinks, total)):
-        far = np.arange(j + window + 1, total)
-        sinks_shared[far - j] += (membership[far] & membership[j]) != 0
-    group_only, both = np.where(near, 0, shared), np.where(near, shared, 0)
-    sink_only = sinks - sinks_shared
-    found = {"local_only": np.where(near, pairs, 0) - both, "group_only": group_only, "local_and_group": both,
+        far = every[j + window + 1 :]
+        hit = far[(membership[far] & membership[j]) != 0] - j
+        sinks_shared += np.bincount(np.searchsorted(starts, hit, "right") - 1, minlength=starts.size)
+    both, sink_only = np.where(near, shared, 0), sinks - sinks_shared
+    found = {"local_only": np.where(near, pairs, 0) - both, "group_only": shared - both, "local_and_group": both,
              "sink_only": sink_only}  # fmt: skip
     found["dropped"] = pairs - sum(found.values())
     sharing = shuffled_sharing(membership)
     by_rule = np.where(near, pairs, sinks)
-    first, last = distance_bins(total)
 
     def binned(values: Any) -> Any:
-        return np.add.reduceat(values, first, axis=-1)
+        return np.add.reduceat(values, np.searchsorted(starts, first), axis=-1)
 
     return DistanceCounts(
         first, last, binned(np.stack([found[cause] for cause in CAUSES])), sharing,
@@ -136,18 +137,22 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
     )  # fmt: skip
 
 
-def shared_by_distance(membership: Ints) -> Ints:
-    """(T,) pairs (i, i - d) with a shared group, for every distance d from 0."""
+def _shared_from(membership: Ints, distances: Ints) -> Ints:
+    """Pairs with a shared group that lie at least so far apart, for each of some distances."""
     total = membership.size
     signatures, code = np.unique(membership, return_inverse=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0
-    size = 1 << int(2 * total - 1).bit_length()
-    spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
-    for number in range(signatures.size):
-        queries = np.fft.rfft((code == number).astype(np.float64), size)
-        spectrum += queries * np.conj(np.fft.rfft(meet[number][code].astype(np.float64), size))
-    # Exact: the counts are integers below 2^53, and the transform errs by far less than a half.
-    return np.rint(np.fft.irfft(spectrum, size)[:total]).astype(np.int64)
+    found = np.zeros(distances.size, dtype=np.int64)
+    step = max(1, TABLE_ENTRIES // total)
+    for start in range(0, signatures.size, step):
+        table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
+        np.cumsum(meet[start : start + step][:, code], axis=1, dtype=np.int32, out=table[:, 1:])
+        queries = np.flatnonzero((code >= start) & (code < start + step))
+        own = code[queries] - start
+        for number, distance in enumerate(distances):
+            late = queries >= distance
+            found[number] += table[own[late], queries[late] - distance + 1].sum(dtype=np.int64)
+    return found
 
 
 def shuffled_sharing(membership: Ints) -> float:

@@ -81,6 +81,7 @@ Object.assign(FX.strings, {
       parts: { local: "near (window)", sinks: "sink", grouped: "same group", dropped: "dropped" },
       partCauses: { local: "local_only", sinks: "sink_only", grouped: "group_only", dropped: "dropped" },
       kept: "kept",
+      scaleHigh: "100 % kept",
       distantKept: "of the distant attention",
       none: "none",
       summary: (kept, shuffled, window) => `The mask keeps ${kept} of full attention's probability. Random groups of the same sizes would keep ${shuffled}, window and sinks alone ${window}.`,

@@ -19,8 +19,10 @@
       this.denominator = el("p", { class: "fx-help" });
       this.table = FX.lazyDetails(text.table, () => (this.found ? this.buildTable() : ""));
       this.links = new FX.LinkLists(app);
-      const kinds = el("div", { class: "fx-toolbar" }, FX.choice(text.show, text.kinds, this.kind, (kind) => this.choose(kind)), el("span", { class: "fx-help" }, text.kindHint));
-      this.measured = el("div", { hidden: true }, this.finding, this.denominator, kinds, el("p", { class: "fx-help" }, text.clickHint), this.plot, this.table, this.links.node);
+      this.scaleLow = el("span", {});
+      const scale = el("ul", { class: "fx-causes" }, el("li", {}, this.scaleLow, el("span", { class: "fx-ramp", "aria-hidden": "true" }), text.scaleHigh));
+      const kinds = el("div", { class: "fx-toolbar" }, FX.choice(text.show, text.kinds, this.kind, (kind) => this.choose(kind)), scale);
+      this.measured = el("div", { hidden: true }, this.finding, this.denominator, kinds, el("p", { class: "fx-help" }, text.kindHint, " ", text.clickHint), this.plot, this.table, this.links.node);
       const title = el("h3", { class: "fx-subtitle" }, text.title, FX.hint(app.tooltip, text.title, text.hint));
       this.node = el("section", { class: "fx-part" }, title, this.state, this.measured);
     }
@@ -126,14 +128,15 @@
         return [...row, null, this.layerMean(layer), shuffled, this.kind === "mass_kept" ? windowOnly : null];
       });
       const colours = [[0, FX.cssColour(root, "scale-low")], [0.5, FX.cssColour(root, "scale-middle")], [1, FX.cssColour(root, "scale-high")]];
-      const bar = { tickformat: ".0%", thickness: 12, outlinewidth: 0, len: 0.6, title: { text: text.kept, side: "right" } };
-      const trace = { type: "heatmap", z, x: FX.range(this.heads + 4), y: FX.range(z.length), zmin: this.floor(z), zmax: 1, colorscale: colours, colorbar: bar, hoverinfo: "none", hoverongaps: false, xgap: 1, ygap: 1 };
+      const low = this.floor(z);
+      this.scaleLow.textContent = format.percent(low);
+      const trace = { type: "heatmap", z, x: FX.range(this.heads + 4), y: FX.range(z.length), zmin: low, zmax: 1, colorscale: colours, showscale: false, hoverinfo: "none", hoverongaps: false, xgap: 1, ygap: 1 };
       this.say();
       this.table.refresh();
       FX.draw(app, this.plot, [trace], this.layout(columns, layerIndex), { hover: (point) => this.describe(...point.pointNumber), click: (point) => this.click(...point.pointNumber) });
     }
 
-    // Where the colours begin: the tenth below the smallest share, so that differences show; the bar beside says so.
+    // Where the colours begin: the tenth below the smallest share, so that differences show; the scale above says so.
     floor(z) {
       const shares = z.flat().filter((value) => value !== null);
       return Math.min(0.9, Math.floor(Math.min(...shares) * 10) / 10);
@@ -142,7 +145,7 @@
     // Of the distant attention, window and sinks keep nothing by definition: no column for that.
     nullNames() {
       const names = [text.mean, text.shuffled, this.kind === "mass_kept" ? text.windowOnly : ""];
-      return names.map((name) => name.replace(" ", "<br>"));
+      return this.plot.clientWidth < NARROW ? names : names.map((name) => name.replace(" ", "<br>"));
     }
 
     layout(columns, layerIndex) {

@@ -64,6 +64,8 @@ def _add_analyze(commands: Any) -> None:
     parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
     parser.add_argument("--repeats", type=int, help="timed repeats (default: 5, or 3 when they take long)")
+    parser.add_argument("--attention", action="store_true", help="also measure where full attention goes under the "
+                        "mask, and its strongest links: one more, slower pass")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_analyze)
 
@@ -215,6 +217,11 @@ def _analyze(arguments: argparse.Namespace) -> None:
     service = _service(arguments)
     with stage_bar() as progress:
         run_id = service.analyze(text, request, command=_command_line(), progress=progress, announce=_announce)
+    if arguments.attention:
+        from focus_explorer.attention_views import measure_attention
+
+        with stage_bar() as progress:
+            measure_attention(service, run_id, progress=progress)
     summary = service.summary(run_id)
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
 

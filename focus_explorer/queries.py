@@ -130,6 +130,20 @@ QUERIES: dict[str, str] = {
         ) seen USING (training_id, mode)
         WHERE list_contains($training_ids, s.training_id) AND s.step > coalesce(seen.step, 0)
         ORDER BY s.training_id, s.mode, s.step""",
+    "token_ids": "SELECT token_id FROM tokens WHERE run_id = $run_id ORDER BY position",
+    "membership": "SELECT layer, membership FROM assignments WHERE run_id = $run_id ORDER BY layer, position",
+    "layer_membership": """
+        SELECT membership FROM assignments WHERE run_id = $run_id AND layer = $layer ORDER BY position""",
+    "attention_mass": """
+        SELECT layer, head, num_tokens, local, sinks, grouped, dropped, mass_kept, distant_mass_kept
+        FROM attention_mass WHERE run_id = $run_id ORDER BY layer, head""",
+    "attention_links": """
+        WITH links AS (SELECT * FROM attention_links WHERE run_id = $run_id AND layer = $layer),
+        groups AS (SELECT position, probabilities FROM assignments WHERE run_id = $run_id AND layer = $layer)
+        SELECT k.head, k.kind, k.rank, k.query, k.key, k.probability,
+            list_inner_product(q.probabilities, o.probabilities) AS affinity
+        FROM links k JOIN groups q ON q.position = k.query JOIN groups o ON o.position = k.key
+        ORDER BY k.kind DESC, k.probability DESC, k.head, k.rank""",
 }
 
 

@@ -22,24 +22,30 @@
     }
 
     build(panel) {
+      const { app } = this;
       this.status = el("div", { class: "fx-status" });
       this.legend = el("ul", { class: "fx-causes" });
       this.maskTitle = el("h3", { class: "fx-subtitle" });
-      this.mask = el("div", { class: "fx-plot fx-mask", role: "group", "data-testid": "fx-mask" });
+      this.mask = new FX.ZoomMask(app, (tile) => this.look(tile), (tile, row, column) => this.describeBlock(tile, row, column));
       this.layers = el("div", { class: "fx-plot fx-layers", role: "group", "aria-label": text.layersTitle, "data-testid": "fx-layers-chart" });
-      this.layerTable = FX.lazyDetails(text.layerTable, () => layerTable(this.app.run));
-      this.rowTable = FX.lazyDetails(text.rowTable, () => rowTable(this.maskData, this.app.run.numTokens));
+      this.layerTable = FX.lazyDetails(text.layerTable, () => layerTable(app.run));
+      this.rowTable = FX.lazyDetails(text.rowTable, () => rowTable(this.maskData, app.run.numTokens));
+      this.nulls = null;
+      this.distance = new FX.DistanceChart(app, (answer) => this.takeNulls(answer));
+      this.attention = new FX.AttentionPart(app);
       panel.append(
         el("div", { class: "fx-toolbar" }, this.kindSelect(), this.legend),
         this.status,
         el(
           "div",
           { class: "fx-charts" },
-          el("section", { class: "fx-chart" }, this.maskTitle, el("p", { class: "fx-help" }, text.maskHint), this.mask),
-          el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.layersTitle), el("p", { class: "fx-help" }, text.layersHint), this.layers),
+          el("section", { class: "fx-chart" }, this.maskTitle, el("p", { class: "fx-help" }, text.maskHint), this.mask.node),
+          el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.layersTitle), el("p", { class: "fx-help" }, text.layersHint), this.layers, el("p", { class: "fx-help" }, FX.strings.pairs.nulls.layersHint)),
         ),
         this.layerTable,
         this.rowTable,
+        this.distance.node,
+        this.attention.node,
       );
     }
 
@@ -47,7 +53,8 @@
       const options = Object.entries(text.kinds).map(([value, label]) => el("option", { value }, label));
       const changed = (event) => {
         this.kind = event.target.value;
-        if (this.maskData) this.drawMask();
+        this.updateLegend();
+        this.mask.redraw();
       };
       return el("label", { class: "fx-select" }, text.show, el("select", { onchange: changed }, options));
     }
@@ -55,13 +62,28 @@
     update() {
       const { run, layerIndex } = this.app;
       this.layerTable.refresh();
+      if (this.nulls && this.nulls.run !== run) this.nulls = null;
       this.drawLayers();
       this.maskTitle.textContent = text.maskTitle(run.layerIds[layerIndex]);
       this.loader.request(run.info.run_id, run.layerIds[layerIndex]);
+      this.distance.update();
+      this.attention.update();
+    }
+
+    selectionChanged() {
+      this.mask.selectionChanged();
+      this.attention.links.selectionChanged();
+    }
+
+    // Nulls of every layer, known once the pairs of all layers are counted by distance.
+    takeNulls(answer) {
+      if (this.nulls && this.nulls.answer === answer) return;
+      this.nulls = { run: this.app.run, answer };
+      this.drawLayers();
     }
 
     wait() {
-      this.mask.classList.add("fx-stale");
+      this.mask.plot.classList.add("fx-stale");
       this.status.replaceChildren(FX.progress(text.waiting));
     }
 
@@ -72,53 +94,37 @@
     showMask(mask) {
       this.maskData = mask;
       this.status.replaceChildren();
-      this.mask.classList.remove("fx-stale");
+      this.mask.plot.classList.remove("fx-stale");
       this.rowTable.refresh();
-      this.drawMask();
-    }
-
-    drawMask() {
-      const { app } = this;
       this.updateLegend();
-      this.mask.setAttribute("aria-label", text.maskTitle(app.run.layerIds[app.layerIndex]));
-      FX.draw(app, this.mask, [this.heatmap()], this.maskLayout(), { hover: (point) => this.describeBlock(point) });
+      this.mask.plot.setAttribute("aria-label", text.maskTitle(this.app.run.layerIds[this.app.layerIndex]));
+      this.mask.setWhole(mask);
     }
 
-    heatmap() {
-      const { maskData: mask, app } = this;
-      const centres = FX.range(mask.numBlocks).map((block) => (block + 0.5) * mask.blockSize - 0.5);
-      const look = this.kind === "main" ? this.causeScale() : this.shareScale();
-      return { type: "heatmap", x: centres, y: centres, hoverinfo: "none", hoverongaps: false, showscale: false, xgap: gap(mask), ygap: gap(mask), ...look };
+    // Values and colours of a tile, whole blocks or single pairs alike.
+    look(tile) {
+      return this.kind === "main" ? this.causeScale(tile) : this.shareScale(tile);
     }
 
-    causeScale() {
-      const { causes } = this.maskData;
+    causeScale(tile) {
+      const { causes } = tile;
       const steps = causes.flatMap((cause, i) => [
         [i / causes.length, FX.cssColour(this.app.root, `cause-${cause}`)],
         [(i + 1) / causes.length, FX.cssColour(this.app.root, `cause-${cause}`)],
       ]);
-      return { z: this.maskData.matrix(mainCause), zmin: -0.5, zmax: causes.length - 0.5, colorscale: steps };
+      return { z: tile.matrix(mainCause), zmin: -0.5, zmax: causes.length - 0.5, colorscale: steps };
     }
 
-    shareScale() {
+    shareScale(tile) {
       const { root } = this.app;
-      const cause = this.maskData.causes.indexOf(this.kind);
-      const dropped = this.maskData.causes.indexOf(DROPPED);
+      const cause = tile.causes.indexOf(this.kind);
+      const dropped = tile.causes.indexOf(DROPPED);
       const value = this.kind === "kept" ? (counts) => 1 - counts[dropped] / sum(counts) : (counts) => counts[cause] / sum(counts);
-      return { z: this.maskData.matrix(value), zmin: 0, zmax: 1, colorscale: [[0, FX.cssColour(root, "scale-low")], [0.5, FX.cssColour(root, "scale-middle")], [1, FX.cssColour(root, "scale-high")]] };
-    }
-
-    maskLayout() {
-      const { root } = this.app;
-      const size = this.maskData.numBlocks * this.maskData.blockSize;
-      const plain = { showgrid: false, zeroline: false, constrain: "domain", tickformat: ",d" };
-      return FX.layout(root, {
-        xaxis: FX.axis(root, text.key, { ...plain, range: [-0.5, size - 0.5] }),
-        yaxis: FX.axis(root, text.query, { ...plain, range: [size - 0.5, -0.5], scaleanchor: "x" }),
-      });
+      return { z: tile.matrix(value), zmin: 0, zmax: 1, colorscale: [[0, FX.cssColour(root, "scale-low")], [0.5, FX.cssColour(root, "scale-middle")], [1, FX.cssColour(root, "scale-high")]] };
     }
 
     updateLegend() {
+      if (!this.maskData) return;
       const { causes } = this.maskData;
       if (this.kind !== "main") {
         this.legend.replaceChildren(el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh));
@@ -131,12 +137,9 @@
       this.legend.replaceChildren(...causes.map((cause) => el("li", { title: hints[cause] }, causeSwatch(cause), text.causes[cause], el("span", { class: "fx-muted" }, format.percent(pairs[cause] / total)))));
     }
 
-    describeBlock(point) {
-      const { maskData: mask, app } = this;
-      const [row, column] = point.pointNumber;
-      if (column > row) return null;
-      const title = text.blockTitle(...blockRange(mask, row, app.run.numTokens), ...blockRange(mask, column, app.run.numTokens));
-      return countRows(title, mask.causes, mask.blockCounts(row, column));
+    describeBlock(tile, row, column) {
+      const title = text.blockTitle(...tile.rowSpan(row).map(format.count), ...tile.keySpan(column).map(format.count));
+      return countRows(title, tile.causes, tile.blockCounts(row, column));
     }
 
     drawLayers() {
@@ -152,10 +155,21 @@
         hoverinfo: "none",
         marker: { color: FX.cssColour(root, `cause-${cause}`) },
       }));
-      FX.draw(app, this.layers, bars, this.layersLayout(), {
+      FX.draw(app, this.layers, [...bars, ...this.nullTraces()], this.layersLayout(), {
         hover: (point) => describeLayer(run, point.pointNumber),
         click: (point) => app.setLayer(point.pointNumber),
       });
+    }
+
+    nullTraces() {
+      if (!this.nulls) return [];
+      const { layer_shuffled: shuffled, whole_window_only: alone } = this.nulls.answer;
+      const colour = FX.cssColour(this.app.root, "text");
+      const ground = FX.cssColour(this.app.root, "bg");
+      return [
+        { type: "scatter", mode: "lines", x: [alone, alone], y: [-0.5, shuffled.length - 0.5], hoverinfo: "skip", line: { dash: "dash", width: 2, color: colour } },
+        { type: "scatter", mode: "markers", x: shuffled, y: FX.range(shuffled.length), hoverinfo: "skip", marker: { symbol: "diamond", size: 8, color: colour, line: { width: 1, color: ground } } },
+      ];
     }
 
     layersLayout() {
@@ -176,7 +190,6 @@
     }
   };
 
-  const gap = (mask) => (mask.numBlocks <= 64 ? 1 : 0);
   const mainCause = (counts) => counts.indexOf(Math.max(...counts));
   const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
 

@@ -9,6 +9,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.run_data import layer_cells, word_classes
 from focus_explorer.service import Service
 from focus_explorer.ui import answers_groups
+from focus_explorer.ui.answers_sparsity import SPARSITY_ANSWERS
 
 Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
 
@@ -16,6 +17,7 @@ ANSWERS: dict[str, Answer] = {
     "layer_cells": lambda service, asked: layer_cells(service.database, str(asked.get("run")), asked.get("layer")),
     "word_classes": lambda service, asked: word_classes(service.database, str(asked.get("run"))),
     **answers_groups.QUESTIONS,
+    **SPARSITY_ANSWERS,
 }
 
 

@@ -136,7 +136,7 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tens
                 scale=scale, softcap=softcap, sliding_window=layer.sliding,
             )  # fmt: skip
 
-    with _observed(focus, observe), _routed(focus, groups if membership is None else None):
+    with observed(focus, observe), _routed(focus, groups if membership is None else None):
         final_hidden(focus.model, ids)
     return torch.stack([shares[index] for index in focus.focused_layers], dim=1)
 
@@ -170,13 +170,17 @@ def mass_by_cause(
     for start in range(0, length, rows):
         stop = min(start + rows, length)
         first = max(0, start - reach + 1)
-        weights = _probabilities(query[:, :, start:stop], key[:, :, first:stop], start - first, reach, scale, softcap)
-        causes = _causes(membership, slice(start, stop), slice(first, stop), window, num_sinks).to(weights.dtype)
+        weights = full_probabilities(
+            query[:, :, start:stop], key[:, :, first:stop], start - first, reach, scale, softcap
+        )
+        causes = pair_causes(membership, slice(start, stop), slice(first, stop), window, num_sinks).to(weights.dtype)
         total += torch.einsum("bhqk,bqkc->bhqc", weights, causes).double().sum(dim=2)
     return total / length
 
 
-def _probabilities(query: Tensor, key: Tensor, offset: int, reach: int, scale: float, softcap: float | None) -> Tensor:
+def full_probabilities(
+    query: Tensor, key: Tensor, offset: int, reach: int, scale: float, softcap: float | None
+) -> Tensor:
     """(B, Hq, rows, keys) full attention of some rows; query row r stands at key number offset + r."""
     batch, heads, rows, size = query.shape
     wanted = torch.float64 if query.dtype == torch.float64 else torch.float32
@@ -189,7 +193,7 @@ def _probabilities(query: Tensor, key: Tensor, offset: int, reach: int, scale: f
     return scores.masked_fill((distance < 0) | (distance >= reach), float("-inf")).softmax(dim=-1)
 
 
-def _causes(membership: Tensor, rows: slice, keys: slice, window: int, num_sinks: int) -> Tensor:
+def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_sinks: int) -> Tensor:
     """(B, rows, keys, 4) bool, one cause for every causal pair."""
     position = torch.arange(membership.shape[1], device=membership.device)
     sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
@@ -217,7 +221,7 @@ Observer = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
 
 
 @contextmanager
-def _observed(focus: FocusModel, observe: Observer) -> Iterator[None]:
+def observed(focus: FocusModel, observe: Observer) -> Iterator[None]:
     """Full attention, with every layer's queries and keys (after norms and rotary embedding) shown to `observe`."""
     modules = attention_modules(focus.model).values()
     network: Any = focus.model

@@ -69,6 +69,18 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             learning_rate DOUBLE NOT NULL, tokens_per_second DOUBLE NOT NULL, elapsed DOUBLE NOT NULL);
         """,
     ),
+    (
+        "0003_attention",
+        """
+        CREATE TABLE attention_mass (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, head INTEGER NOT NULL, num_tokens BIGINT NOT NULL,
+            local DOUBLE NOT NULL, sinks DOUBLE NOT NULL, grouped DOUBLE NOT NULL, dropped DOUBLE NOT NULL,
+            mass_kept DOUBLE NOT NULL, distant_mass_kept DOUBLE);
+        CREATE TABLE attention_links (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, head INTEGER NOT NULL, kind VARCHAR NOT NULL,
+            rank INTEGER NOT NULL, query BIGINT NOT NULL, key BIGINT NOT NULL, probability DOUBLE NOT NULL);
+        """,
+    ),
 )
 
 

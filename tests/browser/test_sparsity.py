@@ -1,0 +1,130 @@
+"""The sparsity view as a person uses it: closer into the mask, pairs by distance, attention measured on demand."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from focus_explorer.queries import fetch
+from focus_explorer.service import Service
+
+pytestmark = [pytest.mark.browser, pytest.mark.model]
+
+
+def run_id_of(page):
+    return page.evaluate("new URLSearchParams(location.search).get('run')")
+
+
+def open_mask(open_page, layer=6, **options):
+    page = open_page(f"?view=sparsity&layer={layer}", **options)
+    page.locator("[data-testid=fx-mask] .nsewdrag").first.wait_for(timeout=30_000)
+    return page
+
+
+def zoomed(page, act):
+    page.evaluate("document.querySelector('.fx-root').dataset.zoomMs = ''")
+    act()
+    page.wait_for_function("document.querySelector('.fx-root').dataset.zoomMs !== ''", timeout=10_000)
+    return float(page.locator(".fx-root").get_attribute("data-zoom-ms"))
+
+
+def area(page):
+    plot = page.locator("[data-testid=fx-mask]")
+    plot.scroll_into_view_if_needed()
+    return plot.locator(".nsewdrag").first.bounding_box()
+
+
+def shown_tile(page):
+    return page.evaluate(
+        """() => { const trace = document.querySelector('[data-testid=fx-mask]').data[0];
+        return {z: trace.z.map(row => [...row]), x: [...trace.x], y: [...trace.y]}; }"""
+    )
+
+
+def test_zoom_reaches_single_pairs_that_are_the_models(open_page, database):
+    page = open_mask(open_page)
+    level = page.locator("[data-testid=fx-mask-level]")
+    expect(level).not_to_contain_text("one pair")
+    whole = level.inner_text()
+    button = page.locator(".fx-mask-zoom button").first
+    zoomed(page, button.click)
+    assert max(zoomed(page, button.click) for _ in range(2)) < 500
+    expect(level).to_contain_text("Each cell is one pair of tokens")
+    rows = fetch(Service(database).database, "assignments", run_id=run_id_of(page)).to_pylist()
+    groups = [row["membership"] for row in rows if row["layer"] == 6]
+    run = fetch(Service(database).database, "run", run_id=run_id_of(page)).to_pylist()[0]
+    sinks = int(re.search(r'"num_sinks": (\d+)', run["config"])[1])
+    tile = shown_tile(page)
+    for row, i in zip(tile["z"], tile["y"], strict=True):
+        for value, j in zip(row, tile["x"], strict=True):
+            near, shared = i - j <= 16, bool(groups[int(i)] & groups[int(j)])
+            cause = (2 if shared else 0) if near else 1 if shared else 3 if j < sinks else 4
+            assert value == (None if j > i else cause)
+
+    box = area(page)
+    assert zoomed(page, lambda: drag(page, box)) < 500
+    expect(level).not_to_have_text(whole)
+    zoomed(page, lambda: page.get_by_role("button", name="Whole mask").click())
+    expect(level).to_have_text(whole)
+
+
+def drag(page, box):
+    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.6)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.9, steps=5)
+    page.mouse.up()
+
+
+def test_a_pair_explains_itself_and_selects_both_tokens(open_page):
+    page = open_mask(open_page)
+    button = page.locator(".fx-mask-zoom button").first
+    for _ in range(3):
+        zoomed(page, button.click)
+    box = area(page)
+    x, y = box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.8
+    page.mouse.move(x, y)
+    tip = page.locator("[data-testid=fx-tooltip]")
+    expect(tip).to_contain_text(re.compile("Kept|Dropped"))
+    expect(tip).to_contain_text("Query")
+    page.mouse.click(x, y)
+    bar = page.locator("[data-testid=fx-selection]")
+    expect(bar).to_contain_text(re.compile(r"tokens \d+ and \d+ \(2 tokens\)"))
+    assert float(page.locator(".fx-root").get_attribute("data-select-ms")) < 150
+    path = page.evaluate("document.querySelector('[data-testid=fx-mask]').layout.shapes[0].path")
+    assert path.count("M") == 2  # one bar on each axis
+    page.get_by_role("tab", name="Tokens").click()
+    expect(bar).to_be_visible()
+
+
+def test_distances_stand_beside_both_nulls(open_page, database):
+    page = open_mask(open_page, layer=4)
+    chart = page.locator("[data-testid=fx-distance]")
+    chart.locator(".main-svg").first.wait_for(timeout=20_000)
+    page.get_by_role("radio", name="Mean over layers").check()
+    layers = fetch(Service(database).database, "layers", run_id=run_id_of(page)).to_pylist()
+    far = sum(row["group_only"] for row in layers) / sum(row["group_only"] + row["dropped"] for row in layers)
+    expect(page.locator(".fx-finding").first).to_contain_text(f"{100 * far:.1f}")
+    assert chart.evaluate("node => node.data.length") == 6
+    page.locator("[data-testid=fx-layers-chart] .scatterlayer .point").first.wait_for(state="attached")
+
+
+def test_attention_is_measured_from_the_page_and_its_links_lead_to_the_text(open_page, database):
+    page = open_mask(open_page, layer=3)
+    run_id = run_id_of(page)
+    page.get_by_role("button", name="Measure attention mass").click()
+    heads = page.locator("[data-testid=fx-heads]")
+    heads.locator(".main-svg").first.wait_for(timeout=120_000)
+    rows = fetch(Service(database).database, "attention_mass", run_id=run_id).to_pylist()
+    assert len(rows) == 30 * 9
+    kept = sum(row["mass_kept"] for row in rows) / len(rows)
+    expect(page.locator(".fx-part").nth(1)).to_contain_text(f"keeps {100 * kept:.1f}")
+    link = page.locator("[data-testid=fx-links-dropped] button").first
+    query, key = (int(link.get_attribute(f"data-{side}")) for side in ("query", "key"))
+    link.click()
+    expect(page.locator("[data-testid=fx-selection]")).to_contain_text(f"link from token {query} to {key}")
+    expect(page.locator("[data-testid=fx-tokens]")).to_be_visible()
+    again = open_mask(open_page, layer=3, size="narrow")
+    again.locator("[data-testid=fx-heads] .main-svg").first.wait_for(timeout=30_000)
+    assert again.evaluate("document.documentElement.scrollWidth") <= 390

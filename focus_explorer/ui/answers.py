@@ -7,10 +7,11 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.service import Service
+from focus_explorer.ui.answers_compare import COMPARE_ANSWERS
 
 Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
 
-ANSWERS: dict[str, Answer] = {}
+ANSWERS: dict[str, Answer] = {**COMPARE_ANSWERS}
 
 
 def answer(service: Service, question: dict[str, Any]) -> dict[str, Any]:

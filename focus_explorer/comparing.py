@@ -98,6 +98,7 @@ def measure_grid(
     progress("Loading the model", 0.0)
     with borrowed(service, run) as loaded:
         own = run_centroids(service, run, loaded, centroids)
+        progress("Balancing the random centroids", 0.0)
         sources = {"focus": own, **_nulls(service, run, loaded, own)}
     cells = grid_cells(top_k, window)
     for number, (kind, k, w) in enumerate(cells):

@@ -57,12 +57,12 @@
       const stamp = JSON.stringify(answer.cells.map((cell) => [cell.kind, cell.top_k, cell.window_size, cell.measured_at]));
       this.setting = answer.setting;
       if (first) this.suggest(answer);
+      this.nothing.hidden = answer.cells.length > 0 || (this.busy && this.isMine(answer.job));
       if (stamp === this.stamp && !first) return;
       this.stamp = stamp;
       this.cells = answer.cells;
       this.byKey = new Map(answer.cells.map((cell) => [keyOf(cell.kind, cell.top_k, cell.window_size), cell]));
       this.results.hidden = answer.cells.length === 0;
-      this.nothing.hidden = answer.cells.length > 0;
       if (answer.cells.length > 0) this.showCells();
     }
 

@@ -59,7 +59,7 @@ Object.assign(FX.strings, {
     plotHint: "Down is better, left is cheaper. Bars are 95 % intervals. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
     xLabel: "Cost",
     x: { time: "Attention time", pairs: "Pairs kept" },
-    xAxis: { time: "attention time against full attention (1 = the same)", pairs: "share of pairs kept" },
+    xAxis: { time: "attention time, full attention = 1", pairs: "share of pairs kept" },
     yAxis: "loss difference (nats per token)",
     frontier: "not beaten by any other",
     table: "All numbers as a table",
@@ -112,7 +112,7 @@ Object.assign(FX.strings, {
 
   compareLengths: {
     title: "From which length is Focus faster?",
-    help: "One attention layer of this run's model is timed at 256, 512, 1,024, … tokens on this machine, with groups in the shares they have in the open layer of this run, at the run's setting. The inputs are random, because the time does not depend on them.",
+    help: "One attention layer of this run's model is timed at 256, 512, 1,024, … tokens on this machine, with groups in the shares they have in the open layer of this run, at the run's setting. The inputs are random numbers, and the groups stand in random order.",
     time: "Time to spend",
     budgets: { 10: "10 s", 30: "30 s", 120: "2 min", 600: "10 min" },
     start: (layer) => `Measure layer ${layer}`,
@@ -151,6 +151,5 @@ Object.assign(FX.strings, {
     partedAtOnce: "They differ from the first token.",
     empty: "Press Write to see both texts grow.",
     group: (label, layer) => `group ${label} in layer ${layer}`,
-    noWindow: "the window's",
   },
 });

@@ -84,7 +84,6 @@
       this.received(answer);
     }
 
-    // The button takes the focus only from itself: a disabled button would lose it to the page.
     start(details) {
       this.startButton.disabled = true;
       return this.watch(this.questions.start, details).finally(() => {
@@ -109,11 +108,9 @@
   FX.labelled = (label, field, hint = null) => el("div", { class: "fx-field" }, el("label", { for: field.id }, label), hint, field);
 
   // A few choices as one labelled drop-down.
-  FX.dropdown = (label, options, chosen, changed) => {
+  FX.dropdown = (label, options, chosen, changed, hint = null) => {
     const select = el("select", { id: FX.newId("select"), onchange: () => changed(select.value) }, Object.entries(options).map(([value, name]) => el("option", { value, selected: value === chosen }, name)));
-    const node = FX.labelled(label, select);
-    node.select = select;
-    return node;
+    return FX.labelled(label, select, hint);
   };
 
   // Separate strokes from zero, one path: thousands of bar elements would make the page slow.

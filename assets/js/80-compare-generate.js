@@ -23,9 +23,9 @@
       this.prompt = el("textarea", { id: FX.newId("prompt"), rows: 5, spellcheck: "false" });
       this.count = el("input", { id: FX.newId("count"), type: "number", min: 1, max: 512, value: 60 });
       this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
-      const sampling = FX.dropdown(text.sampling, text.temperatures, this.temperature, (value) => (this.temperature = value));
+      const sampling = FX.dropdown(text.sampling, text.temperatures, this.temperature, (value) => (this.temperature = value), FX.hint(app.tooltip, text.sampling, text.samplingHint));
       this.form.append(
-        FX.labelled(text.tokens, this.count), sampling, FX.hint(app.tooltip, text.sampling, text.samplingHint),
+        FX.labelled(text.tokens, this.count), sampling,
         this.button(text.start, () => this.begin()),
       );
       this.parted = el("p", { class: "fx-muted" });

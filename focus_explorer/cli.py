@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from focus_explorer import finetuning, settings
+from focus_explorer import comparing_command, finetuning, settings
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce import command as reproduce_command
@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     reproduce_command.add_parser(commands)
     finetuning.add_parser(commands)
+    comparing_command.add_parser(commands)
     return parser
 
 

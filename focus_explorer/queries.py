@@ -144,6 +144,22 @@ QUERIES: dict[str, str] = {
             list_inner_product(q.probabilities, o.probabilities) AS affinity
         FROM links k JOIN groups q ON q.position = k.query JOIN groups o ON o.position = k.key
         ORDER BY k.kind DESC, k.probability DESC, k.head, k.rank""",
+    "comparisons": """
+        SELECT * EXCLUDE (attention_full, attention_focus, total_full, total_focus), len(attention_focus) AS repeats,
+            list_median(attention_full) AS attention_full, list_min(attention_full) AS attention_full_low,
+            list_max(attention_full) AS attention_full_high,
+            list_median(attention_focus) AS attention_focus, list_min(attention_focus) AS attention_focus_low,
+            list_max(attention_focus) AS attention_focus_high,
+            list_median(total_full) AS total_full, list_median(total_focus) AS total_focus
+        FROM comparisons WHERE run_id = $run_id ORDER BY kind, window_size, top_k""",
+    "crossovers": "SELECT * FROM crossovers WHERE run_id = $run_id ORDER BY layer, tokens",
+    "same_tokens": """
+        WITH texts AS (
+            SELECT run_id, count(*) AS count, string_agg(CAST(token_id AS VARCHAR), ' ' ORDER BY position) AS ids
+            FROM tokens WHERE run_id IN (SELECT o.run_id FROM runs o JOIN runs r USING (num_tokens)
+                WHERE r.run_id = $run_id) GROUP BY run_id)
+        SELECT t.run_id FROM texts t JOIN texts mine USING (ids)
+        WHERE mine.run_id = $run_id AND t.run_id <> $run_id""",
 }
 
 

@@ -1,21 +1,63 @@
-// The comparison view: speed and predictions of Focus against full attention on the same text.
+// The comparison view: Focus against full attention on the same text, and the parts that compare with something else.
 (function () {
   const el = FX.el;
   const text = FX.strings.compare;
   const format = FX.format;
   const LISTED = 10;
-  const STROKE_PIXELS = 1;
+  const PARTS = { settings: FX.CompareSettings, runs: FX.CompareRuns, lengths: FX.CompareLengths, generation: FX.CompareGeneration };
 
+  // One part at a time, so that the view stays short; the address remembers which.
   FX.CompareView = class {
     constructor(app, panel) {
+      this.app = app;
+      const words = FX.strings.compareParts;
+      this.parts = { overview: new Overview(app) };
+      for (const [name, Part] of Object.entries(PARTS)) this.parts[name] = new Part(app);
+      const asked = new URLSearchParams(window.location.search).get("part");
+      this.part = asked in this.parts ? asked : "overview";
+      const choice = FX.choice(words.label, words.names, this.part, (name) => this.choose(name));
+      choice.classList.add("fx-compare-choice");
+      panel.append(choice, ...Object.values(this.parts).map((part) => part.node));
+    }
+
+    choose(name) {
+      this.part = name;
+      const address = new URL(window.location.href);
+      if (name === "overview") address.searchParams.delete("part");
+      else address.searchParams.set("part", name);
+      window.history.replaceState(window.history.state, "", address);
+      this.app.tooltip.hide();
+      this.update();
+      FX.resizePlots(this.parts[name].node); // the window may have changed while the part was hidden
+    }
+
+    update() {
+      for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.part;
+      this.parts[this.part].update();
+      this.selectionChanged();
+    }
+
+    selectionChanged() {
+      const part = this.parts[this.part];
+      if (part.selectionChanged && part.marked !== this.app.selection) {
+        part.marked = this.app.selection;
+        part.selectionChanged();
+      }
+    }
+  };
+
+  class Overview {
+    constructor(app) {
       this.app = app;
       this.verdict = el("div", { class: "fx-verdict" });
       this.table = el("div", { class: "fx-table-wrap" });
       this.chart = el("div", { class: "fx-plot fx-loss", role: "group", "aria-label": text.lossTitle, "data-testid": "fx-loss-chart" });
       this.lists = el("div", { class: "fx-lists" });
-      panel.append(
+      this.chosen = el("p", { class: "fx-chosen", role: "status", "data-testid": "fx-selected-loss" });
+      this.node = el("div", {});
+      this.node.append(
         el("div", { class: "fx-compare", "data-testid": "fx-compare" }, this.verdict, this.table),
-        el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.lossTitle), el("p", { class: "fx-help" }, text.lossHint), this.chart),
+        el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.lossTitle), el("p", { class: "fx-help" }, text.lossHint), this.chosen, this.chart),
         this.lists,
       );
     }
@@ -33,7 +75,34 @@
         this.table.replaceChildren(comparisonTable(run, this.app.tooltip));
         this.showLists();
       }
+      this.marked = this.app.selection;
+      this.showChosen();
       this.drawChart();
+    }
+
+    selectionChanged() {
+      this.showChosen();
+      this.drawChart();
+    }
+
+    // What the chosen tokens lose on average, beside all others.
+    showChosen() {
+      const { selection } = this.app;
+      const words = FX.strings.compareSelection;
+      for (const button of this.lists.querySelectorAll("[data-pos]")) button.toggleAttribute("data-selected", selection !== null && selection.has(Number(button.dataset.pos)));
+      if (selection === null) {
+        this.chosen.textContent = "";
+        return;
+      }
+      const sums = { inside: [0, 0], outside: [0, 0] };
+      this.differences.forEach((value, pos) => {
+        if (value === null) return;
+        const sum = selection.has(pos) ? sums.inside : sums.outside;
+        sum[0] += value;
+        sum[1] += 1;
+      });
+      const mean = ([total, count]) => (count === 0 ? null : format.signed(total / count, 3));
+      this.chosen.textContent = sums.inside[1] === 0 ? words.none : words.mean(mean(sums.inside), format.count(sums.inside[1]), mean(sums.outside));
     }
 
     showLists() {
@@ -41,12 +110,16 @@
       const ranked = scored.sort((a, b) => this.differences[b] - this.differences[a]);
       const hurt = ranked.filter((pos) => this.differences[pos] > 0).slice(0, LISTED);
       const helped = ranked.filter((pos) => this.differences[pos] < 0).slice(-LISTED).reverse();
-      this.lists.replaceChildren(this.tokenList(text.hurt, hurt, text.noneHurt), this.tokenList(text.helped, helped, text.noneHelped));
+      this.lists.replaceChildren(this.tokenList("hurt", hurt, text.noneHurt), this.tokenList("helped", helped, text.noneHelped));
     }
 
-    tokenList(title, positions, none) {
+    tokenList(name, positions, none) {
       const items = positions.map((pos) => el("li", {}, this.tokenItem(pos)));
-      return el("section", {}, el("h3", { class: "fx-subtitle" }, title), positions.length ? el("ol", { class: "fx-ranked" }, items) : el("p", { class: "fx-muted" }, none));
+      const words = FX.strings.compareSelection;
+      const choose = () => this.app.toggleSelection(FX.selectTokens(positions, "row", words.label[name]));
+      const button = el("button", { type: "button", class: "fx-button", onclick: choose, "aria-label": `${words.choose}: ${words.label[name]}`, "data-testid": `fx-select-${name}` }, words.choose);
+      const head = el("div", { class: "fx-list-head" }, el("h3", { class: "fx-subtitle" }, text[name]), positions.length ? button : null);
+      return el("section", {}, head, positions.length ? el("ol", { class: "fx-ranked" }, items) : el("p", { class: "fx-muted" }, none));
     }
 
     tokenItem(pos) {
@@ -54,7 +127,7 @@
       const losses = text.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
       return el(
         "button",
-        { type: "button", class: "fx-ranked-token", title: text.goTo(format.count(pos)), onclick: () => app.goToToken(pos) },
+        { type: "button", class: "fx-ranked-token", "data-pos": pos, title: text.goTo(format.count(pos)), onclick: () => app.goToToken(pos) },
         el("span", { class: "fx-number fx-ranked-value" }, format.signed(differences[pos], 2)),
         el("span", { class: "fx-ranked-text" }, FX.contextLine(run, pos), el("span", { class: "fx-muted" }, `${text.at(format.count(pos))} · ${losses}`)),
       );
@@ -65,9 +138,10 @@
       const { root } = app;
       const size = Math.max(15, Math.round(differences.length / 30));
       const data = [
-        stems(differences, (value) => value > 0, text.worseTrace, FX.cssColour(root, "worse")),
-        stems(differences, (value) => value < 0, text.betterTrace, FX.cssColour(root, "better")),
+        FX.stems(differences, (value) => value > 0, text.worseTrace, FX.cssColour(root, "worse")),
+        FX.stems(differences, (value) => value < 0, text.betterTrace, FX.cssColour(root, "better")),
         meanLine(differences, size, FX.cssColour(root, "text")),
+        ...FX.selectedMarks(app, differences),
       ];
       FX.draw(app, this.chart, data, this.chartLayout(), {
         hover: (point) => this.describe(point.x),
@@ -91,18 +165,6 @@
       const losses = text.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
       return FX.tokenSummary(run, pos, el("div", {}, `${losses} (${format.signed(differences[pos], 2)})`));
     }
-  };
-
-  // One path of separate strokes: thousands of bar elements would make the page slow.
-  function stems(differences, wanted, name, colour) {
-    const x = [];
-    const y = [];
-    differences.forEach((value, pos) => {
-      if (value === null || !wanted(value)) return;
-      x.push(pos, pos, null);
-      y.push(0, value, null);
-    });
-    return { type: "scatter", mode: "lines", name, x, y, hoverinfo: "none", line: { color: colour, width: STROKE_PIXELS, simplify: false } };
   }
 
   function meanLine(differences, size, colour) {

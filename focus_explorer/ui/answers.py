@@ -9,6 +9,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.run_data import layer_cells, word_classes
 from focus_explorer.service import Service
 from focus_explorer.ui import answers_groups
+from focus_explorer.ui.answers_compare import COMPARE_ANSWERS
 from focus_explorer.ui.answers_sparsity import SPARSITY_ANSWERS
 
 Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
@@ -18,6 +19,7 @@ ANSWERS: dict[str, Answer] = {
     "word_classes": lambda service, asked: word_classes(service.database, str(asked.get("run"))),
     **answers_groups.QUESTIONS,
     **SPARSITY_ANSWERS,
+    **COMPARE_ANSWERS,
 }
 
 

@@ -90,6 +90,19 @@ def balanced_membership(length: int, num_groups: int, top_k: int, generator: tor
     return torch.bitwise_left_shift(torch.ones_like(drawn), drawn).sum(-1)[None]
 
 
+def membership_like(membership: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Groups for a text of another length in the shares of a real one, in random order.
+
+    Args:
+        membership: (T,) int64 of the real text.
+
+    Returns:
+        (1, length) int64: of every kind of membership as large a share as in the real text, up to one token.
+    """
+    even = torch.arange(length) * membership.shape[0] // length
+    return membership.sort().values[even][torch.randperm(length, generator=generator)][None]
+
+
 def layer_inputs(
     setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -81,6 +81,26 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             rank INTEGER NOT NULL, query BIGINT NOT NULL, key BIGINT NOT NULL, probability DOUBLE NOT NULL);
         """,
     ),
+    (
+        "0004_comparisons",
+        """
+        CREATE TABLE comparisons (
+            run_id VARCHAR NOT NULL, kind VARCHAR NOT NULL, top_k INTEGER NOT NULL, window_size BIGINT NOT NULL,
+            num_sinks BIGINT NOT NULL, assignment VARCHAR NOT NULL, measured_at TIMESTAMPTZ NOT NULL,
+            scored BIGINT NOT NULL, perplexity_full DOUBLE NOT NULL, perplexity_focus DOUBLE NOT NULL,
+            delta_mean DOUBLE NOT NULL, delta_low DOUBLE NOT NULL, delta_high DOUBLE NOT NULL,
+            retained_pairs DOUBLE NOT NULL, dominance DOUBLE, attention_full DOUBLE[] NOT NULL,
+            attention_focus DOUBLE[] NOT NULL, total_full DOUBLE[] NOT NULL, total_focus DOUBLE[] NOT NULL,
+            backend VARCHAR NOT NULL, device VARCHAR NOT NULL, dtype VARCHAR NOT NULL, threads INTEGER NOT NULL);
+        CREATE TABLE crossovers (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, tokens BIGINT NOT NULL, top_k INTEGER NOT NULL,
+            window_size BIGINT NOT NULL, measured_at TIMESTAMPTZ NOT NULL, full_median DOUBLE NOT NULL,
+            full_low DOUBLE NOT NULL, full_high DOUBLE NOT NULL, focus_median DOUBLE NOT NULL,
+            focus_low DOUBLE NOT NULL, focus_high DOUBLE NOT NULL, routing_median DOUBLE NOT NULL,
+            retained_pairs DOUBLE NOT NULL, repeats INTEGER NOT NULL, backend VARCHAR NOT NULL,
+            device VARCHAR NOT NULL, dtype VARCHAR NOT NULL, threads INTEGER NOT NULL);
+        """,
+    ),
 )
 
 

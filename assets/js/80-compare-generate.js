@@ -1,0 +1,123 @@
+// One prompt continued by full attention and by Focus at once, every token in the colour of its group in the open layer.
+(function () {
+  const el = FX.el;
+  const text = FX.strings.compareGeneration;
+  const format = FX.format;
+  const PROMPT_TOKENS = 300;
+  const MODES = ["full", "focus"];
+
+  const median = (values) => {
+    const sorted = [...values].sort((a, b) => a - b);
+    const half = Math.floor(sorted.length / 2);
+    return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+  };
+
+  FX.CompareGeneration = class extends FX.ComparePart {
+    constructor(app) {
+      super(app, "generation", text);
+      this.kind = "generation";
+      this.questions = { state: "compare_generation", start: "compare_generation_start" };
+      this.temperature = "0";
+      this.sides = {};
+      this.help = el("p", { class: "fx-help" });
+      this.prompt = el("textarea", { id: FX.newId("prompt"), rows: 5, spellcheck: "false" });
+      this.count = el("input", { id: FX.newId("count"), type: "number", min: 1, max: 512, value: 60 });
+      this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
+      const sampling = FX.dropdown(text.sampling, text.temperatures, this.temperature, (value) => (this.temperature = value), FX.hint(app.tooltip, text.sampling, text.samplingHint));
+      this.form.append(
+        FX.labelled(text.tokens, this.count), sampling,
+        this.button(text.start, () => this.begin()),
+      );
+      this.parted = el("p", { class: "fx-muted" });
+      this.bodies = Object.fromEntries(MODES.map((mode) => [mode, el("div", { class: "fx-pair-text", "data-side": mode, "data-testid": `fx-generated-${mode}`, "aria-live": "off" })]));
+      this.notes = Object.fromEntries(MODES.map((mode) => [mode, el("p", { class: "fx-help" })]));
+      this.results = el("div", { class: "fx-pair" }, MODES.map((mode) => el("section", {}, el("h4", { class: "fx-side-title" }, text[mode]), this.bodies[mode], this.notes[mode])));
+      this.node.append(this.help, el("div", { class: "fx-field fx-wide" }, el("label", { for: this.prompt.id }, text.prompt), this.prompt), this.form, this.line.node, this.parted, this.results);
+      for (const mode of MODES) {
+        this.bodies[mode].addEventListener("mouseover", (event) => this.hovered(event));
+        this.bodies[mode].addEventListener("mouseleave", () => app.tooltip.hide());
+      }
+    }
+
+    get layer() {
+      return this.run.layerIds[this.app.layerIndex];
+    }
+
+    update() {
+      if (this.run !== this.app.run) {
+        this.run = this.app.run;
+        this.sides = {};
+        this.help.textContent = text.help(format.count(this.run.config.window));
+        this.prompt.value = this.run.pieces.slice(-PROMPT_TOKENS).join("").replace(/‹[0-9A-F ]+›/g, "");
+        this.show();
+        this.watch();
+        return;
+      }
+      if (this.busy) this.watch();
+      this.recolour();
+    }
+
+    begin() {
+      for (const mode of MODES) this.bodies[mode].replaceChildren();
+      return this.start({ prompt: this.prompt.value, max_tokens: Number(this.count.value), temperature: Number(this.temperature) });
+    }
+
+    received(answer) {
+      this.sides = answer.sides;
+      this.show();
+    }
+
+    show() {
+      for (const mode of MODES) {
+        const body = this.bodies[mode];
+        const pieces = this.sides[mode] ? this.sides[mode].pieces : [];
+        if (pieces.length === 0) body.replaceChildren(el("span", { class: "fx-muted" }, this.busy ? "" : text.empty));
+        else this.grow(body, pieces);
+        this.notes[mode].textContent = this.note(mode, pieces);
+      }
+      this.parted.textContent = this.partedAt();
+      this.recolour();
+    }
+
+    // Written tokens stay in place: only what is new is added.
+    grow(body, pieces) {
+      const known = body.querySelectorAll(".fx-pair-token");
+      const same = known.length > 0 && known.length <= pieces.length && [...known].every((node, i) => node.textContent === pieces[i]);
+      if (!same) body.replaceChildren();
+      body.append(...pieces.slice(same ? known.length : 0).map((piece) => el("span", { class: "fx-pair-token", "data-shade": "none" }, piece)));
+    }
+
+    recolour() {
+      for (const mode of MODES) {
+        const groups = this.sides[mode] ? this.sides[mode].groups : [];
+        this.bodies[mode].querySelectorAll(".fx-pair-token").forEach((node, i) => {
+          const group = groups[i] ? groups[i][this.layer] : undefined;
+          node.dataset.shade = group === undefined ? "none" : `g${group}`;
+          if (group !== undefined) node.dataset.group = group;
+        });
+      }
+    }
+
+    note(mode, pieces) {
+      const side = this.sides[mode];
+      if (pieces.length === 0) return "";
+      const speed = text.speed(format.ms(median(side.ms)), format.count(side.ms.length), format.count(this.sides.prompt_tokens));
+      return mode === "full" && side.groups.length === 0 ? `${speed}. ${text.groupsLater}` : speed;
+    }
+
+    partedAt() {
+      const { full, focus } = this.sides;
+      if (!full || !focus || Math.min(full.pieces.length, focus.pieces.length) === 0) return "";
+      const shared = Math.min(full.pieces.length, focus.pieces.length);
+      const at = FX.range(shared).find((i) => full.pieces[i] !== focus.pieces[i]);
+      if (at === undefined) return text.same;
+      return at === 0 ? text.partedAtOnce : text.parted(format.count(at));
+    }
+
+    hovered(event) {
+      const { group } = event.target.dataset;
+      if (group === undefined) return;
+      this.app.tooltip.show(el("div", {}, text.group(FX.groupLabel(Number(group)), this.layer)), event.target.getBoundingClientRect());
+    }
+  };
+})();

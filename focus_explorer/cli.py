@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from focus_explorer import finetuning, settings
+from focus_explorer import finetuning, run_commands, settings
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce import command as reproduce_command
@@ -69,10 +69,7 @@ def _add_analyze(commands: Any) -> None:
 
 
 def _add_runs(commands: Any) -> None:
-    parser = commands.add_parser("runs", help="list stored runs, newest first")
-    _common(parser, "db")
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
-    parser.set_defaults(run=_runs)
+    run_commands.add_parser(commands)
     parser = commands.add_parser("export", help="write a table of a run")
     parser.add_argument("run_id", help="as listed by `focus-explorer runs`")
     parser.add_argument("--what", required=True, choices=("groups", "tokens", "layers"), help="which table")
@@ -260,21 +257,6 @@ def _describe(summary: dict[str, Any]) -> str:
         f"stored in              {summary['db']}",
     ]
     return "\n".join(lines)
-
-
-def _runs(arguments: argparse.Namespace) -> None:
-    rows = _service(arguments).runs()
-    if arguments.json:
-        print(json.dumps(rows, ensure_ascii=False, default=str))
-        return
-    if not rows:
-        print("no runs yet; `focus-explorer analyze FILE` makes one")
-    for row in rows:
-        print(
-            f"{row['run_id']}  {row['num_tokens']:>7,} tokens  {row['model_id']}  K={row['config']['num_groups']} "
-            f"k={row['config']['top_k']} w={row['config']['window']}  perplexity {row['perplexity_full']:.2f} -> "
-            f"{row['perplexity_focus']:.2f}  pairs {row['retained_pairs']:.0%}  {row['title'][:40]}"
-        )
 
 
 def _export(arguments: argparse.Namespace) -> None:

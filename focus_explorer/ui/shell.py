@@ -12,6 +12,7 @@ import gradio as gr
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.run_labels import purge_expired
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.ui import centroids_tab, explore_tab, runs_tab, training_tab
 from focus_explorer.ui.browser import head_html, static_paths, stylesheets
@@ -45,6 +46,7 @@ class App:
         """
         address = host or settings.SETTINGS["host"].default
         free = _free_port(address, port or int(settings.SETTINGS["port"].default))
+        purge_expired(self.service)
         self._explore_sample()
         try:
             return self.blocks.queue(max_size=16, default_concurrency_limit=8).launch(

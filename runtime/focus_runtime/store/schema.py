@@ -69,6 +69,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             learning_rate DOUBLE NOT NULL, tokens_per_second DOUBLE NOT NULL, elapsed DOUBLE NOT NULL);
         """,
     ),
+    (
+        "0005_run_labels",
+        """
+        CREATE TABLE run_labels (
+            run_id VARCHAR PRIMARY KEY, name VARCHAR NOT NULL, note VARCHAR NOT NULL, tags VARCHAR[] NOT NULL,
+            deleted_at TIMESTAMPTZ);
+        """,
+    ),
 )
 
 

@@ -30,7 +30,7 @@ KINDS = {
     duckdb.StatementType.EXPLAIN: "EXPLAIN is not answered here",
 }
 # Nothing can be read but the one database, nothing written, and no statement can change that.
-LOCKED = {
+LOCKED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false", "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
     "allow_community_extensions": "false", "python_enable_replacements": "false", "temp_directory": "",
     "threads": "2", "lock_configuration": "true",

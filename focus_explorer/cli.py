@@ -180,6 +180,7 @@ def _add_evaluate(commands: Any) -> None:
 def _add_serve(commands: Any) -> None:
     parser = commands.add_parser("serve", help="open the page")
     _common(parser, "host", "port", "db", "model", "centroids")
+    parser.add_argument("--mcp", action="store_true", help="offer its functions to language models too (needs mcp)")
     parser.set_defaults(run=_serve)
 
 
@@ -345,7 +346,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     from focus_explorer.ui.shell import build_app
 
     app = build_app(database=arguments.db, model=arguments.model, centroids=arguments.centroids)
-    app.launch(host=arguments.host, port=arguments.port)
+    app.launch(host=arguments.host, port=arguments.port, mcp=arguments.mcp)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

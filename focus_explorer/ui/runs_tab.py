@@ -33,7 +33,9 @@ start();
 ON_LOAD_SQL = """
 const start = () => {
   if (!window.FocusSql) { setTimeout(start, 30); return; }
-  FocusSql.create(element.querySelector('.fx-root'), { query: (sql) => server.query({ sql }), examples: () => server.examples({}) });
+  FocusSql.create(element.querySelector('.fx-root'), {
+    query: (sql) => server.query({ sql }), examples: () => server.examples({}),
+  });
 };
 start();
 """
@@ -109,9 +111,12 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
         tags = [str(tag) for tag in asked.get("tags") or []]
         return guarded(
             lambda: label_run(
-                service, str(asked.get("run")), name=str(asked.get("name") or ""), note=str(asked.get("note") or ""),
+                service,
+                str(asked.get("run")),
+                name=str(asked.get("name") or ""),
+                note=str(asked.get("note") or ""),
                 tags=tags,
-            )  # fmt: skip
+            )
         )
 
     def remove(asked: dict[str, Any]) -> dict[str, Any]:

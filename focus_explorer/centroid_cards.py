@@ -167,8 +167,8 @@ def _held_out(record: Any) -> dict[str, Any] | None:
                 for key in ("perplexity", "retained_pairs", "dominance")
                 if _is_number(value.get(key))
             }
-    scored = record.get("scored_tokens")
-    return {"full": float(record["full"]), "scored": int(scored) if _is_number(scored) else None, "focus": focus}
+    scored = int(record["scored_tokens"]) if _is_number(record.get("scored_tokens")) else None
+    return {"full": float(record["full"]), "scored": scored, "focus": focus}
 
 
 def _is_number(value: Any) -> bool:

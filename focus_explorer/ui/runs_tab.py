@@ -120,16 +120,20 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
         )
 
     def remove(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: {"deleted": _then(asked, delete_run(service, str(asked.get("run"))))})
+        def work() -> dict[str, Any]:
+            delete_run(service, str(asked.get("run")))
+            return {"deleted": True}
+
+        return guarded(work)
 
     def restore(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: {"restored": _then(asked, undelete_run(service, str(asked.get("run"))))})
+        def work() -> dict[str, Any]:
+            undelete_run(service, str(asked.get("run")))
+            return {"deleted": False}
+
+        return guarded(work)
 
     return [load_runs, label, remove, restore]
-
-
-def _then(asked: dict[str, Any], _: None) -> str:
-    return str(asked.get("run"))
 
 
 def _sql_functions(service: Service) -> list[Callable[..., Any]]:

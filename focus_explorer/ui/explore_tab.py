@@ -94,7 +94,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
               api_visibility="private")  # fmt: skip
     run.click(
         runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden",
-        api_visibility="private", **MODEL_WORK,
+        api_name="analyze_form", api_visibility="private", **MODEL_WORK,
     )  # fmt: skip
     stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
     return Explore(view, inputs[1], status, inputs[0], finished)

@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from focus_explorer import comparing_command, finetuning, settings
+from focus_explorer import comparing_command, finetuning, run_commands, settings
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce import command as reproduce_command
@@ -72,10 +72,7 @@ def _add_analyze(commands: Any) -> None:
 
 
 def _add_runs(commands: Any) -> None:
-    parser = commands.add_parser("runs", help="list stored runs, newest first")
-    _common(parser, "db")
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
-    parser.set_defaults(run=_runs)
+    run_commands.add_parser(commands)
     parser = commands.add_parser("export", help="write a table of a run")
     parser.add_argument("run_id", help="as listed by `focus-explorer runs`")
     parser.add_argument("--what", required=True, choices=("groups", "tokens", "layers"), help="which table")
@@ -186,6 +183,7 @@ def _add_evaluate(commands: Any) -> None:
 def _add_serve(commands: Any) -> None:
     parser = commands.add_parser("serve", help="open the page")
     _common(parser, "host", "port", "db", "model", "centroids")
+    parser.add_argument("--mcp", action="store_true", help="offer its functions to language models too (needs mcp)")
     parser.set_defaults(run=_serve)
 
 
@@ -268,21 +266,6 @@ def _describe(summary: dict[str, Any]) -> str:
         f"stored in              {summary['db']}",
     ]
     return "\n".join(lines)
-
-
-def _runs(arguments: argparse.Namespace) -> None:
-    rows = _service(arguments).runs()
-    if arguments.json:
-        print(json.dumps(rows, ensure_ascii=False, default=str))
-        return
-    if not rows:
-        print("no runs yet; `focus-explorer analyze FILE` makes one")
-    for row in rows:
-        print(
-            f"{row['run_id']}  {row['num_tokens']:>7,} tokens  {row['model_id']}  K={row['config']['num_groups']} "
-            f"k={row['config']['top_k']} w={row['config']['window']}  perplexity {row['perplexity_full']:.2f} -> "
-            f"{row['perplexity_focus']:.2f}  pairs {row['retained_pairs']:.0%}  {row['title'][:40]}"
-        )
 
 
 def _export(arguments: argparse.Namespace) -> None:
@@ -371,7 +354,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     from focus_explorer.ui.shell import build_app
 
     app = build_app(database=arguments.db, model=arguments.model, centroids=arguments.centroids)
-    app.launch(host=arguments.host, port=arguments.port)
+    app.launch(host=arguments.host, port=arguments.port, mcp=arguments.mcp)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

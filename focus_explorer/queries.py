@@ -12,13 +12,14 @@ import pyarrow as pa
 from focus_explorer.errors import NotFoundError
 from focus_runtime.store.database import Database
 
+# A run nobody named, noted or tagged has no labels; a deleted one is here until it is purged.
 RUNS = """
-SELECT r.*,
+SELECT r.*, coalesce(b.name, '') AS name, coalesce(b.note, '') AS note, coalesce(b.tags, []) AS tags, b.deleted_at,
     (SELECT exp(avg(nll)) FROM losses l WHERE l.run_id = r.run_id AND l.mode = 'full') AS perplexity_full,
     (SELECT exp(avg(nll)) FROM losses l WHERE l.run_id = r.run_id AND l.mode = 'focus') AS perplexity_focus,
     (SELECT avg(retained_pairs) FROM layers y WHERE y.run_id = r.run_id) AS retained_pairs,
     (SELECT avg(dominance) FROM layers y WHERE y.run_id = r.run_id) AS dominance
-FROM runs r WHERE r.status = 'complete'
+FROM runs r LEFT JOIN run_labels b USING (run_id) WHERE r.status = 'complete'
 """
 
 # Means over a training's newest 20 steps; of its Focus steps where it has any, else of full attention's.
@@ -38,7 +39,8 @@ FROM training_runs r LEFT JOIN tails t USING (training_id)
 """
 
 QUERIES: dict[str, str] = {
-    "runs": RUNS + " ORDER BY created_at DESC",
+    "runs": RUNS + " AND b.deleted_at IS NULL ORDER BY created_at DESC",
+    "deleted_runs": RUNS + " AND b.deleted_at IS NOT NULL ORDER BY b.deleted_at DESC",
     "run": RUNS + " AND r.run_id = $run_id",
     "tokens": """
         SELECT position, token_id, piece, start_char, end_char
@@ -121,6 +123,17 @@ QUERIES: dict[str, str] = {
     "all_probabilities": """
         SELECT layer, position, probabilities FROM assignments
         WHERE run_id = $run_id AND position IN (SELECT unnest($positions)) ORDER BY position, layer""",
+    "centroid_uses": """
+        SELECT r.run_id, r.title, coalesce(b.name, '') AS name, r.num_tokens, r.model_id, r.created_at, y.layer,
+            y.dominance, s.tokens, s.groups
+        FROM runs r LEFT JOIN run_labels b USING (run_id) JOIN layers y USING (run_id) JOIN (
+            SELECT run_id, layer, list(tokens ORDER BY top_group) AS tokens,
+                list(top_group ORDER BY top_group) AS groups
+            FROM (SELECT run_id, layer, top_group, count(*) AS tokens FROM assignments
+                  WHERE run_id IN (SELECT run_id FROM runs WHERE centroids_sha256 = $sha256) GROUP BY ALL)
+            GROUP BY run_id, layer) s ON s.run_id = y.run_id AND s.layer = y.layer
+        WHERE r.status = 'complete' AND r.centroids_sha256 = $sha256 AND b.deleted_at IS NULL
+        ORDER BY r.created_at DESC, y.layer""",
     "centroid_files": "SELECT * FROM centroid_files ORDER BY uploaded_at DESC",
     "trainings": TRAININGS + " ORDER BY created_at DESC",
     "training": TRAININGS + " WHERE r.training_id = $training_id",
@@ -214,4 +227,9 @@ def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
         raise NotFoundError(
             f"there is no run {run_id!r} in {database.path}", fix="`focus-explorer runs` lists the ones there are"
         )
-    return rows.to_pylist()[0]
+    run: dict[str, Any] = rows.to_pylist()[0]
+    if run["deleted_at"] is not None:
+        raise NotFoundError(
+            f"the run {run_id} was deleted", fix=f"bring it back with `focus-explorer runs undelete {run_id}`"
+        )
+    return run

@@ -100,8 +100,8 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     run.click(lambda: _bar("Waiting for the model", 0.0), None, status, show_progress="hidden", queue=False,
               api_visibility="private")  # fmt: skip
     run.click(
-        runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden", api_name="analyze",
-        **MODEL_WORK,
+        runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden",
+        api_name="analyze_form", api_visibility="private", **MODEL_WORK,
     )  # fmt: skip
     stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
     return Explore(view, inputs[1], status, inputs[0], finished)

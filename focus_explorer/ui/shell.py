@@ -12,8 +12,9 @@ import gradio as gr
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.run_labels import purge_expired
 from focus_explorer.service import AnalyzeRequest, Service
-from focus_explorer.ui import centroids_tab, explore_tab, runs_tab, training_tab
+from focus_explorer.ui import api, centroids_tab, explore_tab, runs_tab, training_tab
 from focus_explorer.ui.browser import head_html, static_paths, stylesheets
 from focus_explorer.ui.text import TAGLINE, TITLE
 
@@ -34,17 +35,21 @@ class App:
     service: Service
     request: AnalyzeRequest
 
-    def launch(self, *, host: str | None = None, port: int | None = None, block: bool = True) -> Any:
+    def launch(self, *, host: str | None = None, port: int | None = None, block: bool = True, mcp: bool = False) -> Any:
         """Explore a sample if the database is empty, then serve.
 
         Args:
-            host: address; port: port, the next free one when taken; block: wait until stopped.
+            host: address; port: port, the next free one when taken; block: wait until stopped;
+                mcp: offer the functions of the API to language models too.
 
         Raises:
-            InputError: the database, model or centroids cannot be used, or no port is free.
+            InputError: the database, model or centroids cannot be used, no port is free, or MCP is not installed.
         """
+        if mcp:
+            api.check_mcp()
         address = host or settings.SETTINGS["host"].default
         free = _free_port(address, port or int(settings.SETTINGS["port"].default))
+        purge_expired(self.service)
         self._explore_sample()
         try:
             return self.blocks.queue(max_size=16, default_concurrency_limit=8).launch(
@@ -58,6 +63,7 @@ class App:
                 show_error=False,
                 ssr_mode=False,
                 run_history=False,
+                mcp_server=mcp,
                 prevent_thread_lock=not block,
             )
         except OSError as error:
@@ -119,4 +125,5 @@ def build_app(*, database: str | Path | None = None, model: str | None = None, c
             with gr.Tab("Runs", id="runs") as runs:
                 runs_tab.build(service, explore, runs, blocks)
         explore_tab.connect_load(blocks, service, request, explore)
+        api.build(service, request)
     return App(blocks, service, request)

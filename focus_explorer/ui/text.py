@@ -8,10 +8,11 @@ TAGLINE = (
 CENTROIDS_INTRO = (
     "Centroids decide which group a token belongs to. Upload a trained file (.safetensors, or .pt "
     "with plain tensors); it is checked before anything is kept, and can then be chosen on the Explore page. "
-    "Code inside a file is never run."
+    "Code inside a file is never run. Look inside a file, or see what changed between two."
 )
 RUNS_INTRO = (
-    "Every text you explore is kept in one database file. Open a run again, share its link, or export its tables."
+    "Every text you explore is kept in one database file. Find a run, name and tag it, open it again, compare it with "
+    "another, share its link, export its tables, or ask the database yourself."
 )
 TRAINING_INTRO = (
     "Train centroids on your own text: the model itself stays as it is, only the centroids learn which tokens belong "

@@ -101,6 +101,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             device VARCHAR NOT NULL, dtype VARCHAR NOT NULL, threads INTEGER NOT NULL);
         """,
     ),
+    (
+        "0005_run_labels",
+        """
+        CREATE TABLE run_labels (
+            run_id VARCHAR PRIMARY KEY, name VARCHAR NOT NULL, note VARCHAR NOT NULL, tags VARCHAR[] NOT NULL,
+            deleted_at TIMESTAMPTZ);
+        """,
+    ),
 )
 
 

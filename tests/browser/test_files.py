@@ -1,0 +1,205 @@
+"""Runs, the SQL box, centroid files, the keyboard sheet, the tour and the one-file page, as a person uses them."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from playwright.sync_api import expect
+
+from focus_explorer.notebook import show
+from focus_explorer.service import AnalyzeRequest, Service
+from focus_runtime.checkpoint import random_centroids, save_centroids
+from focus_runtime.config import FocusConfig
+
+pytestmark = [pytest.mark.browser, pytest.mark.model]
+
+
+@pytest.fixture(scope="module")
+def two_runs(database):
+    """Ids of two runs in the served database, newest first."""
+    service = Service(database)
+    if len(service.runs()) < 2:
+        service.analyze("A second text, much shorter than the first. " * 6, AnalyzeRequest(window=8, repeats=1))
+    return [row["run_id"] for row in service.runs()[:2]]
+
+
+def open_tab(page, name):
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
+def item(page, run_id):
+    return page.locator(f".fx-runs-item[data-run='{run_id}']")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("narrow", "dark")])
+def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, two_runs, size, scheme):
+    newest, other = two_runs
+    page = open_page(f"?__theme={scheme}", size=size, scheme=scheme)
+    open_tab(page, "Runs")
+    item(page, newest).get_by_test_id("fx-run-edit").click()
+    page.get_by_label("Name", exact=True).fill("Harbour <b>study</b>")
+    page.get_by_label("Tags, with commas between").fill("paper, draft")
+    page.get_by_label("Note", exact=True).fill("look at layer 7")
+    page.get_by_role("button", name="Save").click()
+    expect(item(page, newest)).to_contain_text("Harbour <b>study</b>")
+    expect(item(page, newest).get_by_test_id("fx-run-edit")).to_be_focused()
+    stored = {row["run_id"]: row for row in Service(database).runs()}[newest]
+    assert (stored["name"], stored["tags"], stored["note"]) == (
+        "Harbour <b>study</b>", ["draft", "paper"], "look at layer 7"
+    )  # fmt: skip
+
+    for find in ("harbour", "LAYER 7", "draft", newest):
+        page.get_by_test_id("fx-runs-search").fill(find)
+        expect(page.locator(".fx-runs-item")).to_have_count(1)
+        expect(item(page, newest)).to_be_visible()
+    page.get_by_test_id("fx-runs-search").fill("")
+    page.get_by_test_id("fx-runs-tag").select_option("paper")
+    expect(item(page, other)).to_have_count(0)
+    page.get_by_role("button", name="Clear filters").click()
+    expect(item(page, other)).to_be_visible()
+
+    item(page, newest).get_by_test_id("fx-run-delete").click()
+    expect(item(page, newest)).to_have_count(0)
+    assert newest not in {row["run_id"] for row in Service(database).runs()}
+    expect(page.get_by_test_id("fx-runs-deleted")).to_contain_text("Deleted runs (1)")
+    page.get_by_test_id("fx-run-undo").click()
+    expect(item(page, newest)).to_be_visible()
+    assert newest in {row["run_id"] for row in Service(database).runs()}
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_two_runs_are_chosen_to_compare_and_one_is_reopened(open_page, two_runs):
+    newest, other = two_runs
+    page = open_page()
+    open_tab(page, "Runs")
+    item(page, other).get_by_role("checkbox").check()
+    item(page, newest).get_by_role("checkbox").check()
+    link = page.get_by_test_id("fx-runs-compare").get_by_role("link", name="Compare the two")
+    assert link.get_attribute("href") == f"?run={other}&view=compare&with={newest}"
+    # followed in a page of its own: leaving a page makes Gradio's open streams complain in its console
+    again = open_page(item(page, other).get_by_role("link", name="Open").get_attribute("href"))
+    assert again.evaluate("new URLSearchParams(location.search).get('run')") == other
+
+
+def test_the_sql_box_answers_refuses_and_gives_a_file(open_page, database, two_runs, tmp_path):
+    page = open_page()
+    open_tab(page, "Runs")
+    field, output = page.get_by_test_id("fx-sql"), page.get_by_test_id("fx-sql-output")
+    field.fill("SELECT run_id, num_tokens, '<b>, \"x\"' AS odd FROM runs ORDER BY run_id")
+    field.press("Control+Enter")
+    expect(output).to_contain_text("rows in", timeout=20_000)
+    expect(output).to_contain_text(two_runs[0])
+    with page.expect_download() as waiting:
+        page.get_by_test_id("fx-sql-csv").click()
+    path = tmp_path / "query.csv"
+    waiting.value.save_as(path)
+    rows = list(csv.DictReader(path.open()))
+    kept = {row["run_id"]: row["num_tokens"] for row in Service(database).runs()}
+    assert {row["run_id"]: int(row["num_tokens"]) for row in rows} == kept
+    assert {row["odd"] for row in rows} == {'<b>, "x"'}
+    for sql, words in (("DROP TABLE runs", "DROP is not allowed"), ("SELECT 1; SELECT 2", "2 statements"),
+                       ("SELECT * FROM read_text('/etc/hostname')", "Files, other databases")):  # fmt: skip
+        field.fill(sql)
+        page.get_by_test_id("fx-sql-run").click()
+        expect(output.get_by_role("alert")).to_contain_text(words, timeout=20_000)
+    page.get_by_role("button", name="Most lopsided layers").click()
+    expect(output.locator("tbody tr")).to_have_count(20, timeout=20_000)
+
+
+def test_centroid_files_are_looked_into_and_compared(open_page, database, tmp_path):
+    from focus_runtime.models import load_model
+
+    model, _ = load_model("smollm2-135m")
+    mine = tmp_path / "five-groups.safetensors"
+    save_centroids(random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=5), mine)
+    Service(database).add_centroids(mine, mine.name, None)
+    page = open_page()
+    open_tab(page, "Centroids")
+    card = page.locator(".fx-file-card", has_text="ships with the project")
+    expect(card).to_contain_text("Focus at k=1: 25.08")
+    expect(page.locator(".fx-file-card", has_text="five-groups")).to_contain_text("Not trained: random, seed 5")
+    card.get_by_test_id("fx-file-look").click()
+    for hook in ("fx-file-balance", "fx-file-similarity"):
+        expect(page.locator(f"[data-testid={hook}] .main-svg").first).to_be_visible(timeout=30_000)
+    page.get_by_test_id("fx-file-layer").select_option("3")
+    expect(page.locator(".fx-file-inside")).to_contain_text("Most alike in this layer")
+    page.get_by_test_id("fx-file-compare").click()
+    expect(page.locator("[data-testid=fx-file-distance] .main-svg").first).to_be_visible(timeout=30_000)
+    expect(page.locator(".fx-file-changes")).to_contain_text("num groups")
+
+
+def test_shortcuts_work_and_rest_while_typing(open_page):
+    page = open_page()
+    layer = page.locator(".fx-layer-number")
+    before = int(layer.inner_text())
+    page.keyboard.press("]")
+    expect(layer).to_have_text(str(before + 1))
+    page.keyboard.press("[")
+    expect(layer).to_have_text(str(before))
+    page.keyboard.press("2")
+    second = page.locator("#fe-view .fx-tabs [role=tab]").nth(1)
+    expect(second).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("1")
+    page.locator("#fe-text textarea").focus()
+    page.keyboard.type("]2?")
+    expect(layer).to_have_text(str(before))
+    expect(page.get_by_test_id("fx-keys")).to_have_count(0)
+    assert "]2?" in page.locator("#fe-text textarea").input_value()
+    page.get_by_test_id("fx-keys-open").focus()
+    page.keyboard.press("?")
+    expect(page.get_by_test_id("fx-keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("fx-keys")).to_be_hidden()
+
+
+def test_the_tour_starts_only_when_asked_and_ends_for_good(open_page):
+    page = open_page()  # a program drives it
+    page.wait_for_timeout(600)
+    expect(page.get_by_test_id("fx-tour")).to_have_count(0)
+    page.get_by_test_id("fx-keys-open").click()
+    page.get_by_test_id("fx-tour-again").click()
+    expect(page.get_by_test_id("fx-tour")).to_contain_text("1 of 6")
+    for number in range(2, 7):
+        page.keyboard.press("Enter" if number % 2 else "ArrowRight")
+        expect(page.get_by_test_id("fx-tour")).to_contain_text(f"{number} of 6")
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("fx-tour")).to_have_count(0)
+    assert page.evaluate("localStorage.getItem('fx-tour-done')") == "1"
+    asked = open_page("?tour=on", size="narrow")
+    expect(asked.get_by_test_id("fx-tour")).to_be_visible()
+    asked.get_by_test_id("fx-tour-skip").click()
+    expect(asked.get_by_test_id("fx-tour")).to_have_count(0)
+
+
+def test_the_one_file_page_works_from_disk(chromium, database, two_runs, tmp_path):
+    shown = show(two_runs[1], database=database)
+    (tmp_path / "notebook.html").write_text(f"<!doctype html>{shown._repr_html_()}", encoding="utf-8")
+    shown.save(tmp_path / "run.html")
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+    problems = []
+    for name in ("run", "notebook"):
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(f"file://{tmp_path}/{name}.html")
+        inside = page if name == "run" else page.frame_locator("iframe")
+        expect(inside.get_by_test_id("fx-header")).to_be_visible(timeout=30_000)
+        assert inside.locator("span.fx-token").count() > 10
+        inside.locator("[role=tab][data-view=sparsity]").click()
+        expect(inside.locator("[data-testid=fx-mask] .main-svg").first).to_be_visible(timeout=30_000)
+    context.close()
+    assert problems == []
+
+
+def test_programs_call_the_page_by_stable_names(page_url, two_runs):
+    from gradio_client import Client
+
+    client = Client(page_url, verbose=False)
+    assert two_runs[0] in [row["run_id"] for row in client.predict(api_name="/runs")]
+    groups = client.predict(two_runs[0], api_name="/groups")
+    assert {row["run_id"] for row in groups} == {two_runs[0]}
+    made = client.predict("One ship, two ships, and no ships at all. " * 4, api_name="/analyze")
+    assert client.predict(made["run_id"], api_name="/run")["num_tokens"] == made["num_tokens"]
+    client.predict(made["run_id"], api_name="/delete")
+    with pytest.raises(Exception, match="was deleted"):
+        client.predict(made["run_id"], api_name="/run")

@@ -1,0 +1,86 @@
+"""A run as an object of a notebook and as one file, and the functions for programs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+
+import gradio as gr
+import pytest
+
+import focus_explorer
+from focus_explorer.cli import main
+from focus_explorer.errors import InputError
+from focus_explorer.service import SAMPLES, sample_text
+from focus_explorer.ui import api
+from focus_explorer.ui.shell import build_app
+from tests.explorer.conftest import TEXT
+
+
+def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
+    shown = focus_explorer.show(run_id, database=service.database.path)
+    page = shown.save(tmp_path / "run.html").read_text()
+    inlined = json.loads(re.search(r'<script type="application/json" id="run">(.*?)</script>', page, re.S)[1])
+    payload = service.run_payload(run_id)
+    assert inlined["run"] == json.loads(json.dumps(payload))
+    assert "".join(inlined["run"]["pieces"]).startswith(TEXT[:50])
+    assert set(inlined["masks"]) == {str(layer) for layer in payload["layer_ids"]}
+    assert page.count("<script>alert") == 0  # the text's own script stays text
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", page)
+
+
+def test_a_notebook_gets_a_frame_and_a_terminal_a_sentence(service, run_id):
+    shown = focus_explorer.show(database=service.database.path, height=300)
+    html = shown._repr_html_()
+    assert html.startswith("<iframe")
+    assert 'sandbox="allow-scripts' in html
+    assert html.count("<") == 2  # the page inside is escaped as a whole
+    assert run_id in repr(shown)
+    assert len(repr(shown)) < 120
+
+
+def test_what_cannot_be_shown_is_said(service, run_id, tmp_path):
+    with pytest.raises(InputError, match="nope"):
+        focus_explorer.show("nope", database=service.database.path)
+    with pytest.raises(InputError, match="there is no run"):
+        focus_explorer.show(database=tmp_path / "new.duckdb")
+    with pytest.raises(InputError, match="cannot write"):
+        focus_explorer.show(run_id, database=service.database.path).save(tmp_path / "no" / "run.html")
+    with pytest.raises(AttributeError):
+        _ = focus_explorer.nothing
+
+
+def test_functions_for_programs_have_stable_names_and_descriptions(service):
+    found = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
+    assert set(found) >= {
+        "/analyze", "/runs", "/run", "/groups", "/layers", "/tokens", "/compare", "/centroids", "/compare_centroids",
+        "/sql", "/rename", "/note", "/tag", "/delete", "/undelete",
+    }  # fmt: skip
+    assert [p["parameter_name"] for p in found["/tokens"]["parameters"]] == ["run_id", "first", "count"]
+    assert [p["parameter_name"] for p in found["/analyze"]["parameters"]][:2] == ["text", "model"]
+    assert all(found[name].get("description") for name in ("/analyze", "/runs", "/sql"))
+
+
+def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
+    read = api._readers(service)
+    for answer in (read["runs"](), read["run"](run_id), read["groups"](run_id), read["layers"](run_id),
+                   read["tokens"](run_id, 3, 4), read["centroids"](), read["sql"]("SELECT 1")):  # fmt: skip
+        json.dumps(answer)
+    assert [row["position"] for row in read["tokens"](run_id, 3, 4)] == [3, 4, 5, 6]
+    assert read["compare"](run_id, run_id)["settings_that_differ"] == {}
+    with pytest.raises(gr.Error, match="there is no run 'nope'"):
+        api._readable_errors(read["run"])("nope")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mcp") is not None, reason="the package mcp is installed")
+def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path, capsys):
+    assert main(["serve", "--mcp", "--db", str(tmp_path / "runs.duckdb")]) == 2
+    assert capsys.readouterr().err == (
+        "error: --mcp needs the package `mcp`; install it with `pip install 'focus-explorer[mcp]'`\n"
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_sample_is_a_text_of_some_length(name):
+    assert 300 <= len(sample_text(name).split()) <= 1500

@@ -8,6 +8,7 @@ import json
 import math
 
 import pytest
+import torch
 
 from focus_explorer.cli import main
 from focus_explorer.errors import InputError, TrainingStopped
@@ -16,6 +17,7 @@ from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.render import cell, comma_separated, latex, markdown, write
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, agreed, decided, unharmed
 from focus_explorer.reproduce.scale import SCALES, scale_named
+from focus_explorer.reproduce.weights import _twin_claims, word_frequencies
 from focus_explorer.views.reproduce import report_figure
 from focus_runtime.intervals import Interval
 from tests.helpers import build_model, build_tokenizer
@@ -229,3 +231,20 @@ def test_no_loss_is_said_only_where_the_items_can_tell():
     assert unharmed(same, 100) is True
     assert unharmed(same, 16) is None
     assert unharmed(wide, 16) is None
+
+
+def test_a_model_no_better_than_token_frequencies_decides_nothing():
+    counts = torch.tensor([0, 0, 0, 1])
+    sequences = torch.tensor([[1, 0, 1], [0, 1, 1]])
+    wanted = math.exp(-(math.log(4 / 6) + 3 * math.log(2 / 6)) / 4)  # vocabulary of two, one added to each count
+    assert word_frequencies(counts, sequences, 2) == pytest.approx(wanted)
+
+    def rows(twin):
+        better = Interval(-0.01, -0.02, -0.005, 12)
+        return [
+            {"method": "m", "attention": "full attention", "ppl": twin},
+            {"method": "m", "attention": "Focus, k = 2", "ppl": Interval(twin, None, None, 12), "relative": better},
+        ]
+
+    assert _twin_claims(rows(50.0), 900.0)[0].held is True
+    assert _twin_claims(rows(890.0), 900.0)[0].held is None

@@ -127,7 +127,7 @@ def test_the_bar_shows_quality_beside_balance():
 
 def test_assignment_of_the_file_is_the_one_asked_for(train, tmp_path, text_file):
     val = tmp_path / "val.txt"
-    val.write_text(TEXT)
+    val.write_text(TEXT[::-1])
     assert train("--assignment", "sinkhorn", "--no-db", val=val) == 0
     made = load_centroids(tmp_path / "a.safetensors")
     assert made.config.assignment == "sinkhorn"

@@ -96,10 +96,23 @@ def opening(chromium, url):
     assert problems == []
 
 
+@pytest.fixture(scope="session")
+def first_run(database):
+    """The run the database began with; tests of other files add more."""
+    return Service(database).runs()[-1]["run_id"]
+
+
 @pytest.fixture
-def open_page(chromium, page_url):
+def open_page(chromium, page_url, first_run):
+    """Opens the served page, at the first run unless the query names one."""
     with opening(chromium, page_url) as open_one:
-        yield open_one
+
+        def open_run(query="", **how):
+            if "run=" not in query:
+                query += ("&" if query else "?") + f"run={first_run}"
+            return open_one(query, **how)
+
+        yield open_run
 
 
 def _external(url):

@@ -56,7 +56,7 @@ def test_layer_switch_needs_no_server_and_is_quick(open_page):
     for layer in (3, 9, 27):
         set_layer(page, layer)
         page.wait_for_timeout(100)
-        assert float(page.locator(".fx-root").get_attribute("data-switch-ms")) < 100
+        assert float(page.locator("#fe-view .fx-root").get_attribute("data-switch-ms")) < 100
     assert [url for url in asked if "component_server" in url] == []
 
 
@@ -96,7 +96,7 @@ def test_sparsity_shows_the_stored_counts(open_page, database):
     run_id = shown_run(page)
     layer = fetch(Service(database).database, "layers", run_id=run_id).to_pylist()[4]
     page.locator("[data-testid=fx-mask] .main-svg").first.wait_for(timeout=30_000)
-    assert f"{layer['retained_pairs']:.0%}".rstrip("%") in page.locator(".fx-root").inner_text()
+    assert f"{layer['retained_pairs']:.0%}".rstrip("%") in page.locator("#fe-view .fx-root").inner_text()
 
 
 def test_paste_explore_reopen_and_download(open_page, database, tmp_path):

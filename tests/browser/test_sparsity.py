@@ -24,10 +24,10 @@ def open_mask(open_page, layer=6, **options):
 
 
 def zoomed(page, act):
-    page.evaluate("document.querySelector('.fx-root').dataset.zoomMs = ''")
+    page.evaluate("document.querySelector('#fe-view .fx-root').dataset.zoomMs = ''")
     act()
-    page.wait_for_function("document.querySelector('.fx-root').dataset.zoomMs !== ''", timeout=10_000)
-    return float(page.locator(".fx-root").get_attribute("data-zoom-ms"))
+    page.wait_for_function("document.querySelector('#fe-view .fx-root').dataset.zoomMs !== ''", timeout=10_000)
+    return float(page.locator("#fe-view .fx-root").get_attribute("data-zoom-ms"))
 
 
 def area(page):
@@ -91,7 +91,7 @@ def test_a_pair_explains_itself_and_selects_both_tokens(open_page):
     page.mouse.click(x, y)
     bar = page.locator("[data-testid=fx-selection]")
     expect(bar).to_contain_text(re.compile(r"tokens \d+ and \d+ \(2 tokens\)"))
-    assert float(page.locator(".fx-root").get_attribute("data-select-ms")) < 150
+    assert float(page.locator("#fe-view .fx-root").get_attribute("data-select-ms")) < 150
     path = page.evaluate("document.querySelector('[data-testid=fx-mask]').layout.shapes[0].path")
     assert path.count("M") == 2  # one bar on each axis
     page.get_by_role("tab", name="Tokens").click()

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test check unit bench bench-gpu train-default clean
+.PHONY: setup run test test-browser test-rest check unit bench bench-gpu train-default clean
 
 setup: $(STAMP)
 
@@ -29,8 +29,16 @@ check: setup
 unit: setup
 	$(BIN)/python -m pytest -m "not model and not browser and not gpu and not slow" $(ARGS)
 
+# Browser tests wait more than they compute, so they run beside the others, each side on one core.
 test: setup check
-	$(BIN)/python -m pytest $(ARGS)
+	@$(MAKE) --no-print-directory --output-sync=target -j2 test-browser test-rest
+
+test-browser test-rest: export OMP_NUM_THREADS = 1
+test-browser: setup
+	$(BIN)/python -m pytest -m browser $(ARGS)
+
+test-rest: setup
+	$(BIN)/python -m pytest -m "not browser" $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 bench: setup

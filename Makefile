@@ -27,7 +27,7 @@ check: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/python -m pytest -m "not model and not browser and not gpu and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not model and not browser and not gpu and not slow" $(ARGS)
 
 # Browser tests wait more than they compute, so they run beside the others, each side on one core.
 test: setup check

@@ -20,6 +20,8 @@ from focus_explorer.ui.answers import answer
 from focus_runtime.mask import CAUSES
 from tests.runtime.test_mask import cause
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory, model_folder):

@@ -12,6 +12,8 @@ from focus_explorer.views.speed import speed_figure
 from focus_runtime.checkpoint import save_centroids
 from tests.helpers import build_centroids, build_model
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--lengths", "16,40,100000", "--layer-lengths", "64,128", "--repeats", "1", "--json"]
 
 

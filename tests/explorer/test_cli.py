@@ -155,6 +155,7 @@ def test_train_writes_a_usable_file(tmp_path, model_folder, text_file, capsys):
     assert "K = 3" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "part"),
     [

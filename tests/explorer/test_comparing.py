@@ -26,6 +26,8 @@ from focus_runtime.bench import membership_like
 from focus_runtime.mask import count_pairs
 from tests.explorer.conftest import TEXT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory, model_folder):

@@ -17,6 +17,8 @@ from focus_explorer.ui import api
 from focus_explorer.ui.shell import build_app
 from tests.explorer.conftest import TEXT
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
     shown = focus_explorer.show(run_id, database=service.database.path)

@@ -21,6 +21,8 @@ from focus_explorer.run_labels import (
 from focus_explorer.service import AnalyzeRequest, Service
 from tests.explorer.conftest import TEXT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def stored(tmp_path, model_folder):

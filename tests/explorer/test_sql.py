@@ -11,6 +11,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.sql import EXAMPLES, SQL_LENGTH, Limits, run_sql
 from focus_runtime.store.database import Database
 
+pytestmark = pytest.mark.slow
+
 
 def problem(service, sql, **limits):
     with pytest.raises(InputError) as caught:

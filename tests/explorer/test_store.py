@@ -178,6 +178,7 @@ def test_unwritable_place_is_named(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_lock_holder_is_named_and_waited_for(tmp_path):
     path = tmp_path / "a.duckdb"
     with Database(path).write():

@@ -70,6 +70,7 @@ def test_every_backend_with_gradients(backend, monkeypatch, fresh_seed):
         torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradcheck_of_the_decomposition(fresh_seed):
     inputs, membership = leaves(9, batch=1), membership_of(9, 2, batch=1)
 

@@ -18,6 +18,8 @@ from focus_runtime.optimise import TrainConfig
 from focus_runtime.train import retained_pairs, train_centroids
 from tests.helpers import build_model, build_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS: dict[str, Any] = {"num_groups": 4, "routing_dim": 8, "top_k": 1, "window": 4, "num_sinks": 1}
 PLAN: dict[str, Any] = {"steps": 6, "seq_len": 32, "batch": 2, "warmup": 1, "learning_rate": 1e-2,

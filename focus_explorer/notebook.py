@@ -12,8 +12,8 @@ from typing import Any
 from focus_explorer.errors import InputError
 from focus_explorer.queries import fetch
 from focus_explorer.service import Service
-from focus_explorer.ui.browser import scripts, stylesheets
-from focus_explorer.views.payload import projection_payload
+from focus_explorer.ui.answers import answer
+from focus_explorer.ui.browser import plotly_script, scripts, stylesheets
 
 HEIGHT = 900
 # The views, without the page around them: no tabs of files, trainings, runs, keyboard sheet or tour.
@@ -31,8 +31,7 @@ const answer = (found) => Promise.resolve(found || { error: inlined.needs_server
 const view = FocusExplorer.create(document.querySelector('.fx-root'), {
   load_run: () => answer(inlined.run),
   load_mask: (run, layer) => answer(inlined.masks[layer]),
-  load_projection: (run, layer) => answer(inlined.projections[layer]),
-  ask: () => answer(null),
+  ask: (question) => answer(inlined.answers[`${question.what} ${question.layer ?? 'all'}`]),
 });
 view.open(inlined.run.run.run_id);
 """
@@ -74,8 +73,8 @@ def show(
 ) -> Shown:
     """A stored run, to look at in a notebook or to save as one HTML file.
 
-    Its text, groups, pairs and losses are in it, and the maps that were drawn before; new maps and everything that runs
-    a model need `focus-explorer serve`.
+    Its text, groups, pairs and losses are in it, and the maps drawn before (a PCA where
+    none was). Other maps, zooming into the mask, and what runs a model need `focus-explorer serve`.
 
     Args:
         run: id of the run; the newest when None.
@@ -99,21 +98,49 @@ def show(
 
 def _inlined(service: Service, run_id: str) -> dict[str, Any]:
     payload = service.run_payload(run_id)
-    masks, projections = {}, {}
-    for layer in payload["layer_ids"]:
-        masks[layer] = service.mask_payload(run_id, layer)
-        stored = fetch(service.database, "projection", run_id=run_id, layer=layer)
-        if stored.num_rows:  # drawn before; a new one takes seconds a layer
-            projections[layer] = projection_payload(stored)
-    needs = _SERVER_NEEDED.format(run=run_id)
-    return {"run": payload, "masks": masks, "projections": projections, "needs_server": needs}
+    masks = {layer: service.mask_payload(run_id, layer) for layer in payload["layer_ids"]}
+    return {
+        "run": payload,
+        "masks": masks,
+        "answers": _answers(service, run_id, payload["layer_ids"], whole=bool(payload["cells"])),
+        "needs_server": _SERVER_NEEDED.format(run=run_id),
+    }
+
+
+def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -> dict[str, Any]:
+    """What the views ask that needs no model, by question and layer.
+
+    Of maps those drawn before; of the layer a run opens at and of all layers together a PCA otherwise.
+    """
+    asked: list[tuple[str, int | None]] = [
+        (what, None) for what in ("groups", "agreement", "word_classes", "attention", "pair_distances_mean", "map")
+    ]
+    for layer in layers:
+        asked.append(("pair_distances", layer))
+        if not whole:
+            asked.append(("layer_cells", layer))
+        stored = fetch(service.database, "projection", run_id=run_id, layer=layer).num_rows
+        if stored or layer == layers[len(layers) // 2]:
+            asked.append(("map", layer))
+
+    def answered(what: str, layer: int | None) -> dict[str, Any]:
+        return answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True})
+
+    found = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in asked}
+    for what, given in found.items():
+        if what.startswith("map "):
+            given["preliminary"] = False  # nothing better will come
+    if found["attention all"]["state"] == "done":
+        found |= {f"attention_links {layer}": answered("attention_links", layer) for layer in layers}
+    return found
 
 
 def _page(inlined: dict[str, Any], dark: bool) -> str:
     def closed(text: str) -> str:
         return text.replace("</", "<\\/").replace("<!--", "<\\!--")  # nothing in a script may end it
 
-    code = [path.read_text(encoding="utf-8") for path in scripts() if not path.name.startswith(_LEFT_OUT)]
+    used = [plotly_script(), *(path for path in scripts() if not path.name.startswith(_LEFT_OUT))]
+    code = [path.read_text(encoding="utf-8") for path in used]
     style = "\n".join(path.read_text(encoding="utf-8") for path in stylesheets() if path.name != "page.css")
     data = json.dumps(inlined, ensure_ascii=False).replace("<", "\\u003c")
     ground = "#0f141c" if dark else "#ffffff"

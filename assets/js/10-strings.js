@@ -10,6 +10,7 @@ FX.strings = {
     body: "Paste a text, choose a model and its centroids, and start a run. The groups of every token in every layer, the attention mask and the comparison with full attention then appear here.",
   },
   loadingRun: "Loading the run…",
+  plotMissing: "The charts' script could not be loaded: the server does not answer. Check that it still runs, then try again.",
   serverSilent: (detail) => `The server gave no usable answer (${detail}).`,
   badPayload: (detail) => `This run cannot be shown: ${detail}.`,
   retry: "Try again",
@@ -73,6 +74,7 @@ FX.strings = {
     group: (label, layer) => `group ${label} of layer ${layer}`,
     tokens: "chosen tokens",
     bar: (label, count) => (count === "1" ? `Selected: ${label}` : `Selected: ${label} (${count} tokens)`),
+    none: "Nothing selected. What you choose in one view is marked in all of them.",
     clear: "Clear selection",
   },
 

@@ -18,6 +18,12 @@
     return node;
   };
 
+  // The part of a view that the address asks for, or the first one.
+  FX.part = (names, first) => {
+    const asked = new URLSearchParams(window.location.search).get("part");
+    return names.includes(asked) ? asked : first;
+  };
+
   const el = FX.el;
   const EDGE = 8;
 

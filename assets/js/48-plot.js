@@ -12,6 +12,29 @@
   const CONTEXT_REACH = 5;
   const wired = new WeakSet();
 
+  let loading = null;
+  const plotlyAddress = () => document.querySelector("meta[name=fe-plotly]").content;
+
+  // Plotly takes most of a second to start, so the page opens without it. In an idle moment it is fetched, but not run.
+  FX.fetchPlotly = () => {
+    if (!window.Plotly && !document.querySelector("link[data-plotly]")) document.head.append(FX.el("link", { rel: "prefetch", as: "script", href: plotlyAddress(), "data-plotly": "" }));
+  };
+
+  // Runs it: for the first chart, or as soon as somebody reaches for a tab with charts.
+  FX.plotly = () => {
+    if (window.Plotly) return Promise.resolve(window.Plotly);
+    loading ??= new Promise((done, failed) => {
+      const script = FX.el("script", { src: plotlyAddress() });
+      script.onload = () => done(window.Plotly);
+      script.onerror = () => {
+        loading = null;
+        failed(new Error(FX.strings.plotMissing));
+      };
+      document.head.append(script);
+    });
+    return loading;
+  };
+
   FX.axis = (root, title, extra = {}) => ({
     title: { text: title, standoff: 8, font: { size: 13 } },
     gridcolor: FX.cssColour(root, "grid"),
@@ -34,10 +57,20 @@
     ...extra,
   });
 
-  // `events` maps hover (point → tooltip content) and click (point → nothing).
+  // `events` maps hover (point → tooltip content) and click (point → nothing). What was asked last is drawn, also when
+  // Plotly is still on its way.
   FX.draw = async (app, node, data, layout, events) => {
-    node.fxEvents = events;
-    await Plotly.react(node, data, layout, CONFIG);
+    node.fxWanted = { data, layout, events };
+    try {
+      await FX.plotly();
+    } catch (error) {
+      node.replaceChildren(FX.alert(error.message, () => node.replaceChildren() || FX.draw(app, node, data, layout, events)));
+      return new Promise(() => {}); // nothing may follow a chart that is not there
+    }
+    const wanted = node.fxWanted;
+    node.fxEvents = wanted.events;
+    await Plotly.react(node, wanted.data, wanted.layout, CONFIG);
+    node.fxHidden = node.offsetParent === null; // its tab was left while Plotly loaded
     if (wired.has(node)) return;
     wired.add(node);
     node.on("plotly_hover", (event) => showPoint(app, node, event));
@@ -53,7 +86,12 @@
   }
 
   FX.resizePlots = (panel) => {
-    for (const node of panel.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(node);
+    for (const node of panel.querySelectorAll(".js-plotly-plot")) if (node.offsetParent !== null) Plotly.Plots.resize(node);
+  };
+
+  // Charts drawn while their tab was closed have no size yet.
+  FX.resizeHiddenPlots = (panel) => {
+    for (const node of panel.querySelectorAll(".js-plotly-plot")) if (node.fxHidden) Plotly.Plots.resize(node).then(() => (node.fxHidden = false));
   };
 
   let webgl = null;

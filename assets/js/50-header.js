@@ -65,7 +65,7 @@
     el(
       "header",
       { class: "fx-header", "data-testid": "fx-header" },
-      el("h2", { class: "fx-title" }, run.info.title || text.header.untitled),
+      el("h2", { class: "fx-title" }, run.info.name || run.info.title || text.header.untitled),
       el("p", { class: "fx-settings" }, settings(run.config), FX.hint(tooltip, settings(run.config), text.header.settingsHint)),
       el("ul", { class: "fx-facts" }, facts(run).map((fact) => el("li", {}, fact))),
       el("div", { class: "fx-cards" }, [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip))),

@@ -121,18 +121,17 @@
   // One line above the views: what is selected, and how to let go of it.
   FX.SelectionBar = class {
     constructor(cleared) {
-      this.label = FX.el("span", { class: "fx-selected-label" });
-      this.node = FX.el(
-        "div",
-        { class: "fx-selected", role: "status", "data-testid": "fx-selection", hidden: true },
-        this.label,
-        FX.el("button", { type: "button", class: "fx-button", onclick: cleared }, FX.strings.selection.clear),
-      );
+      this.label = FX.el("span", { class: "fx-selected-label" }, FX.strings.selection.none);
+      this.button = FX.el("button", { type: "button", class: "fx-button", onclick: cleared }, FX.strings.selection.clear);
+      this.node = FX.el("div", { class: "fx-selected", role: "status", "data-testid": "fx-selection" }, this.label, this.button);
+      this.update(null);
     }
 
+    // The bar keeps its height, so that choosing a token never moves the token.
     update(selection) {
-      this.node.hidden = selection === null;
-      if (selection !== null) this.label.textContent = FX.strings.selection.bar(selection.origin.label, FX.format.count(selection.size));
+      this.node.classList.toggle("fx-selected-none", selection === null);
+      this.button.style.visibility = selection === null ? "hidden" : "";
+      this.label.textContent = selection === null ? FX.strings.selection.none : FX.strings.selection.bar(selection.origin.label, FX.format.count(selection.size));
     }
   };
 })();

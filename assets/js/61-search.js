@@ -46,7 +46,7 @@
 
     build() {
       const words = text.search;
-      this.field = el("input", { type: "search", class: "fx-field", placeholder: words.placeholder, "aria-label": words.label, "data-testid": "fx-search", oninput: () => this.later(), onkeydown: (event) => this.key(event) });
+      this.field = el("input", { type: "search", class: "fx-search-field", placeholder: words.placeholder, "aria-label": words.label, "data-testid": "fx-search", oninput: () => this.later(), onkeydown: (event) => this.key(event) });
       this.regex = el("input", { type: "checkbox", onchange: () => this.run() });
       this.status = el("span", { class: "fx-search-status", role: "status" });
       const step = (symbol, label, by) => el("button", { type: "button", class: "fx-step", "aria-label": label, disabled: true, onclick: () => this.step(by) }, symbol);
@@ -174,7 +174,7 @@
     build() {
       const words = text.filter;
       const changed = () => this.apply();
-      const number = (label) => el("input", { type: "number", class: "fx-field fx-short", min: 0, step: 1, "aria-label": label, onchange: changed });
+      const number = (label) => el("input", { type: "number", class: "fx-search-field fx-short", min: 0, step: 1, "aria-label": label, onchange: changed });
       this.group = el("select", { onchange: changed });
       this.kind = el("select", { onchange: () => this.needKinds() }, option("", words.anyKind), Object.entries(words.kinds).map(([name, label]) => option(name, label)));
       [this.from, this.to] = [number(words.from), number(words.to)];

@@ -18,7 +18,7 @@
   FX.GroupsView = class {
     constructor(app, panel) {
       this.app = app;
-      this.section = "cards";
+      this.section = FX.part(Object.keys(text.sections), "cards");
       this.status = el("div", { class: "fx-status" });
       this.cards = new FX.GroupCards(app);
       this.finder = new FX.GroupFinder(app);
@@ -32,9 +32,15 @@
       };
       const changed = (value) => {
         this.section = value;
+        app.writeAddress();
         this.update();
       };
       panel.append(el("div", { class: "fx-toolbar" }, FX.choice(text.show, text.sections, this.section, changed)), this.status, ...Object.values(this.places));
+    }
+
+    // For the address: nothing for the part that opens by itself.
+    get part() {
+      return this.section === "cards" ? null : this.section;
     }
 
     async update() {

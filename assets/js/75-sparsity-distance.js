@@ -139,7 +139,7 @@
     el(
       "ul",
       { class: "fx-causes" },
-      el("li", {}, el("span", { class: "fx-line fx-line-solid", "aria-hidden": "true" }), nulls.shuffled, FX.hint(app.tooltip, nulls.shuffled, nulls.shuffledHint)),
-      el("li", {}, el("span", { class: "fx-line fx-line-dotted", "aria-hidden": "true" }), nulls.windowOnly, FX.hint(app.tooltip, nulls.windowOnly, nulls.windowOnlyHint)),
+      el("li", {}, el("span", { class: "fx-line-sample fx-line-solid", "aria-hidden": "true" }), nulls.shuffled, FX.hint(app.tooltip, nulls.shuffled, nulls.shuffledHint)),
+      el("li", {}, el("span", { class: "fx-line-sample fx-line-dotted", "aria-hidden": "true" }), nulls.windowOnly, FX.hint(app.tooltip, nulls.windowOnly, nulls.windowOnlyHint)),
     );
 })();

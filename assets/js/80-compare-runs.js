@@ -13,7 +13,7 @@
       this.message = el("div");
       this.choice = el("div");
       this.words = el("div", { class: "fx-verdict" });
-      this.chart = el("div", { class: "fx-plot fx-agreement", role: "group", "aria-label": text.chartTitle });
+      this.chart = el("div", { class: "fx-plot fx-layers-agree", role: "group", "aria-label": text.chartTitle });
       this.loss = el("div", { class: "fx-plot fx-loss", role: "group", "aria-label": text.lossTitle });
       this.sides = { mine: el("div", { class: "fx-pair-text", "data-side": "mine" }), other: el("div", { class: "fx-pair-text", "data-side": "other" }) };
       this.select = el("button", { type: "button", class: "fx-button", "data-testid": "fx-select-changed", onclick: () => app.toggleSelection(this.changedSelection()) }, text.selectChanged);

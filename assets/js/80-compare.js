@@ -13,32 +13,33 @@
       const words = FX.strings.compareParts;
       this.parts = { overview: new Overview(app) };
       for (const [name, Part] of Object.entries(PARTS)) this.parts[name] = new Part(app);
-      const asked = new URLSearchParams(window.location.search).get("part");
-      this.part = asked in this.parts ? asked : "overview";
-      const choice = FX.choice(words.label, words.names, this.part, (name) => this.choose(name));
+      this.open = FX.part(Object.keys(this.parts), "overview");
+      const choice = FX.choice(words.label, words.names, this.open, (name) => this.choose(name));
       choice.classList.add("fx-compare-choice");
       panel.append(choice, ...Object.values(this.parts).map((part) => part.node));
     }
 
+    // For the address: nothing for the part that opens by itself.
+    get part() {
+      return this.open === "overview" ? null : this.open;
+    }
+
     choose(name) {
-      this.part = name;
-      const address = new URL(window.location.href);
-      if (name === "overview") address.searchParams.delete("part");
-      else address.searchParams.set("part", name);
-      window.history.replaceState(window.history.state, "", address);
+      this.open = name;
+      this.app.writeAddress();
       this.app.tooltip.hide();
       this.update();
       FX.resizePlots(this.parts[name].node); // the window may have changed while the part was hidden
     }
 
     update() {
-      for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.part;
-      this.parts[this.part].update();
+      for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.open;
+      this.parts[this.open].update();
       this.selectionChanged();
     }
 
     selectionChanged() {
-      const part = this.parts[this.part];
+      const part = this.parts[this.open];
       if (part.selectionChanged && part.marked !== this.app.selection) {
         part.marked = this.app.selection;
         part.selectionChanged();

@@ -32,7 +32,7 @@
       this.chart = el("div", { class: "fx-file-chart", "data-testid": "fx-file-balance" });
       this.select = el("select", { onchange: () => this.draw() });
       this.table = FX.lazyDetails(text.balanceTable, () => this.values());
-      this.body = el("div", {}, el("label", { class: "fx-field fx-file-select" }, el("span", {}, text.balanceRun), this.select), this.chart, this.table);
+      this.body = el("div", {}, el("label", { class: "fx-entry fx-file-select" }, el("span", {}, text.balanceRun), this.select), this.chart, this.table);
       this.none = el("p", { class: "fx-muted" }, text.balanceNone);
       this.node = el("section", {}, el("h3", { class: "fx-subtitle" }, text.balanceTitle), el("p", { class: "fx-help" }, text.balanceHelp), this.none, this.body);
     }
@@ -84,7 +84,7 @@
         {},
         el("h3", { class: "fx-subtitle" }, text.similarityTitle),
         el("p", { class: "fx-help" }, text.similarityHelp),
-        el("label", { class: "fx-field fx-file-select" }, el("span", {}, text.similarityLayer), this.select),
+        el("label", { class: "fx-entry fx-file-select" }, el("span", {}, text.similarityLayer), this.select),
         this.words,
         this.chart,
         this.table,
@@ -135,7 +135,7 @@
       this.turn = 0;
       const select = (label, test) => {
         const node = el("select", { "data-testid": test });
-        return [node, el("label", { class: "fx-field" }, el("span", {}, label), node)];
+        return [node, el("label", { class: "fx-entry" }, el("span", {}, label), node)];
       };
       const [first, firstField] = select(text.first, "fx-file-first");
       const [second, secondField] = select(text.second, "fx-file-second");

@@ -18,10 +18,10 @@
       this.selects = Object.entries(text.filters).map(([name, label]) => {
         const select = el("select", { onchange: changed, "data-testid": `fx-runs-${name}` });
         this.chosen[name] = select;
-        return el("label", { class: "fx-field" }, el("span", {}, label), select);
+        return el("label", { class: "fx-entry" }, el("span", {}, label), select);
       });
       this.clear = el("button", { type: "button", class: "fx-button", onclick: () => this.reset() }, text.clearFilters);
-      this.node = el("div", { class: "fx-runs-filters" }, el("label", { class: "fx-field fx-field-wide" }, el("span", {}, text.search), this.words), this.selects, this.clear);
+      this.node = el("div", { class: "fx-runs-filters" }, el("label", { class: "fx-entry fx-entry-wide" }, el("span", {}, text.search), this.words), this.selects, this.clear);
     }
 
     reset() {
@@ -185,7 +185,7 @@
       const tags = el("input", { type: "text", class: "fx-input", value: run.tags.join(", ") });
       const note = el("textarea", { class: "fx-input", rows: 3, maxlength: 4000 });
       note.value = run.note;
-      const field = (label, input, wide) => el("label", { class: `fx-field ${wide ? "fx-field-wide" : ""}`.trim() }, el("span", {}, label), input);
+      const field = (label, input, wide) => el("label", { class: `fx-entry ${wide ? "fx-entry-wide" : ""}`.trim() }, el("span", {}, label), input);
       const save = (event) => {
         event.preventDefault();
         this.save(run, { name: name.value, note: note.value, tags: splitTags(tags.value) });

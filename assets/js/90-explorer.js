@@ -7,6 +7,7 @@
   const VIEWS = Object.fromEntries(Object.entries(NAMED).filter(([, View]) => View));
   const apps = new WeakMap();
   const SLIDER_PAUSE = 60; // ms
+  const PLOTLY_PAUSE = 4000; // ms
 
   class App {
     constructor(root, server) {
@@ -46,6 +47,8 @@
     }
 
     watch() {
+      const reached = () => FX.plotly().catch(() => {}); // a failure is told by the first chart
+      for (const event of ["pointerover", "focusin"]) this.tabs.list.addEventListener(event, reached, { once: true });
       this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.escape());
       this.themeObserver = FX.watchTheme(this.root, () => this.isOpen(this.view) && this.refresh());
       this.sizeObserver = new ResizeObserver(() => this.isOpen(this.view) && FX.resizePlots(this.tabs.panels[this.view]));
@@ -95,6 +98,7 @@
       this.layerControl.update(this.run, this.layerIndex);
       this.openView(this.view);
       this.needLayer();
+      window.requestIdleCallback(() => FX.fetchPlotly(), { timeout: PLOTLY_PAUSE });
     }
 
     // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks
@@ -172,6 +176,7 @@
       this.tooltip.hide();
       this.tabs.choose(name);
       this.refresh();
+      FX.resizeHiddenPlots(this.tabs.panels[name]);
       this.writeAddress();
     }
 
@@ -194,6 +199,9 @@
       address.searchParams.set("run", this.run.info.run_id);
       address.searchParams.set("layer", this.run.layerIds[this.layerIndex]);
       address.searchParams.set("view", this.view);
+      const part = this.views[this.view].part;
+      if (part) address.searchParams.set("part", part);
+      else address.searchParams.delete("part");
       const selected = FX.encodeSelection(this.selection);
       if (selected === null) address.searchParams.delete("sel");
       else address.searchParams.set("sel", selected);

@@ -38,7 +38,7 @@
   function letGo(event) {
     const root = explorer();
     if (!root || root.contains(event.target) || event.target.closest(".fx-root, dialog")) return false;
-    return press(root.querySelector("[data-testid=fx-selection]:not([hidden]) button"));
+    return press(root.querySelector("[data-testid=fx-selection]:not(.fx-selected-none) button"));
   }
 
   const ACTIONS = {

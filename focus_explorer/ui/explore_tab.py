@@ -25,11 +25,11 @@ PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
 MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 ON_LOAD = """
 const start = () => {
-  if (!window.FocusExplorer || !window.Plotly) { setTimeout(start, 30); return; }
+  if (!window.FocusExplorer) { setTimeout(start, 30); return; }
   const root = element.querySelector('.fx-root');
   const ask = (name) => (run, layer) => server[name]({ run, layer });  // a server function takes one argument
   const view = FocusExplorer.create(root, {
-    load_run: ask('load_run'), load_mask: ask('load_mask'), load_projection: ask('load_projection'),
+    load_run: ask('load_run'), load_mask: ask('load_mask'),
     ask: (question) => server.ask(question),
   });
   // The run of the link is opened at once: the page's own load event comes a second later.
@@ -146,13 +146,10 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: service.mask_payload(*_run_and_layer(asked)))
 
-    def load_projection(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: service.projection_payload(*_run_and_layer(asked)))
-
     def ask(question: dict[str, Any]) -> Response:
         return packed(guarded(lambda: answer(service, question)))
 
-    return [load_run, load_mask, load_projection, ask]
+    return [load_run, load_mask, ask]
 
 
 def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:

@@ -39,6 +39,7 @@ def run_payload(
         "run": {
             **{key: run[key] for key in ("run_id", "title", "model_id", "centroids_name", "num_tokens", "device",
                                          "dtype", "backend", "seed")},
+            "name": run["name"],
             "created_at": run["created_at"].isoformat(),
             "config": config,
             "notes": json.loads(run["notes"]),

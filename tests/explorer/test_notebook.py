@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import asyncio
 import json
+import os
 import re
+import socket
+import subprocess
+import sys
 
 import gradio as gr
 import pytest
@@ -28,6 +32,8 @@ def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
     assert inlined["run"] == json.loads(json.dumps(payload))
     assert "".join(inlined["run"]["pieces"]).startswith(TEXT[:50])
     assert set(inlined["masks"]) == {str(layer) for layer in payload["layer_ids"]}
+    for what in ("groups all", "agreement all", "map all", "pair_distances 1"):
+        assert inlined["answers"][what]
     assert page.count("<script>alert") == 0  # the text's own script stays text
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", page)
 
@@ -75,12 +81,52 @@ def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
         api._readable_errors(read["run"])("nope")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mcp") is not None, reason="the package mcp is installed")
-def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path, capsys):
+def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(api.importlib.util, "find_spec", lambda name: None)
     assert main(["serve", "--mcp", "--db", str(tmp_path / "runs.duckdb")]) == 2
     assert capsys.readouterr().err == (
         "error: --mcp needs the package `mcp`; install it with `pip install 'focus-explorer[mcp]'`\n"
     )
+
+
+def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, model_folder):
+    """The server in a process of its own, and the client of the protocol's own package."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--mcp", "--db", str(service.database.path),
+               "--model", model_folder, "--centroids", "random", "--port", str(port)]  # fmt: skip
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    try:
+        address = next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
+        tools, runs, problem = asyncio.run(_asked(f"{address}/gradio_api/mcp/", run_id))
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+    assert tools >= {"analyze", "runs", "run", "groups", "layers", "tokens", "compare", "sql"}
+    assert run_id in runs
+    assert "there is no run 'nope'" in problem
+
+
+async def _asked(address, run_id):
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
+    def words(result):
+        return " ".join(part.text for part in result.content)
+
+    async with streamablehttp_client(address) as (read, write, _), ClientSession(read, write) as session:
+        await session.initialize()
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert all(tool.description for tool in tools.values())
+        names = {name.removeprefix("focus_explorer_") for name in tools}
+        named = {name.removeprefix("focus_explorer_"): name for name in tools}
+        runs = words(await session.call_tool(named["runs"], {}))
+        problem = words(await session.call_tool(named["run"], {"run_id": "nope"}))
+        return names, runs, problem
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -132,7 +132,7 @@ class Database:
 
 def _is_locked(message: str) -> bool:
     """Another process holds the lock, or another thread of this one has the file open in the other mode."""
-    held = ("could not set lock", "conflicting lock", "with a different configuration")
+    held = ("could not set lock", "conflicting lock", "with a different configuration", "already attached")
     return any(words in message.lower() for words in held)
 
 

@@ -17,6 +17,8 @@ Object.assign(FX.strings, {
     help: "Click a token for what it may attend to. Drag, Shift+click or Shift+arrow selects a range, Ctrl+C copies it. Arrow keys move, Home and End go to the ends of the text, Enter selects.",
     none: "No token passes the filter.",
     noneHelp: "Loosen or clear the filter to see the text again.",
+    lineBreak: "line break",
+    space: "space",
     hiddenGap: (count) => (count === "1" ? "1 token hidden" : `${count} tokens hidden`),
 
     search: {

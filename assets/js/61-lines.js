@@ -186,6 +186,7 @@
     span(pos, leads) {
       const { head, ends, width } = this.measure.of(this.pieces[pos]);
       const node = el("span", { class: "fx-token", id: `fx-token-${pos}`, role: "option", "data-pos": pos }, leads && head.length > 1 && head.startsWith(" ") ? head.slice(1) : head);
+      if (!head.trim()) node.setAttribute("aria-label", ends ? FX.strings.reading.lineBreak : FX.strings.reading.space);
       if (ends) {
         node.classList.add("fx-breaks");
         for (let i = 0; i < ends; i += 1) node.append(el("span", { class: "fx-newline", "aria-hidden": "true" }));

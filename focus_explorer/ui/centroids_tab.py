@@ -18,7 +18,7 @@ from focus_explorer.views.tables import report_html
 
 ON_LOAD = """
 const start = () => {
-  if (!window.FocusFiles || !window.Plotly) { setTimeout(start, 30); return; }
+  if (!window.FocusFiles) { setTimeout(start, 30); return; }
   const ask = (name) => (asked) => server[name](asked || {});
   const view = FocusFiles.create(element.querySelector('.fx-root'), {
     load: ask('load_files'), detail: ask('file_detail'), compare: ask('compare_files'),

@@ -24,6 +24,11 @@ THEME = gr.themes.Base(
     font=["system-ui", "-apple-system", "Segoe UI", "sans-serif"],
     font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
     radius_size=gr.themes.sizes.radius_md,
+).set(  # one shade darker than the default: white on it is to be read easily (WCAG AA)
+    button_primary_background_fill="*primary_600",
+    button_primary_background_fill_hover="*primary_700",
+    button_primary_background_fill_dark="*primary_600",
+    button_primary_background_fill_hover_dark="*primary_700",
 )
 
 

@@ -16,7 +16,7 @@ from focus_explorer.ui.text import TRAIN_HELP, TRAINING_INTRO
 
 ON_LOAD = """
 const start = () => {
-  if (!window.FocusTraining || !window.Plotly) { setTimeout(start, 30); return; }
+  if (!window.FocusTraining) { setTimeout(start, 30); return; }
   const ask = (name) => (asked) => server[name](asked || {});
   const view = FocusTraining.create(element.querySelector('.fx-root'), {
     load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),

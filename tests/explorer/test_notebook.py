@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import gradio as gr
 import pytest
@@ -102,7 +103,9 @@ def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, 
     )  # fmt: skip
     try:
         address = next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
-        tools, runs, problem = asyncio.run(_asked(f"{address}/gradio_api/mcp/", run_id))
+        with ThreadPoolExecutor(1) as thread:  # a browser test may have left a loop running in this one
+            asked = thread.submit(asyncio.run, _asked(f"{address}/gradio_api/mcp/"))
+            tools, runs, problem = asked.result(timeout=60)
     finally:
         server.terminate()
         server.wait(timeout=20)
@@ -111,7 +114,7 @@ def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, 
     assert "there is no run 'nope'" in problem
 
 
-async def _asked(address, run_id):
+async def _asked(address):
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
 

@@ -48,7 +48,7 @@ FX.strings = {
     dominance: {
       label: "Largest group",
       hint: "The share of tokens in the largest group, averaged over the layers. If one group holds nearly all tokens the groups have collapsed, and Focus is full attention in disguise.",
-      detail: (even, worst, layer) => `even would be ${even}; most: ${worst} in layer ${layer}`,
+      detail: (even, worst, layer) => `even: ${even}; layer ${layer}: ${worst}`,
     },
     attention: {
       label: "Attention time",
@@ -63,7 +63,7 @@ FX.strings = {
     next: "Next layer",
     valueText: (layer, index, count) => `Layer ${layer}, ${index} of ${count}`,
     position: (index, count) => `${index} of ${count}`,
-    summary: (kind, kept, dominance) => `${kind} attention · ${kept} of pairs kept · largest group ${dominance}`,
+    summary: (kind, kept, dominance) => `${kind.replace(/Attention$/, "")} attention · ${kept} of pairs kept · largest group ${dominance}`,
   },
 
   group: (label) => `Group ${label}`,
@@ -74,7 +74,8 @@ FX.strings = {
     group: (label, layer) => `group ${label} of layer ${layer}`,
     tokens: "chosen tokens",
     bar: (label, count) => (count === "1" ? `Selected: ${label}` : `Selected: ${label} (${count} tokens)`),
-    none: "Nothing selected. What you choose in one view is marked in all of them.",
+    none: "Nothing selected.",
+    help: " What you choose in one view is marked in all of them.",
     clear: "Clear selection",
   },
 
@@ -176,12 +177,13 @@ FX.strings = {
       ratio: "End-to-end median divided by that of full attention",
     },
     modes: { full: "Full attention", focus: "Focus" },
-    interval: (low, high, repeats) => `${low}–${high} ms, ${repeats} repeats`,
+    interval: (low, high, repeats) => `${low}–${high} ms, ${repeats === 1 ? "timed once" : `${repeats} repeats`}`,
     none: "–",
     times: (ratio) => `${ratio}×`,
     slower: (ratio, tokens) => `Focus took ${ratio} the time of full attention on this text: at ${tokens} tokens sparse attention does not pay yet.`,
     faster: (ratio, speedup, tokens) => `Focus took ${ratio} the time of full attention on this text: at ${tokens} tokens it is ${speedup} as fast.`,
     sameSpeed: (ratio, tokens) => `Focus took ${ratio} the time of full attention at ${tokens} tokens; the repeats overlap, so this is no clear difference.`,
+    tooFew: (ratio, tokens, repeats) => `Focus took ${ratio} the time of full attention at ${tokens} tokens, but each was timed only ${repeats === 1 ? "once" : `${repeats} times`}: too few to call one faster.`,
     noTiming: "Speed was not measured in this run.",
     worse: (delta, low, high) => `Its predictions are worse: ${delta} nats per token (95 % interval ${low} to ${high}).`,
     better: (delta, low, high) => `Its predictions are better: ${delta} nats per token (95 % interval ${low} to ${high}).`,

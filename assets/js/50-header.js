@@ -65,9 +65,13 @@
     el(
       "header",
       { class: "fx-header", "data-testid": "fx-header" },
-      el("h2", { class: "fx-title" }, run.info.name || run.info.title || text.header.untitled),
-      el("p", { class: "fx-settings" }, settings(run.config), FX.hint(tooltip, settings(run.config), text.header.settingsHint)),
-      el("ul", { class: "fx-facts" }, facts(run).map((fact) => el("li", {}, fact))),
+      el("h2", { class: "fx-title", title: run.info.name ? run.info.title : null }, run.info.name || run.info.title || text.header.untitled),
+      el(
+        "div",
+        { class: "fx-about" },
+        el("p", { class: "fx-settings" }, settings(run.config), FX.hint(tooltip, settings(run.config), text.header.settingsHint)),
+        el("ul", { class: "fx-facts" }, facts(run).map((fact) => el("li", {}, fact))),
+      ),
       el("div", { class: "fx-cards" }, [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip))),
       notes(run.info.notes),
     );

@@ -121,7 +121,7 @@
   // One line above the views: what is selected, and how to let go of it.
   FX.SelectionBar = class {
     constructor(cleared) {
-      this.label = FX.el("span", { class: "fx-selected-label" }, FX.strings.selection.none);
+      this.label = FX.el("span", { class: "fx-selected-label" });
       this.button = FX.el("button", { type: "button", class: "fx-button", onclick: cleared }, FX.strings.selection.clear);
       this.node = FX.el("div", { class: "fx-selected", role: "status", "data-testid": "fx-selection" }, this.label, this.button);
       this.update(null);
@@ -131,7 +131,8 @@
     update(selection) {
       this.node.classList.toggle("fx-selected-none", selection === null);
       this.button.style.visibility = selection === null ? "hidden" : "";
-      this.label.textContent = selection === null ? FX.strings.selection.none : FX.strings.selection.bar(selection.origin.label, FX.format.count(selection.size));
+      if (selection === null) this.label.replaceChildren(FX.strings.selection.none, FX.el("span", { class: "fx-selected-help" }, FX.strings.selection.help));
+      else this.label.textContent = FX.strings.selection.bar(selection.origin.label, FX.format.count(selection.size));
     }
   };
 })();

@@ -4,6 +4,7 @@
   const text = FX.strings.compare;
   const format = FX.format;
   const LISTED = 10;
+  const FEWEST_REPEATS = 3; // fewer have no spread to judge a difference by
   const PARTS = { settings: FX.CompareSettings, runs: FX.CompareRuns, lengths: FX.CompareLengths, generation: FX.CompareGeneration };
 
   // One part at a time, so that the view stays short; the address remembers which.
@@ -197,6 +198,7 @@
     const full = run.timing("full", "end_to_end");
     const focus = run.timing("focus", "end_to_end");
     const tokens = format.count(focus.sequence_length);
+    if (Math.min(full.repeats, focus.repeats) < FEWEST_REPEATS) return text.tooFew(format.ratio(ratio), tokens, Math.min(full.repeats, focus.repeats));
     const overlap = full.low <= focus.high && focus.low <= full.high;
     if (overlap) return text.sameSpeed(format.ratio(ratio), tokens);
     return ratio > 1 ? text.slower(format.ratio(ratio), tokens) : text.faster(format.ratio(ratio), format.ratio(1 / ratio), tokens);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import re
 import shutil
 import tempfile
 from functools import cache
@@ -30,30 +31,48 @@ def stylesheets() -> list[Path]:
     return sorted(asset_path("css").glob("*.css"))
 
 
-@cache
-def joined_script() -> Path:
-    """Our scripts as one temporary file: one request instead of forty, each of which would queue behind Gradio's own.
+def host_style() -> Path:
+    """Our styles of Gradio's own parts."""
+    return asset_path("css") / "page.css"
 
-    Its name changes with its content, so that a browser never runs what it kept of another version.
+
+@cache
+def joined_files() -> tuple[Path, Path]:
+    """Our scripts and the styles of our views as two temporary files.
+
+    One request each instead of fifty, which would queue behind Gradio's own; and not through Gradio's `css`, which
+    splits selectors at every comma, also inside `:is()`. The root class is repeated to outrank Gradio's styles. The
+    names change with the content, so that a browser never runs what it kept of another version.
     """
-    code = "\n".join(f"// {path.name}\n{path.read_text(encoding='utf-8')}" for path in scripts())
     folder = Path(tempfile.mkdtemp(prefix="focus-explorer-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    joined = folder / f"explorer-{hashlib.sha256(code.encode()).hexdigest()[:12]}.js"
-    joined.write_text(code, encoding="utf-8")
-    return joined
+    styles = [path for path in stylesheets() if path != host_style()]
+    look = re.sub(r"\.fx-root(?![\w-])", ".fx-root" * 3, _joined(styles, "/* {} */"))
+    return _written(folder, _joined(scripts(), "// {}"), "js"), _written(folder, look, "css")
+
+
+def _joined(paths: list[Path], comment: str) -> str:
+    return "\n".join(f"{comment.format(path.name)}\n{path.read_text(encoding='utf-8')}" for path in paths)
+
+
+def _written(folder: Path, text: str, ending: str) -> Path:
+    path = folder / f"explorer-{hashlib.sha256(text.encode()).hexdigest()[:12]}.{ending}"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def static_paths() -> list[Path]:
     """The files the page may read, and no other."""
-    return [plotly_script(), joined_script()]
+    return [plotly_script(), *joined_files()]
 
 
 def head_html() -> str:
-    """Our script; Plotly, ten times its size, is only named: the first chart loads it (48-plot.js)."""
+    """Our styles and script; Plotly, ten times their size, is only named: the first chart loads it (48-plot.js)."""
+    script, style = joined_files()
     return (
+        f'<link rel="stylesheet" href="{_address(style)}">\n'
         f'<meta name="fe-plotly" content="{_address(plotly_script())}">\n'
-        f'<script defer src="{_address(joined_script())}"></script>'
+        f'<script defer src="{_address(script)}"></script>'
     )
 
 

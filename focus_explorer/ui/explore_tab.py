@@ -18,7 +18,7 @@ from fastapi.encoders import jsonable_encoder
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.service import SAMPLES, AnalyzeRequest, Service, sample_text
 from focus_explorer.ui.answers import answer
-from focus_explorer.ui.text import HELP
+from focus_explorer.ui.text import HELP, JUMP
 
 DEFAULT_LIMIT = 4000
 PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
@@ -37,7 +37,11 @@ const start = () => {
   if (shown) view.open(shown);
   const open = () => {
     const wanted = (props.value || '').split(' ')[0];
-    if (wanted && props.value !== shown) { shown = props.value; view.open(wanted); }
+    if (!wanted || props.value === shown) return;
+    // On a narrow screen the form lies below what it fills.
+    if (shown && matchMedia('(max-width: 700px)').matches) root.scrollIntoView();
+    shown = props.value;
+    view.open(wanted);
   };
   watch('value', open);
   open();
@@ -78,7 +82,7 @@ def _bar(stage: str, fraction: float) -> str:
 def build(service: Service, request: AnalyzeRequest) -> Explore:
     """Lay out the tab."""
     with gr.Row(elem_classes="fe-explore"):
-        with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
+        with gr.Column(scale=1, min_width=300, elem_classes="fe-form", elem_id="fe-explore-form"):
             text = gr.Textbox(
                 label=HELP["text"], lines=8, max_lines=12, placeholder="Paste a text…", elem_id="fe-text",
                 value=sample_text("Novel"),
@@ -90,6 +94,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
             status = gr.HTML(elem_id="fe-status", padding=False)
             inputs = _settings(service, request)
         with gr.Column(scale=3, min_width=280):
+            gr.HTML(f'<a class="fe-jump" href="#fe-explore-form">{JUMP}</a>', padding=False, elem_id="fe-jump")
             view = gr.HTML(
                 value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
                 server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,

@@ -15,7 +15,7 @@ from focus_explorer.progress import stage_bar
 from focus_explorer.run_labels import purge_expired
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.ui import api, centroids_tab, explore_tab, runs_tab, training_tab
-from focus_explorer.ui.browser import head_html, static_paths, stylesheets
+from focus_explorer.ui.browser import head_html, host_style, static_paths
 from focus_explorer.ui.text import TAGLINE, TITLE
 
 THEME = gr.themes.Base(
@@ -61,7 +61,7 @@ class App:
                 server_name=address,
                 server_port=free,
                 theme=THEME,
-                css_paths=stylesheets(),
+                css_paths=[host_style()],
                 head=head_html(),
                 footer_links=["api"],
                 max_file_size=settings.MAX_UPLOAD_BYTES,

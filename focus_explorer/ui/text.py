@@ -1,8 +1,9 @@
 """Every sentence the Gradio page says, in one place; the browser part keeps its own in assets/js."""
 
 TITLE = "Focus Explorer"
+JUMP = "Explore a text of your own"
 TAGLINE = (
-    "See which tokens a language model with Focus sparse attention puts into one group, what it may attend to, "
+    "See how Focus sparse attention groups the tokens of your text, what each may attend to, "
     "and what that costs and saves."
 )
 CENTROIDS_INTRO = (

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from focus_runtime.store.database import Database
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 SHORT, LONG, PORT = 2_000, 100_000, 7961
 SWITCHES = 50
+LOCAL = ("http://127.0.0.1", "data:", "blob:")
+PROBLEMS: list[str] = []  # errors in the console, requests to other hosts
 OF_A_RUN = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings", "token_table")
 OF_A_LAYER = ("cells", "mask", "routing", "layer_centroids")
 
@@ -77,6 +79,47 @@ HOVER = f"""async () => {{
   }}
   return times;
 }}"""
+# Choosing a group in the open view's own way, and how long until every mark of it is painted.
+CHOOSE = {
+    "groups": "document.querySelectorAll('.fx-group-choose')[i % 2].click()",
+    "map": "plot('fx-map').emit('plotly_click', {points: [{data: plot('fx-map').data[0], pointNumber: 3 + i}]})",
+    "sparsity": "plot('fx-mask').emit('plotly_click', {points: [{pointNumber: [20 + i, 10]}]})",
+    "compare": "document.querySelector(`[data-testid=fx-select-${i % 2 ? 'hurt' : 'helped'}]`).click()",
+}
+IN_VIEW = f"""async (choose) => {{
+  const plot = (name) => document.querySelector(`[data-testid=${{name}}]`), times = [];
+  for (let i = 0; i < 10; i++) {{
+    const start = performance.now();
+    new Function('plot', 'i', choose)(plot, i);
+    {PAINTED}
+    times.push(performance.now() - start);
+    await new Promise((done) => setTimeout(done, 200));
+  }}
+  return times;
+}}"""
+DRAWN = {
+    "groups": ".fx-group-choose",
+    "map": "[data-testid=fx-map] .main-svg",
+    "sparsity": "[data-testid=fx-mask] .main-svg",
+    "compare": "[data-testid=fx-loss-chart] .main-svg",
+}
+# From pressing a zoom button until the mask is drawn at the new level, the server's answer included.
+ZOOM = """async () => {
+  const plot = document.querySelector('[data-testid=fx-mask]'), times = [];
+  for (let i = 0; i < 8; i++) {
+    const buttons = [...document.querySelectorAll('.fx-panel:not([hidden]) button')];
+    const button = buttons.find((node) => node.textContent === 'Zoom in');
+    if (button.disabled) break;
+    const start = performance.now();
+    const drawn = new Promise((done) => plot.once('plotly_afterplot', done));
+    button.click();
+    await drawn;
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+    times.push(performance.now() - start);
+    await new Promise((done) => setTimeout(done, 300));
+  }
+  return times;
+}"""
 REQUESTS = """performance.getEntriesByType('resource').filter((entry) => entry.name.includes('component_server'))
   .map((entry) => [entry.startTime, entry.encodedBodySize])"""
 
@@ -106,23 +149,59 @@ def heap(page: Page) -> float:
     return metrics["JSHeapUsedSize"] / 1e6
 
 
+def renderer_megabytes() -> float:
+    """Resident memory of the largest renderer process: everything the page holds, script or not."""
+    sizes = [0.0]
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"--type=renderer" in (process / "cmdline").read_bytes():
+                status = (process / "status").read_text()
+                sizes.append(int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024)  # type: ignore[index]
+    return max(sizes)
+
+
 def opened(browser: Browser, address: str) -> Page:
     """A new page with the run's tokens drawn."""
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.add_init_script(WATCH)
+    page.on("pageerror", lambda error: PROBLEMS.append(f"script: {error}"))
+    page.on("console", lambda message: PROBLEMS.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: None if request.url.startswith(LOCAL) else PROBLEMS.append(request.url))
     page.goto(address)
     page.wait_for_function("window.drawnAt !== undefined", timeout=120_000)
     return page
 
 
+def view_numbers(page: Page) -> dict[str, Any]:
+    """Opening each view, and choosing tokens in it; zooming in the mask."""
+    found: dict[str, Any] = {}
+    for view, ready in DRAWN.items():
+        start = time.perf_counter()
+        page.locator(f".fx-tab[data-view={view}]").click()
+        page.locator(ready).first.wait_for(timeout=120_000)
+        seconds = time.perf_counter() - start
+        page.wait_for_timeout(3000)
+        found[view] = {
+            "open_seconds": seconds,
+            "select_to_paint_ms": asdict(Spread.of(page.evaluate(IN_VIEW, CHOOSE[view]))),
+        }
+        if view == "sparsity":
+            found[view]["zoom_to_paint_ms"] = asdict(Spread.of(page.evaluate(ZOOM)))
+    return found
+
+
 def page_numbers(browser: Browser, address: str, repeats: int) -> dict[str, Any]:
     """Openings, then switches, selections and hovers on the last page."""
-    whole, run = [], []
+    whole, run, again = [], [], []
     for number in range(repeats):
         page = opened(browser, address)
         drawn = page.evaluate("window.drawnAt")
         whole.append(drawn / 1000)
         run.append((drawn - page.evaluate(REQUESTS)[0][0]) / 1000)
+        page.wait_for_timeout(2000)
+        page.reload()
+        page.wait_for_function("window.drawnAt !== undefined", timeout=120_000)
+        again.append(page.evaluate("window.drawnAt") / 1000)
         if number + 1 < repeats:
             page.context.close()
     first_bytes = page.evaluate(REQUESTS)[0][1]
@@ -136,6 +215,7 @@ def page_numbers(browser: Browser, address: str, repeats: int) -> dict[str, Any]
     last = heap(page)
     result = {
         "seconds_until_drawn_from_a_blank_page": asdict(Spread.of(whole)),
+        "seconds_until_drawn_after_a_reload": asdict(Spread.of(again)),
         "seconds_until_drawn_from_asking_for_the_run": asdict(Spread.of(run)),
         "bytes_of_the_first_message": first_bytes,
         "bytes_of_all_messages_after_every_layer_was_open": sum(size for _, size in page.evaluate(REQUESTS)),
@@ -149,6 +229,11 @@ def page_numbers(browser: Browser, address: str, repeats: int) -> dict[str, Any]
             f"after_{2 * SWITCHES}_switches": last,
         },
     }
+    result["views"] = view_numbers(page)
+    result["heap_megabytes"]["after_every_view"] = heap(page)
+    result["renderer_megabytes"] = renderer_megabytes()
+    result["problems"] = PROBLEMS.copy()
+    PROBLEMS.clear()
     page.context.close()
     return result
 

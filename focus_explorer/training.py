@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,8 @@ def plan(request: TrainRequest) -> tuple[Any, Any]:
         raise InputError("--hard goes with the log gate only", fix="leave out --hard or --gate paper")
     if Path(request.out).suffix != ".safetensors":
         raise InputError(f"--out is {request.out!r}", expected="a file name ending in .safetensors")
+    if request.snapshots < 0:
+        raise InputError(f"--snapshots is {request.snapshots}", expected="a number of steps, or 0 for none")
     if request.val_sequences < 1:
         raise InputError(f"--val-sequences is {request.val_sequences}", expected="at least 1")
     config = FocusConfig(
@@ -141,6 +143,7 @@ def _run(
 ) -> Any:  # fmt: skip
     from tqdm import tqdm
 
+    from focus_runtime.checkpoint import Centroids, save_centroids
     from focus_runtime.optimise import TrainStep
     from focus_runtime.train import train_centroids
 
@@ -155,11 +158,22 @@ def _run(
             bar.update(step.step - bar.n)
             bar.set_postfix_str(describe_step(step))
 
+        def keep(step: int, centroids: Centroids) -> None:
+            kept = replace(centroids, config=config.replace(window=request.window))
+            save_centroids(kept, snapshot_of(request.out, step))
+
         with stop_on_signal() as asked:
             return train_centroids(
                 model, tokenizer, texts, config, chosen, model_id=request.model, on_step=report,
                 checkpoint=request.checkpoint, resume=request.resume, should_stop=asked.is_set,
+                on_snapshot=None if quiet else keep, snapshot_every=request.snapshots,
             )  # fmt: skip
+
+
+def snapshot_of(out: str, step: int) -> Path:
+    """Where the centroids after `step` steps are kept."""
+    result = Path(os.path.expanduser(out))
+    return result.with_name(f"{result.stem}.step-{step:06d}.safetensors")
 
 
 def describe_step(step: Any) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ def train_centroids(
     resume: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
     history: list[TrainStep] | None = None,
+    on_snapshot: Callable[[int, Centroids], None] | None = None,
+    snapshot_every: int = 0,
 ) -> Centroids:
     """Train routers of a frozen model and estimate their column potentials.
 
@@ -63,6 +65,9 @@ def train_centroids(
         resume: go on from that file; the losses are those of a training that was never interrupted.
         should_stop: asked after every step.
         history: takes every step's report, those before a resume included.
+        on_snapshot: called with the step and the centroids as they are then, after every `snapshot_every` steps but
+            the last one; to be saved at once, since they go on changing. Their potentials are the running averages of
+            training; those of the result are estimated anew at the end.
 
     Returns:
         Centroids with potentials, ready for `save_centroids`.
@@ -81,8 +86,20 @@ def train_centroids(
         loop = centroid_loop(focus, centroids, ids, settings, identity=identity, checkpoint=checkpoint)
         if resume:
             loop.resume()
+
+        def report(step: TrainStep) -> None:
+            if on_step is not None:
+                on_step(step)
+            due = snapshot_every > 0 and step.step < settings.steps and step.step % snapshot_every == 0
+            if on_snapshot is not None and due:
+                training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, "loss": step.loss}
+                now = replace(
+                    centroids, base_model=model_id, base_fingerprint=str(identity["model"]), training=training
+                )
+                on_snapshot(step.step, now)
+
         with checkpointing(model, settings.gradient_checkpointing):
-            last = loop.run(on_step, should_stop)
+            last = loop.run(report, should_stop)
     if history is not None:
         history.extend(loop.history)
     if weights_sha256(model) != before:

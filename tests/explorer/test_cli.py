@@ -142,7 +142,8 @@ def test_centroids_check(tmp_path, capsys):
 
 def test_train_writes_a_usable_file(tmp_path, model_folder, text_file, capsys):
     out = tmp_path / "c.safetensors"
-    flags = ["--groups", "3", "--routing-dim", "4", "--steps", "2", "--seq-len", "32", "--window", "8", "--top-k", "1"]
+    flags = ["--groups", "3", "--routing-dim", "4", "--steps", "2", "--seq-len", "32", "--window", "8", "--top-k", "1",
+             "--snapshots", "1"]  # fmt: skip
     arguments = ["train", "--text", text_file, "--val", text_file, "--model", model_folder, "--out", str(out), *flags]
     one_error(capsys, main(arguments), "no text to train on")
     val = tmp_path / "val.txt"
@@ -151,8 +152,10 @@ def test_train_writes_a_usable_file(tmp_path, model_folder, text_file, capsys):
     assert main([*arguments, "--json"]) == 0
     validation = json.loads(capsys.readouterr().out)["training"]["validation"]
     assert {"full", "k=1", "k=2"} <= set(validation)
-    assert main(["centroids", "check", str(out), "--model", model_folder]) == 0
-    assert "K = 3" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.glob("c.*")) == ["c.safetensors", "c.step-000001.safetensors"]
+    for path in tmp_path.glob("c.*"):
+        assert main(["centroids", "check", str(path), "--model", model_folder]) == 0
+        assert "K = 3" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Groups = NDArray[np.int64]
+Groups = NDArray[np.int64] | NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,8 @@ class Aligned:
 
 def contingency(first: Groups, second: Groups, num_first: int, num_second: int) -> NDArray[np.int64]:
     """(num_first, num_second) counts of tokens by their group in each run; both inputs are (T,)."""
-    table = np.zeros((num_first, num_second), dtype=np.int64)
-    np.add.at(table, (first, second), 1)
-    return table
+    pairs = first.astype(np.int64) * num_second + second
+    return np.bincount(pairs, minlength=num_first * num_second).reshape(num_first, num_second)
 
 
 def align(first: Groups, second: Groups, num_first: int, num_second: int) -> Aligned:

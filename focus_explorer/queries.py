@@ -60,6 +60,7 @@ QUERIES: dict[str, str] = {
         WHERE run_id = $run_id AND layer = $layer AND position IN (SELECT unnest($positions)) ORDER BY position""",
     "layer_centroids": "SELECT centroids FROM layers WHERE run_id = $run_id AND layer = $layer",
     "losses": "SELECT mode, position, nll FROM losses WHERE run_id = $run_id ORDER BY mode, position",
+    "focus_losses": "SELECT nll FROM losses WHERE run_id = $run_id AND mode = 'focus' ORDER BY position",
     "mask": """
         SELECT row_block, col_block, block_size, local_only, group_only, local_and_group, sink_only, dropped
         FROM masks WHERE run_id = $run_id AND layer = $layer ORDER BY row_block, col_block""",
@@ -169,8 +170,9 @@ QUERIES: dict[str, str] = {
     "same_tokens": """
         WITH texts AS (
             SELECT run_id, count(*) AS count, string_agg(CAST(token_id AS VARCHAR), ' ' ORDER BY position) AS ids
-            FROM tokens WHERE run_id IN (SELECT o.run_id FROM runs o JOIN runs r USING (num_tokens)
-                WHERE r.run_id = $run_id) GROUP BY run_id)
+            FROM tokens WHERE run_id IN (
+                SELECT o.run_id FROM runs o JOIN runs r USING (num_tokens) LEFT JOIN run_labels b ON b.run_id = o.run_id
+                WHERE r.run_id = $run_id AND o.status = 'complete' AND b.deleted_at IS NULL) GROUP BY run_id)
         SELECT t.run_id FROM texts t JOIN texts mine USING (ids)
         WHERE mine.run_id = $run_id AND t.run_id <> $run_id""",
 }

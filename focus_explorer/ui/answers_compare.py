@@ -10,7 +10,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.generating import check_wish, generate
 from focus_explorer.jobs import Jobs
 from focus_explorer.lengths import lengths, measure_lengths
-from focus_explorer.pairing import beside, partners
+from focus_explorer.pairing import beside, numbers, partners
 from focus_explorer.queries import fetch_run
 from focus_explorer.service import Service
 
@@ -75,6 +75,10 @@ def _beside(service: Service, question: Question) -> Question:
     return beside(service, str(question.get("run")), str(question.get("other")))
 
 
+def _both_numbers(service: Service, question: Question) -> Question:
+    return numbers(service, str(question.get("run")), str(question.get("other")))
+
+
 def _lengths(service: Service, question: Question) -> Question:
     return _told(service, question["run"], lengths(service, str(question.get("run"))))
 
@@ -115,6 +119,7 @@ COMPARE_ANSWERS = {
     "compare_stop": _stop,
     "compare_partners": _partners,
     "compare_beside": _beside,
+    "compare_numbers": _both_numbers,
     "compare_lengths": _lengths,
     "compare_lengths_start": _start_lengths,
     "compare_generation": _generation,

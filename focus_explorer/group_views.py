@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import Table
 
 from focus_explorer.errors import NotFoundError
 from focus_explorer.group_statistics import (
@@ -82,20 +83,20 @@ def group_payload(database: Database, run_id: str) -> Row:
 
     Returns:
         `groups`: L x K rows (see `_layer_rows`); `class_names`, `class_shares` of the text, `classes` of the tokens
-        as base64 of bytes; `seed` and `draws` of the shuffled baseline; `prior_size` of the log-odds in tokens.
+        as base64 of bytes; `seed` and `draws` of the shuffled baseline; `prior_size` of the log-odds in tokens;
+        `attention_tokens` and `attention_heads` that the rows' `attention_mass` is a mean over, None until measured.
 
     Raises:
         NotFoundError: there is no such run.
     """
     routes = read_routes(database, run_id)
     stored = fetch(database, "groups", run_id=run_id).to_pylist()
-    mass = {
-        row["layer"]: row["attention_mass_retained"] for row in fetch(database, "layers", run_id=run_id).to_pylist()
-    }
+    measured = fetch(database, "attention_mass", run_id=run_id)
+    mass = _mass_kept(measured)
     base = np.bincount(routes.classes, minlength=len(CLASSES)) / len(routes.classes)
     prior_size = len(routes.classes) / routes.num_groups
     groups = [
-        [row | {"attention_mass": mass[layer]} for row in _layer_rows(routes, place, base, prior_size)]
+        [row | {"attention_mass": mass.get(layer)} for row in _layer_rows(routes, place, base, prior_size)]
         for place, layer in enumerate(routes.layers)
     ]
     for row in stored:
@@ -110,7 +111,15 @@ def group_payload(database: Database, run_id: str) -> Row:
         "draws": DRAWS,
         "prior_size": prior_size,
         "least_z": LEAST_Z,
+        "attention_tokens": measured["num_tokens"][0].as_py() if mass else None,
+        "attention_heads": len(measured["head"].unique()) if mass else None,
     }
+
+
+def _mass_kept(measured: Table) -> dict[int, float]:
+    """Layer -> share of full attention inside its mask, mean over heads; empty until somebody measures it."""
+    by_layer = measured.group_by("layer").aggregate([("mass_kept", "mean")])
+    return dict(zip(by_layer["layer"].to_pylist(), by_layer["mass_kept_mean"].to_pylist(), strict=True))
 
 
 def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64], prior_size: float) -> list[Row]:

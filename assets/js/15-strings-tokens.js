@@ -19,6 +19,7 @@ Object.assign(FX.strings, {
     noneHelp: "Loosen or clear the filter to see the text again.",
     lineBreak: "line break",
     space: "space",
+    selectedCount: (count) => `${count} selected`,
     hiddenGap: (count) => (count === "1" ? "1 token hidden" : `${count} tokens hidden`),
 
     search: {

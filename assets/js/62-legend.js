@@ -4,6 +4,13 @@
   const text = FX.strings.legend;
   const format = FX.format;
 
+  // How many of the selected tokens each group of a layer has.
+  FX.selectedPerGroup = (run, layerIndex, selection) => {
+    const hits = new Uint32Array(run.numGroups);
+    if (selection !== null) for (const pos of selection.positions) hits[run.top(layerIndex, pos)] += 1;
+    return hits;
+  };
+
   FX.Legend = class {
     constructor(pressed) {
       this.pressed = pressed;
@@ -21,9 +28,10 @@
     update(run, layerIndex, selection) {
       const origin = selection && selection.origin.kind === "group" && selection.origin.layer === run.layerIds[layerIndex] ? selection.origin : null;
       if (this.cards.length !== run.numGroups) this.createCards(run.numGroups);
+      const hits = FX.selectedPerGroup(run, layerIndex, selection);
       this.cards.forEach((card, group) => {
         card.setAttribute("aria-pressed", String(origin !== null && group === origin.group));
-        card.replaceChildren(...cardContent(group, run.groups[layerIndex][group]));
+        card.replaceChildren(...cardContent(group, run.groups[layerIndex][group], selection === null ? null : { count: hits[group], of: selection.size }));
       });
     }
 
@@ -34,7 +42,7 @@
     }
   };
 
-  function cardContent(group, statistics) {
+  function cardContent(group, statistics, selected) {
     const { share, confidence } = statistics;
     return [
       el(
@@ -44,9 +52,13 @@
         el("span", { class: "fx-group-share" }, text.share(format.percent(share))),
         el("span", { class: "fx-muted", title: text.confidenceTitle }, confidence === null ? "" : text.confidence(format.percent(confidence))),
       ),
-      FX.bar(share, `g${group}`),
+      el("span", { class: "fx-group-bar" }, FX.bar(share, `g${group}`), selected === null ? null : selectedCount(selected)),
       frequentTokens(statistics.tokens),
     ];
+  }
+
+  function selectedCount({ count, of }) {
+    return el("span", { class: "fx-group-hits", title: FX.strings.groups.cards.hit(format.count(count), format.count(of)) }, FX.strings.reading.selectedCount(format.count(count)));
   }
 
   function frequentTokens(tokens) {

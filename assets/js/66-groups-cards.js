@@ -35,8 +35,7 @@
     // Cards stay; only what a selection changes is touched.
     selectionChanged() {
       const { run, layerIndex, selection } = this.app;
-      const hits = new Uint32Array(run.numGroups);
-      if (selection !== null) for (const pos of selection.positions) hits[run.top(layerIndex, pos)] += 1;
+      const hits = FX.selectedPerGroup(run, layerIndex, selection);
       const chosen = selection && selection.origin.kind === "group" && selection.origin.layer === run.layerIds[layerIndex] ? selection.origin.group : null;
       this.cards.forEach((card, group) => {
         card.button.setAttribute("aria-pressed", String(group === chosen));

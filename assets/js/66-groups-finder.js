@@ -12,15 +12,22 @@
   const COLUMNS = {
     group: { value: (row) => -row.order },
     share: number("share", (value) => format.percent(value, 1), (row) => text.even(format.ratio(row.balance))),
+    selected: { value: (row) => row.selected, cell: (row) => selectedCell(row) },
     confidence: number("confidence", (value) => format.percent(value)),
     entropy: number("entropy", (value) => format.decimal(value, 2)),
     purity: number("purity", (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)), (row) => text.shuffled(format.percent(row.null_mean), format.percent(row.null_high))),
     lift: number("lift", (value) => format.ratio(value)),
-    class: number("className", (name) => FX.shortClass(name), (row) => text.base(format.percent(row.base_rate))),
     mass: number("attention_mass", (value) => format.percent(value, 1)),
+    class: number("className", (name) => FX.shortClass(name), (row) => text.base(format.percent(row.base_rate))),
     tokens: { value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null), cell: (row) => el("span", { class: "fx-frequent" }, row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, FX.visibleToken(piece)))) },
   };
+  const selectedCell = (row) => {
+    if (row.selected === null) return [NOTHING, quiet("\u00a0")];
+    return [el("span", { class: "fx-finder-selected" }, FX.bar(row.selected, `g${row.group}`), format.percent(row.selected)), quiet(text.selectedBelow(format.count(row.hits), format.count(row.tokens)))];
+  };
   const above = (row) => row.purity !== null && row.purity > row.null_high;
+
+  const COLUMN_NAMES = Object.keys(COLUMNS);
 
   FX.GroupFinder = class {
     constructor(app) {
@@ -32,6 +39,7 @@
 
     build() {
       this.count = el("p", { class: "fx-finder-count", role: "status" });
+      this.measure = el("button", { type: "button", class: "fx-button", hidden: true, onclick: () => this.goMeasure() }, text.measure);
       this.aboveLine = el("p", { class: "fx-help" });
       this.filters = el("div", { class: "fx-toolbar fx-finder-filters" });
       this.head = el("tr");
@@ -44,7 +52,7 @@
         el("h3", { class: "fx-subtitle" }, text.title),
         el("p", { class: "fx-help" }, text.help),
         this.filters,
-        this.count,
+        el("div", { class: "fx-finder-line" }, this.count, this.measure),
         el("div", { class: "fx-finder-scroll", tabindex: "0", role: "region", "aria-label": text.rows }, this.table),
         this.more,
         this.aboveLine,
@@ -60,8 +68,9 @@
       if (this.data !== data) {
         this.data = data;
         this.rows = rowsOf(this.app.run, data);
-        this.columns = Object.keys(COLUMNS).filter((name) => name !== "mass" || this.rows.some((row) => row.attention_mass !== null));
-        this.reset();
+        this.counted = null;
+        if (this.run !== this.app.run) this.reset();
+        this.run = this.app.run;
         this.drawFilters();
         this.drawHead();
         this.aboveLine.textContent = aboveWords(this.rows, data);
@@ -95,14 +104,28 @@
       this.draw();
     }
 
+    goMeasure() {
+      this.app.openView("sparsity");
+      this.app.views.sparsity.attention.node.scrollIntoView({ block: "start" });
+    }
+
+    hint(name) {
+      const [, hint] = text.columns[name];
+      if (name === "class" || name === "purity") return `${hint} ${FX.strings.wordClassHint}`;
+      if (name !== "mass") return hint;
+      const { attention_tokens: tokens, attention_heads: heads } = this.data;
+      return `${hint} ${tokens === null ? text.massMissing : text.massMeasured(format.count(heads), format.count(tokens))}`;
+    }
+
     drawHead() {
       this.headings = {};
+      this.measure.hidden = this.data.attention_tokens !== null;
       this.head.replaceChildren(
-        ...this.columns.map((name) => {
-          const [label, hint] = text.columns[name];
+        ...COLUMN_NAMES.map((name) => {
+          const [label] = text.columns[name];
           const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
           const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
-          const cell = el("th", { scope: "col" }, el("span", { class: "fx-sort-place" }, button, FX.hint(this.app.tooltip, label, name === "class" || name === "purity" ? `${hint} ${FX.strings.wordClassHint}` : hint)));
+          const cell = el("th", { scope: "col" }, el("span", { class: "fx-sort-place" }, button, FX.hint(this.app.tooltip, label, this.hint(name))));
           this.headings[name] = { cell, arrow };
           return cell;
         }),
@@ -115,6 +138,7 @@
     }
 
     draw() {
+      this.countSelected();
       for (const [name, { cell, arrow }] of Object.entries(this.headings)) {
         const here = name === this.sort.column;
         if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
@@ -127,7 +151,7 @@
       this.count.textContent = text.found(format.count(found.length), format.count(this.rows.length));
       this.more.hidden = found.length <= this.limit;
       this.more.textContent = text.more(format.count(found.length));
-      this.selectionChanged();
+      this.markOpen();
     }
 
     nothing() {
@@ -136,15 +160,15 @@
         this.drawFilters();
         this.draw();
       };
-      return el("tr", {}, el("td", { colspan: this.columns.length }, el("div", { class: "fx-finder-nothing" }, el("p", { class: "fx-muted" }, text.nothing), el("button", { type: "button", class: "fx-button", onclick: again }, text.reset))));
+      return el("tr", {}, el("td", { colspan: COLUMN_NAMES.length }, el("div", { class: "fx-finder-nothing" }, el("p", { class: "fx-muted" }, text.nothing), el("button", { type: "button", class: "fx-button", onclick: again }, text.reset))));
     }
 
     line(row) {
       const choose = () => this.choose(row);
       const button = el("button", { type: "button", class: "fx-finder-open", "aria-label": text.open(FX.groupLabel(row.group), row.layer) }, FX.chip(row.group), el("span", {}, FX.strings.groups.flow.column(row.layer)), FX.groupFlags(row));
-      const cells = this.columns.slice(1).map((name) => el("td", {}, COLUMNS[name].cell(row)));
+      const cells = Object.fromEntries(COLUMN_NAMES.slice(1).map((name) => [name, el("td", { "data-column": name }, COLUMNS[name].cell(row))]));
       // The button's click reaches the row too, so the row alone listens.
-      return { row, button, node: el("tr", { "data-layer": row.layer, "data-group": row.group, onclick: choose }, el("th", { scope: "row" }, button), cells) };
+      return { row, button, selected: cells.selected, node: el("tr", { "data-layer": row.layer, "data-group": row.group, onclick: choose }, el("th", { scope: "row" }, button), Object.values(cells)) };
     }
 
     choose(row) {
@@ -156,6 +180,28 @@
     }
 
     selectionChanged() {
+      if (this.sort.column === "selected") {
+        this.draw();
+        return;
+      }
+      this.countSelected();
+      for (const { row, selected } of this.lines) selected.replaceChildren(...[selectedCell(row)].flat());
+      this.markOpen();
+    }
+
+    // Of every row, shown or not: any of them may come first when ranked by it.
+    countSelected() {
+      const { run, selection } = this.app;
+      if (this.counted === selection && this.counted !== null) return;
+      this.counted = selection;
+      const hits = selection === null ? null : FX.range(run.numLayers).map((index) => FX.selectedPerGroup(run, index, selection));
+      for (const row of this.rows) {
+        row.hits = hits === null ? 0 : hits[row.layerIndex][row.group];
+        row.selected = hits === null || row.tokens === 0 ? null : row.hits / row.tokens;
+      }
+    }
+
+    markOpen() {
       const { selection } = this.app;
       const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
       for (const { row, node } of this.lines) {

@@ -2,7 +2,9 @@
 (function () {
   const el = FX.el;
   const text = FX.strings.groups;
+  const WATCH_MS = 2000;
   const answers = new WeakMap();
+  const measuring = new WeakMap(); // run → how far the measurement of its attention was when last asked
 
   // One question about a run, asked once however many views want the answer; a failure is asked again.
   FX.askOnce = async (app, what) => {
@@ -14,6 +16,20 @@
     if (answer.error !== undefined) known.delete(what);
     return answer;
   };
+
+  // Told by whoever asks for the state of the measurement. It is the one thing that changes the answer about the groups.
+  FX.attentionSeen = (run, state) => measuring.set(run, state);
+  FX.attentionState = (run) => measuring.get(run) || "none";
+
+  async function askGroups(app) {
+    const { run } = app;
+    const answer = await FX.askOnce(app, "groups");
+    if (app.run !== run || !outdated(run, answer)) return answer;
+    answers.get(run).delete("groups");
+    return FX.askOnce(app, "groups");
+  }
+
+  const outdated = (run, answer) => answer.attention_tokens === null && FX.attentionState(run) === "done";
 
   FX.GroupsView = class {
     constructor(app, panel) {
@@ -46,14 +62,15 @@
     async update() {
       const { app } = this;
       const { run } = app;
-      if (this.run === run) {
+      if (this.run === run && !outdated(run, this.data)) {
         this.show();
+        this.watchAttention();
         return;
       }
       this.run = null;
       for (const place of Object.values(this.places)) place.hidden = true;
       this.status.replaceChildren(FX.progress(text.waiting));
-      const answer = await FX.askOnce(app, "groups");
+      const answer = await askGroups(app);
       // A closed view draws nothing; it asks again when it opens.
       if (app.run !== run || !app.isOpen("groups")) return;
       if (answer.error !== undefined) {
@@ -63,6 +80,20 @@
       this.run = run;
       this.data = answer;
       this.show();
+      this.watchAttention();
+    }
+
+    // A measurement begun in Sparsity may end while this view is open.
+    async watchAttention() {
+      const { app, run } = this;
+      if (this.watching || FX.attentionState(run) !== "running") return;
+      this.watching = true;
+      const answer = await app.ask("attention");
+      this.watching = false;
+      if (answer.error === undefined) FX.attentionSeen(run, answer.state);
+      if (this.run !== run || app.run !== run || !app.isOpen("groups")) return;
+      if (outdated(run, this.data)) this.update();
+      else setTimeout(() => app.isOpen("groups") && this.run === app.run && this.watchAttention(), WATCH_MS);
     }
 
     show() {

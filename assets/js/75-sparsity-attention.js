@@ -58,6 +58,7 @@
     }
 
     take(answer) {
+      if (answer.error === undefined) FX.attentionSeen(this.app.run, answer.state);
       if (answer.error !== undefined) this.state.replaceChildren(FX.alert(answer.error, () => this.ask("attention")));
       else if (answer.state === "running") this.showRunning(answer);
       else if (answer.state === "done") this.showFound(answer);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
+from shutil import copy2
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from focus_explorer import maps
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.group_views import read_routes
 from focus_explorer.queries import fetch
+from focus_explorer.service import Service
 from focus_explorer.ui.answers import answer
 from focus_runtime.word_classes import classify
 
@@ -62,6 +64,25 @@ def test_groups_agree_with_the_rows(service, run_id):
             assert group["entropy"] == pytest.approx(-(shares * np.log(shares)).sum(axis=1).mean(), rel=1e-3)
             uses = Counter(pieces[row["position"]] for row in inside)
             assert all(uses[piece] == count >= 2 and z >= 1.9 for piece, z, count in group["characteristic"])
+
+
+def test_the_attention_kept_is_the_mean_over_heads_once_it_is_measured(service, run_id, tmp_path):
+    found = ask(service, run_id, "groups")
+    assert (found["attention_tokens"], found["attention_heads"]) == (None, None)
+    assert {group["attention_mass"] for groups in found["groups"] for group in groups} == {None}
+    own = Service(copy2(service.database.path, tmp_path / "runs.duckdb"))
+    layers = read_routes(service.database, run_id).layers
+    kept = {layer: [0.25 + 0.01 * layer, 0.75] for layer in layers}
+    with own.database.write() as connection:
+        for layer, heads in kept.items():
+            for head, share in enumerate(heads):
+                values = [run_id, layer, head, 40, share / 2, 0.0, share / 2, 1 - share, share, share / (2 - share)]
+                connection.execute("INSERT INTO attention_mass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    found = ask(own, run_id, "groups")
+    assert (found["attention_tokens"], found["attention_heads"]) == (40, 2)
+    for layer, groups in zip(layers, found["groups"], strict=True):
+        for group in groups:
+            assert group["attention_mass"] == pytest.approx(np.mean(kept[layer]))
 
 
 def test_agreement_has_a_row_for_every_layer(service, run_id):

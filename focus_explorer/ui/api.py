@@ -14,6 +14,7 @@ from focus_explorer.exports.tables import table
 from focus_explorer.run_labels import change_tags, delete_run, label_run, undelete_run
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.sql import run_sql
+from focus_explorer.ui.api_views import view_functions
 from focus_explorer.ui.explore_tab import MODEL_WORK
 
 READ: dict[str, Any] = {"concurrency_limit": 4, "concurrency_id": "api"}
@@ -34,6 +35,7 @@ def build(service: Service, request: AnalyzeRequest) -> None:
     for name, function, options in (
         ("analyze", _analyze(service, request), MODEL_WORK),
         *((name, function, READ) for name, function in _readers(service).items()),
+        *((name, function, READ) for name, function in view_functions(service).items()),
         *((name, function, READ) for name, function in _labels(service).items()),
     ):
         gr.api(_readable_errors(function), api_name=name, **options)

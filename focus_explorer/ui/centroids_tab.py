@@ -46,6 +46,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
             )  # fmt: skip
 
     def add(path: str | None, model: str) -> tuple[Any, Any, Any]:
+        """Check a centroid file made for a model, and keep it when it is one."""
         if path is None:
             return "", gr.skip(), gr.skip()
         try:

@@ -85,6 +85,7 @@ def _export_form(service: Service) -> tuple[gr.Dropdown, gr.HTML, gr.DownloadBut
     folder = tempfile.TemporaryDirectory(prefix="focus-export-")  # removed when the server ends
 
     def export(run_id: str | None, table: str, chosen: str) -> tuple[Any, Any]:
+        """Write one table of a run to a file: its id, the table and the format, as the Runs tab offers them."""
         if not run_id:
             return alert("no run is chosen; explore a text first"), gr.update(visible=False)
         try:

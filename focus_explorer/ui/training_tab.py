@@ -56,6 +56,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
             )  # fmt: skip
 
     def begin(paths: list[str] | None, val: str | None, *values: Any) -> tuple[Any, Any]:
+        """Start a training; the arguments follow the order of the Training tab's form."""
         try:
             wanted = _request(dict(zip(_FIELDS, values, strict=True)))
             out = trainings.start(wanted, paths or [], [val] if val else [])

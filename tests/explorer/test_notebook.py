@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
@@ -17,12 +18,15 @@ import pytest
 import focus_explorer
 from focus_explorer.cli import main
 from focus_explorer.errors import InputError
-from focus_explorer.service import SAMPLES, sample_text
+from focus_explorer.queries import fetch
+from focus_explorer.service import SAMPLES, AnalyzeRequest, sample_text
 from focus_explorer.ui import api
+from focus_explorer.ui.api_views import view_functions
 from focus_explorer.ui.shell import build_app
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
+VIEWS = ("agreement", "map", "mask", "distances", "attention", "attention_links", "settings", "lengths", "beside")
 
 
 def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
@@ -64,11 +68,14 @@ def test_functions_for_programs_have_stable_names_and_descriptions(service):
     found = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
     assert set(found) >= {
         "/analyze", "/runs", "/run", "/groups", "/layers", "/tokens", "/compare", "/centroids", "/compare_centroids",
-        "/sql", "/rename", "/note", "/tag", "/delete", "/undelete",
+        *(f"/{name}" for name in VIEWS), "/sql", "/rename", "/note", "/tag", "/delete", "/undelete",
     }  # fmt: skip
     assert [p["parameter_name"] for p in found["/tokens"]["parameters"]] == ["run_id", "first", "count"]
     assert [p["parameter_name"] for p in found["/analyze"]["parameters"]][:2] == ["text", "model"]
-    assert all(found[name].get("description") for name in ("/analyze", "/runs", "/sql"))
+    assert [p["parameter_name"] for p in found["/mask"]["parameters"]] == [
+        "run_id", "layer", "first_query", "last_query", "first_key", "last_key",
+    ]  # fmt: skip
+    assert all(found[f"/{name}"].get("description") for name in ("analyze", "runs", "sql", *VIEWS))
 
 
 def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
@@ -80,6 +87,59 @@ def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
     assert read["compare"](run_id, run_id)["settings_that_differ"] == {}
     with pytest.raises(gr.Error, match="there is no run 'nope'"):
         api._readable_errors(read["run"])("nope")
+
+
+@pytest.fixture(scope="module")
+def other_run(service, run_id, model_folder):
+    """The same tokens with another window."""
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=12, num_sinks=2, repeats=1)
+    return service.analyze(TEXT, request, command="focus-explorer test")
+
+
+def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
+    views = view_functions(service)
+    assert tuple(sorted(views)) == tuple(sorted(VIEWS))
+    layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
+    asked = dict.fromkeys(VIEWS, (run_id,)) | {
+        "map": (run_id, layers[0], True), "mask": (run_id, layers[0], 0, 9, 0, 9), "beside": (run_id, other_run),
+        "attention_links": (run_id, layers[0]),
+    }  # fmt: skip
+    found = {name: views[name](*asked[name]) for name in VIEWS}
+    json.dumps(found)
+    assert found["agreement"]["layers"] == layers
+    assert len(found["agreement"]["agreement"]) == len(layers)
+    assert len(found["map"]["x"]) == len(found["map"]["positions"]) == service.summary(run_id)["num_tokens"]
+    assert found["attention"]["state"] == "none"
+    assert found["attention_links"] == {"dropped": [], "kept": []}
+    assert found["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
+    assert found["lengths"] == {"layers": {}}
+    assert len(found["distances"]["shares"]) == 5
+    assert len(views["distances"](run_id, layers[0])["counts"]) == 5
+    assert found["beside"]["layers"][0]["overlap"] == 1.0  # the first layer sees no mask
+    tokens = [row["top_group"] for row in fetch(service.database, "assignments", run_id=run_id).to_pylist()
+              if row["layer"] == layers[0]]  # fmt: skip
+    assert found["beside"]["top"][0] == tokens
+    for name in VIEWS:
+        with pytest.raises(InputError, match="there is no run 'nope'"):
+            views[name]("nope", *asked[name][1:])
+
+
+def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
+    views = view_functions(service)
+    layer = fetch(service.database, "layers", run_id=run_id)["layer"][0].as_py()
+    rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
+    bits = {row["position"]: row["membership"] for row in rows if row["layer"] == layer}
+    found = views["mask"](run_id, layer, 20, 39, 5, 34)
+    assert (found["block_size"], found["rows"], found["keys"]) == (1, [20, 40], [5, 35])
+    for i in range(20, 40):
+        for j in range(5, 35):
+            near, shared, sink = i - j <= 8, bool(bits[i] & bits[j]), j < 2
+            cause = ("local_and_group" if shared else "local_only") if near else "group_only" if shared else (
+                "sink_only" if sink else "dropped")  # fmt: skip
+            wanted = [] if j > i else [cause]
+            assert [name for name in found["causes"] if found["counts"][name][i - 20][j - 5]] == wanted
+    with pytest.raises(InputError, match="outside the text"):
+        views["mask"](run_id, layer, 9000, 9001, 0, 3)
 
 
 def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path, capsys, monkeypatch):
@@ -104,17 +164,18 @@ def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, 
     try:
         address = next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
         with ThreadPoolExecutor(1) as thread:  # a browser test may have left a loop running in this one
-            asked = thread.submit(asyncio.run, _asked(f"{address}/gradio_api/mcp/"))
-            tools, runs, problem = asked.result(timeout=60)
+            asked = thread.submit(asyncio.run, _asked(f"{address}/gradio_api/mcp/", run_id))
+            tools, runs, problem, agreement = asked.result(timeout=60)
     finally:
         server.terminate()
         server.wait(timeout=20)
-    assert tools >= {"analyze", "runs", "run", "groups", "layers", "tokens", "compare", "sql"}
+    assert tools >= {"analyze", "runs", "run", "groups", "layers", "tokens", "compare", "sql", *VIEWS}
     assert run_id in runs
+    assert ast.literal_eval(agreement)["agreement"][0][0] == 1.0
     assert "there is no run 'nope'" in problem
 
 
-async def _asked(address):
+async def _asked(address, run_id):
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
 
@@ -124,12 +185,13 @@ async def _asked(address):
     async with streamablehttp_client(address) as (read, write, _), ClientSession(read, write) as session:
         await session.initialize()
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        assert all(tool.description for tool in tools.values())
+        assert [name for name, tool in tools.items() if not tool.description] == []
         names = {name.removeprefix("focus_explorer_") for name in tools}
         named = {name.removeprefix("focus_explorer_"): name for name in tools}
         runs = words(await session.call_tool(named["runs"], {}))
         problem = words(await session.call_tool(named["run"], {"run_id": "nope"}))
-        return names, runs, problem
+        agreement = words(await session.call_tool(named["agreement"], {"run_id": run_id}))
+        return names, runs, problem, agreement
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -44,8 +44,9 @@ def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int],
     for value in top_k:
         if not 1 <= value <= groups:
             raise ConfigError(f"top-k is {value}", expected=f"1 to {groups}, the number of groups")
+    own = run_config(run).window  # of a short text it may be longer than the text
     for value in window:
-        if not 0 <= value < run["num_tokens"]:
+        if not 0 <= value < run["num_tokens"] and value != own:
             raise ConfigError(
                 f"the window is {value}", expected=f"0 to {run['num_tokens'] - 1:,}: the text has "
                 f"{run['num_tokens']:,} tokens",

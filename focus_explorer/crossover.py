@@ -13,7 +13,8 @@ class Crossing:
     """Where the times of full attention and Focus cross.
 
     Attributes:
-        kind: "interpolated", "from the start" (faster at every measured length) or "never" (slower at the longest).
+        kind: "interpolated", "from the start" (faster at every measured length), "never" (slower at every one) or "mixed"
+            (slower at the longest, faster at a shorter one).
         tokens: length of equal times, between two measured lengths; None unless interpolated.
         below, above: the measured lengths on both sides; None unless interpolated.
         clear: whether the repeats of the two modes do not overlap at the longest measured length.
@@ -50,7 +51,7 @@ def crossing(points: Sequence[dict[str, Any]]) -> Crossing | None:
         return Crossing("from the start", clear=clear)
     at = slower[-1]
     if at == len(rows) - 1:
-        return Crossing("never", clear=clear)
+        return Crossing("never" if len(slower) == len(rows) else "mixed", clear=clear)
     below, above = rows[at]["tokens"], rows[at + 1]["tokens"]
     part = gains[at] / (gains[at] - gains[at + 1])
     tokens = math.exp(math.log(below) + part * (math.log(above) - math.log(below)))

@@ -77,8 +77,10 @@ def generate(
                 written[step.mode].append(step.token_id)
                 _add(loaded.tokenizer, sides[step.mode], ids, written[step.mode], step)
         finally:
-            _finish(focus, start, written["full"], sides["full"])
-            focus.detach()
+            try:
+                _finish(focus, start, written["full"], sides["full"])
+            finally:
+                focus.detach()  # whatever happens: the model is shared
 
 
 def _add(tokenizer: Any, side: dict[str, Any], prompt: list[int], written: list[int], step: Any) -> None:

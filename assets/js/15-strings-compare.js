@@ -1,4 +1,8 @@
 // Words of the parts of the Compare view.
+FX.strings.compare.columns.memory = "Peak memory";
+FX.strings.compare.columnHints.memory = "Largest memory until the run was measured: of the whole process on a CPU, of what was given out on a GPU. Model and text are in it, and both ways of attention ran in one process, so it bounds both rather than telling them apart.";
+FX.strings.compare.notMeasured = "not measured";
+
 Object.assign(FX.strings, {
   compareParts: {
     label: "Compare with",
@@ -48,6 +52,7 @@ Object.assign(FX.strings, {
     time: (ratio) => `${ratio} the attention time`,
     interval: (low, high) => `${low} to ${high}`,
     kinds: { focus: "Focus, this run's centroids", window: "Window and sinks only", random: "Random centroids", full: "Full attention" },
+    shortSetting: (cell) => (cell.top_k ? `k ${cell.top_k}, w ${cell.window_size}` : `w ${cell.window_size}`),
     setting: (cell) => (cell.top_k ? `top-k ${cell.top_k}, window ${cell.window_size}` : `window ${cell.window_size}`),
     best: (setting, delta, low, high, pairs, time) => `Closest to full attention: ${setting}, ${delta} nats per token (${low} to ${high}), with ${pairs} of pairs and ${time} the attention time.`,
     quickest: (setting, time, delta, low, high) => `Least attention time: ${setting}, ${time} that of full attention, at ${delta} nats per token (${low} to ${high}).`,
@@ -55,12 +60,17 @@ Object.assign(FX.strings, {
     againstRandom: (better, worse, count) => `Against random centroids at the same setting: clearly better in ${better} of ${count} settings, clearly worse in ${worse} (intervals do not overlap).`,
     measured: (scored, repeats, device, dtype, threads) => `${scored} scored tokens; ${repeats} timed repeats; ${device}, ${dtype}, ${threads}. Intervals: blocks of neighbouring tokens, resampled.`,
     threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
-    plotTitle: "What a setting costs and what it saves",
-    plotHint: "Down is better, left is cheaper. Bars are 95 % intervals. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
+    plotTitle: "Speed and perplexity at the same setting",
+    plotHint: "Every point is one measured setting, labelled with its top-k (k) and window (w). Down is better, left is cheaper. The height is full attention's perplexity times the exponential of the loss difference; bars are the 95 % interval of that difference, so full attention, the dashed line, has none. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
     xLabel: "Cost",
     x: { time: "Attention time", pairs: "Pairs kept" },
     xAxis: { time: "attention time, full attention = 1", pairs: "share of pairs kept" },
-    yAxis: "loss difference (nats per token)",
+    yAxis: "perplexity",
+    yAxisLog: "perplexity (logarithmic)",
+    fullLine: (perplexity) => `full attention: ${perplexity}`,
+    fullPoint: (perplexity) => `perplexity ${perplexity}, attention time and pairs set to 1`,
+    difference: (delta, interval) => `${delta} nats per token (${interval})`,
+    perplexityRange: (low, high) => `${low} to ${high} by the interval of the difference`,
     frontier: "not beaten by any other",
     table: "All numbers as a table",
     columns: ["Setting", "Kind", "Perplexity, full", "Perplexity, Focus", "Difference (nats)", "95 % interval", "Pairs kept", "Largest group", "Attention, full", "Attention, Focus", "Lowest to highest", "Whole pass, full", "Whole pass, Focus", "Repeats"],
@@ -75,7 +85,10 @@ Object.assign(FX.strings, {
     help: "Choose another stored run of exactly these tokens: other centroids, another checkpoint or another setting. Groups have no names of their own, so in every layer the other run's groups are matched with this run's (Hungarian method: as many tokens as possible in matched groups).",
     none: "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting; it then appears here.",
     choose: "Other run",
-    option: (run) => `${run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
+    pick: "Choose a run",
+    gone: (message) => `The run of this link cannot be shown: ${message}`,
+    elsewhere: (side) => `${side.name || side.title} (another text)`,
+    option: (run) => `${run.name ? `${run.name}: ` : ""}${run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
     agreement: (changed, count, layer, overlap, rand) => `In layer ${layer}, ${changed} of ${count} tokens (by their top group) are in another group: ${overlap} in matched groups, adjusted Rand index ${rand}.`,
     mean: (overlap, rand, layers) => `Over all ${layers} layers: ${overlap} of tokens in matched groups, adjusted Rand index ${rand}, on average.`,
     identical: "The two runs put every token of this layer into the same group.",
@@ -91,7 +104,7 @@ Object.assign(FX.strings, {
     layerAxis: "layer",
     agreementAxis: "agreement",
     textTitle: "The text in both",
-    textHint: "Colours are this run's groups. Dotted underline: the other run puts this token into another group. Choose a token to select it everywhere.",
+    textHint: "Colours are this run's groups. Dotted underline: the other run puts this token into another group. Choose a token to select it everywhere; with the keyboard, arrows go from token to token and Enter chooses.",
     mine: "This run",
     other: "The other run, groups matched",
     unmatched: "a group without a partner",
@@ -106,8 +119,34 @@ Object.assign(FX.strings, {
     positionAxis: "token position",
     worseTrace: "other run worse",
     betterTrace: "other run better",
+    spoken: (piece, pos, mine, other) => `${piece}, token ${pos}: group ${mine} here, ${other} there`,
     token: (pos, mine, other) => `token ${pos}: ${mine} here, ${other} there`,
     losses: (mine, other, difference) => `${mine} → ${other} nats (${difference})`,
+  },
+
+  // Two runs of different texts.
+  compareNumbers: {
+    caption: "Numbers of both runs",
+    lead: (first, second) => `These two runs are of different texts (${first} and ${second} tokens): no token of one is a token of the other, so their groups cannot be matched token by token.`,
+    caution: "Perplexities of different texts say which text is easier to predict; compare what Focus loses on each instead.",
+    columns: ["", "This run", "The other run"],
+    rows: { text: "Text", run: "Run", tokens: "Tokens", model: "Model", centroids: "Centroids", full: "Perplexity, full attention", focus: "Perplexity, Focus", loss: "Loss difference", pairs: "Pairs kept", far: "Distant pairs kept", largest: "Largest group", endToEnd: "End to end", attention: "Attention alone", routing: "Routing", memory: "Peak memory", device: "Measured on" },
+    hints: {
+      loss: "Mean loss of Focus minus that of full attention on the same text, in nats per token; above zero Focus predicts worse",
+      pairs: "Share of all pairs of a token and an earlier one (or itself) that Focus keeps, mean over layers",
+      far: "Of the pairs beyond window and sinks, the share kept because both tokens share a group, mean over layers",
+      largest: "Share of the tokens in the largest group, mean over layers",
+      endToEnd: "One whole forward pass, median: full attention, then Focus",
+      attention: "The attention operation only, all layers, median: full attention, then Focus",
+      routing: "Finding each token's groups, all layers, median",
+    },
+    differ: "differs",
+    settings: { num_groups: "Groups (K)", top_k: "Top-k", window: "Window", num_sinks: "Sinks", assignment: "Assignment", routing_dim: "Routing dimensions", temperature: "Temperature", gate: "Gate", normalisation: "Balancing", sinkhorn_iterations: "Balancing steps", layers: "Layers" },
+    sameSettings: "No setting differs.",
+    both: (full, focus) => `${full} → ${focus}`,
+    nats: (value) => `${value} nats`,
+    all: "all",
+    none: "not measured",
   },
 
   compareLengths: {
@@ -120,6 +159,7 @@ Object.assign(FX.strings, {
     crossing: (layer, tokens, below, above) => `With the groups of layer ${layer}, Focus overtakes full attention at about ${tokens} tokens (interpolated between the measured ${below} and ${above}).`,
     fromStart: (layer, shortest, longest) => `With the groups of layer ${layer}, Focus is faster at every measured length, ${shortest} to ${longest} tokens.`,
     never: (layer, longest) => `With the groups of layer ${layer}, Focus does not overtake full attention up to ${longest} tokens, the longest measured; nothing is claimed beyond.`,
+    mixed: (layer, longest) => `With the groups of layer ${layer}, Focus is faster at some measured lengths but slower at ${longest} tokens, the longest; no length can be named from which it stays faster.`,
     unclear: "At the longest length the repeats of the two overlap, so this may not hold.",
     atLongest: (tokens, full, focus, ratio) => `At ${tokens} tokens: full attention ${full}, Focus with routing ${focus} (${ratio} the time).`,
     setting: (points) => `Top-k ${points.top_k}, window ${points.window_size}; ${points.repeats} repeats, median with lowest and highest; ${points.device}, ${points.dtype}, ${points.threads === 1 ? "1 thread" : `${points.threads} threads`}, ${points.backend} backend.`,
@@ -135,11 +175,14 @@ Object.assign(FX.strings, {
 
   compareGeneration: {
     title: "The same prompt, continued both ways",
-    help: (window) => `Full attention and Focus with this run's model, centroids and setting take turns, token by token. Within the first ${window} tokens Focus sees everything, so short prompts differ little. Colours are the groups of the open layer.`,
+    help: (window) => `Full attention and Focus with this run's model, centroids and setting take turns, token by token. Within the first ${window} tokens Focus sees everything, so short prompts differ little. Colours are the groups of the open layer; arrow keys go from token to token and tell each one's group.`,
     prompt: "Prompt",
     tokens: "Tokens to write",
     sampling: "Choice of tokens",
     temperatures: { 0: "Most probable", 0.8: "Drawn, temperature 0.8" },
+    letters: "Show group letters",
+    spoken: (piece, pos, label, layer) => `${piece}, token ${pos}, ${label === null ? "no group yet" : `group ${label} in layer ${layer}`}`,
+    textLabel: (side, layer) => `${side}, groups of layer ${layer}`,
     samplingHint: "Drawn tokens use the same random numbers in both, so the texts part only where the probabilities differ.",
     start: "Write",
     full: "Full attention",

@@ -101,6 +101,7 @@
     const told = {
       interpolated: () => text.crossing(layer, count(crossing.tokens), count(crossing.below), count(crossing.above)),
       "from the start": () => text.fromStart(layer, count(first.tokens), count(last.tokens)),
+      mixed: () => text.mixed(layer, count(last.tokens)),
       never: () => text.never(layer, count(last.tokens)),
     }[crossing.kind]();
     return [told, ...(crossing.clear ? [] : [text.unclear]), text.atLongest(...atPoint(last)), text.setting(last)];

@@ -38,10 +38,12 @@ class LayerSetting:
     """One attention layer with unit-normal inputs.
 
     Attributes:
-        heads, key_heads, head_size: of the layer; its hidden size is heads * head_size.
+        heads, key_heads, head_size: of the layer.
+        hidden_size: width the router reads; heads * head_size when None.
         num_groups, top_k, window, num_sinks: of Focus.
         dtype: "float32" or "bfloat16".
         backend: of `focus_attention`.
+        routing: config of the router that is timed, with its own assignment and width; from the other fields when None.
     """
 
     heads: int = 12
@@ -53,6 +55,18 @@ class LayerSetting:
     num_sinks: int = 0
     dtype: str = "float32"
     backend: str = "auto"
+    hidden_size: int | None = None
+    routing: FocusConfig | None = None
+
+    @property
+    def width(self) -> int:
+        """d, of the hidden states."""
+        return self.hidden_size or self.heads * self.head_size
+
+
+def described(setting: LayerSetting) -> dict[str, Any]:
+    """The setting's own values; what was left out is left out."""
+    return {name: value for name, value in asdict(setting).items() if value is not None}
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
@@ -126,10 +140,10 @@ def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _router(setting: LayerSetting, device: str) -> CentroidRouter:
-    config = FocusConfig(
+    config = setting.routing or FocusConfig(
         num_groups=setting.num_groups, top_k=setting.top_k, window=setting.window, num_sinks=setting.num_sinks
     )
-    router = CentroidRouter(setting.heads * setting.head_size, config)
+    router = CentroidRouter(setting.width, config)
     router.reset(torch.Generator().manual_seed(0))
     return router.to(device)
 
@@ -157,7 +171,7 @@ def layer_speed(
     query, key, value, drawn = layer_inputs(setting, length, seed=seed, device=device)
     groups = drawn if membership is None else membership.to(device)
     router = _router(setting, device)
-    hidden = torch.randn(1, length, setting.heads * setting.head_size, device=device)
+    hidden = torch.randn(1, length, setting.width, device=device)
     options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks, "backend": setting.backend}
 
     def focus(clock: StageClock | None = None) -> Any:
@@ -179,7 +193,7 @@ def layer_speed(
     if backend == "auto":
         backend = choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks)
     return {
-        "tokens": length, **asdict(setting), "backend": backend, "seed": seed,
+        "tokens": length, **described(setting), "backend": backend, "seed": seed,
         "groups": "random" if membership is None else "given",
         "full_ms": asdict(Spread.of(full_ms)), "focus_ms": asdict(Spread.of(focus_ms)),
         "routing_ms": asdict(Spread.of(routing_ms)),

@@ -14,12 +14,12 @@ import torch
 
 from focus_explorer import cli
 from focus_explorer.alignment import adjusted_rand, align, contingency
-from focus_explorer.comparing import grid, grid_cells, grid_rows, measure_grid, suggested
+from focus_explorer.comparing import check_grid, grid, grid_cells, grid_rows, measure_grid, suggested
 from focus_explorer.crossover import crossing
 from focus_explorer.errors import Cancelled, ConfigError, InputError, NotFoundError
 from focus_explorer.lengths import lengths, measure_lengths
 from focus_explorer.pairing import beside, partners
-from focus_explorer.queries import fetch
+from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.ui.answers import answer
 from focus_runtime.bench import membership_like
@@ -205,6 +205,7 @@ def test_crossing_claims_nothing_beyond_what_was_measured():
     assert crossing([]) is None
     assert crossing([point(256, 1, 5), point(512, 4, 6)]).kind == "never"
     assert crossing([point(256, 10, 5), point(512, 40, 6)]).kind == "from the start"
+    assert crossing([point(256, 10, 5), point(512, 4, 6)]).kind == "mixed"
     dip = [point(256, 10, 5), point(512, 5, 6), point(1024, 30, 6)]  # faster, slower, faster: only the last counts
     assert crossing(dip).below == 512
     assert not crossing([point(256, 5, 4.5) | {"full_low": 4, "full_high": 6, "focus_high": 6}]).clear
@@ -217,6 +218,16 @@ def test_groups_of_another_length_have_the_same_shares(own):
     made = membership_like(torch.from_numpy(rows.copy()), 1000, torch.Generator().manual_seed(0))[0]
     for word in set(rows.tolist()):
         assert (made == word).sum().item() == pytest.approx((rows == word).mean() * 1000, abs=1)
+
+
+def test_a_runs_own_window_may_be_longer_than_its_text(service, run_id):
+    run = fetch_run(service.database, run_id)
+    config = json.loads(run["config"]) | {"window": run["num_tokens"] + 50}
+    short = run | {"config": json.dumps(config)}
+    grid = suggested(config["num_groups"], run["num_tokens"], config["top_k"], config["window"])
+    check_grid(short, grid["top_k"], grid["window"], 1)
+    with pytest.raises(ConfigError, match="the window is"):
+        check_grid(short, [1], [run["num_tokens"] + 49], 1)
 
 
 def test_lengths_are_measured_and_kept(own):

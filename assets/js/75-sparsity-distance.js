@@ -86,12 +86,9 @@
 
     // Share of pairs beyond window and sinks, in one number: the groups' and that of shuffled ones.
     farSentence() {
-      const { causes, sharing } = this.answer;
-      const total = (cause) => sum(this.shares[causes.indexOf(cause)].map((share, bin) => share * this.pairs[bin]));
-      const grouped = total("group_only");
-      const far = grouped + total("dropped");
-      const expected = Array.isArray(sharing) ? sum(sharing) / sharing.length : sharing;
-      return far > 0 ? text.far(format.percent(grouped / far, 1), format.percent(expected, 1)) : "";
+      const mean = (values) => sum(values) / values.length;
+      const { beyond, sharing } = this.answer;
+      return beyond.includes(null) ? "" : text.far(format.percent(mean(beyond), 1), format.percent(mean([sharing].flat()), 1));
     }
 
     bin(at) {

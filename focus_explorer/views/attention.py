@@ -44,6 +44,7 @@ def distance_payload(found: DistanceCounts) -> dict[str, Any]:
         "causes": list(CAUSES),
         "counts": found.counts.tolist(),
         "sharing": found.sharing,
+        "beyond": [found.beyond_shared / found.beyond if found.beyond else None],
         "shuffled": _rounded(found.shuffled),
         "window_only": _rounded(found.window_only),
     }
@@ -67,6 +68,7 @@ def mean_payload(layers: list[DistanceCounts]) -> dict[str, Any]:
         "shuffled": _rounded(np.mean([layer.shuffled for layer in layers], axis=0)),
         "window_only": _rounded(layers[0].window_only),
         "sharing": [layer.sharing for layer in layers],
+        "beyond": [layer.beyond_shared / layer.beyond if layer.beyond else None for layer in layers],
         "layer_shuffled": [float(layer.shuffled @ weights) for layer in layers],
         "whole_window_only": float(layers[0].window_only @ weights),
     }

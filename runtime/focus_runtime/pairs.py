@@ -88,6 +88,8 @@ class DistanceCounts:
         sharing: probability that two tokens share a group once the groups are dealt out again at random.
         shuffled: (B,) expected share of pairs kept under groups of the same sizes dealt out at random.
         window_only: (B,) share of pairs kept by window and sinks alone.
+        beyond, beyond_shared: pairs beyond the window whose key is no sink, and those of them that share a group: what
+            `sharing` is the expectation of.
     """
 
     first: Ints
@@ -96,6 +98,8 @@ class DistanceCounts:
     sharing: float
     shuffled: NDArray[np.float64]
     window_only: NDArray[np.float64]
+    beyond: int
+    beyond_shared: int
 
 
 def distance_bins(num_tokens: int, per_octave: int = 2) -> tuple[Ints, Ints]:
@@ -134,6 +138,7 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
     return DistanceCounts(
         first, last, binned(np.stack([found[cause] for cause in CAUSES])), sharing,
         binned(by_rule + (pairs - by_rule) * sharing) / binned(pairs), binned(by_rule) / binned(pairs),
+        int((pairs - by_rule).sum()), int((found["group_only"] - sinks_shared).sum()),
     )  # fmt: skip
 
 

@@ -48,6 +48,9 @@ def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, t
     for i in range(61):
         for j in range(i + 1):
             expected[CAUSES.index(cause(membership, i, j, window, sinks)), i - j] += 1
+    far = [(i, j) for i in range(61) for j in range(sinks, i - window)]
+    assert found.beyond == len(far)
+    assert found.beyond_shared == sum(bool(membership[i] & membership[j]) for i, j in far)
     assert found.first[0] == 0
     assert found.last[-1] == 60
     np.testing.assert_array_equal(found.first[1:], found.last[:-1] + 1)
@@ -62,10 +65,12 @@ def test_the_null_is_the_mean_over_shuffles(fresh_seed):
     others = [(i, j) for i in range(40) for j in range(40) if i != j]
     sharing = np.mean([bool(membership[i] & membership[j]) for i, j in others])
     assert shuffled_sharing(membership) == pytest.approx(sharing)
-    shares = []
+    shares, beyond = [], []
     for _ in range(2000):
-        counts = count_by_distance(generator.permutation(membership), 3, 2).counts
-        shares.append(1 - counts[-1] / counts.sum(axis=0))
+        found = count_by_distance(generator.permutation(membership), 3, 2)
+        shares.append(1 - found.counts[-1] / found.counts.sum(axis=0))
+        beyond.append(found.beyond_shared / found.beyond)
+    assert abs(np.mean(beyond) - sharing) < 5 * np.std(beyond) / np.sqrt(len(beyond))
     error = 5 * np.std(shares, axis=0) / np.sqrt(len(shares)) + 1e-9
     assert (np.abs(np.mean(shares, axis=0) - count_by_distance(membership, 3, 2).shuffled) < error).all()
 

@@ -24,6 +24,12 @@
     return names.includes(asked) ? asked : first;
   };
 
+  // What the address says about a view; nothing when it leads to another one.
+  FX.addressed = (view) => {
+    const address = new URLSearchParams(window.location.search);
+    return (address.get("view") || "tokens") === view ? address : new URLSearchParams();
+  };
+
   const el = FX.el;
   const EDGE = 8;
 

@@ -6,17 +6,19 @@
   const format = FX.format;
   const DRAG_SLACK = 4; // pixels a click may wander
   const DRAG_PAUSE = 60; // ms between selections while dragging: browsers slow down pages that rewrite their address more often
+  const DEFAULT_COLOURING = "group";
   const NEEDS_LAYER = ["confidence", "entropy"];
 
   FX.TokensView = class {
     constructor(app, panel) {
       this.app = app;
-      this.colouring = "group";
+      this.wanted = FX.addressed("tokens");
+      this.colouring = Object.hasOwn(reading.colourings, this.wanted.get("colour")) ? this.wanted.get("colour") : DEFAULT_COLOURING;
       this.current = 0;
       this.links = null;
       this.problem = null;
-      this.search = new FX.Search(app, { changed: () => this.repaint(), went: (hit) => this.showHit(hit), top: () => this.topToken() });
-      this.filter = new FX.TokenFilter(app, () => this.applyFilter());
+      this.search = new FX.Search(app, { changed: () => { this.repaint(); app.writeAddress(); }, went: (hit) => this.showHit(hit), top: () => this.topToken() });
+      this.filter = new FX.TokenFilter(app, () => { this.applyFilter(); app.writeAddress(); });
       this.legend = new FX.Legend((group) => this.toggleGroup(group));
       this.detail = new FX.TokenPanel(app, () => this.closeDetail());
       this.build(panel);
@@ -78,7 +80,22 @@
       this.passes = () => true;
       this.prepareColours();
       this.lines.setText(run.pieces);
+      this.restore();
       if (selection) this.moveTo(selection.positions[0], true);
+    }
+
+    // The address speaks of the first run it opens, not of those a person opens later.
+    restore() {
+      const { wanted } = this;
+      this.wanted = null;
+      if (wanted === null) return;
+      this.filter.restore(wanted);
+      this.search.restore(wanted);
+    }
+
+    get parameters() {
+      const colour = this.colouring === DEFAULT_COLOURING ? null : this.colouring;
+      return { colour, ...this.search.parameters, ...this.filter.parameters };
     }
 
     selectionChanged() {
@@ -177,6 +194,7 @@
     setColouring(value) {
       this.colouring = value;
       this.repaint();
+      this.app.writeAddress();
     }
 
     toggleGroup(group) {

@@ -69,6 +69,18 @@
       this.forget(null);
     }
 
+    // As the address has it.
+    restore(address) {
+      this.field.value = address.get("find") || "";
+      this.regex.checked = address.has("regex");
+      if (this.field.value) this.run();
+    }
+
+    get parameters() {
+      const find = this.field.value || null;
+      return { find, regex: find !== null && this.regex.checked ? "1" : null };
+    }
+
     forget(problem) {
       this.hits = [];
       this.at = -1;
@@ -179,6 +191,7 @@
       this.kind = el("select", { onchange: () => this.needKinds() }, option("", words.anyKind), Object.entries(words.kinds).map(([name, label]) => option(name, label)));
       [this.from, this.to] = [number(words.from), number(words.to)];
       this.mode = "dim";
+      this.modes = FX.choice(words.mode, words.modes, this.mode, (mode) => { this.mode = mode; this.apply(); });
       this.summary = el("summary", {}, words.title);
       this.problem = el("p", { class: "fx-help", role: "alert" });
       const row = el(
@@ -187,7 +200,7 @@
         el("label", { class: "fx-select" }, words.group, this.group),
         el("span", { class: "fx-choice" }, el("label", { class: "fx-select" }, words.kind, this.kind), FX.hint(this.app.tooltip, words.kindSubject, words.kindHint)),
         el("span", { class: "fx-select" }, words.from, this.from, words.to, this.to),
-        FX.choice(words.mode, words.modes, this.mode, (mode) => { this.mode = mode; this.apply(); }),
+        this.modes,
         el("button", { type: "button", class: "fx-button", onclick: () => this.selectAll() }, words.select),
         el("button", { type: "button", class: "fx-button", onclick: () => this.clear() }, words.clear),
         this.problem,
@@ -202,6 +215,27 @@
       this.count();
     }
 
+    // As the address has it; what this run does not have is left out.
+    restore(address) {
+      for (const [name, input] of Object.entries(this.inputs())) {
+        input.value = address.get(name) || "";
+        if (input.selectedIndex < 0) input.value = "";
+      }
+      if (!this.active) return;
+      this.mode = address.get("others") === "hide" ? "hide" : "dim";
+      this.modes.querySelector(`[value=${this.mode}]`).checked = true;
+      this.needKinds();
+    }
+
+    get parameters() {
+      const values = Object.entries(this.inputs()).map(([name, input]) => [name, input.value || null]);
+      return { ...Object.fromEntries(values), others: this.active && this.mode === "hide" ? "hide" : null };
+    }
+
+    inputs() {
+      return { group: this.group, kind: this.kind, from: this.from, to: this.to };
+    }
+
     clear() {
       this.group.value = "";
       for (const input of [this.kind, this.from, this.to]) input.value = "";
@@ -209,7 +243,7 @@
     }
 
     get active() {
-      return [this.group, this.kind, this.from, this.to].some((input) => input.value !== "");
+      return Object.values(this.inputs()).some((input) => input.value !== "");
     }
 
     // The kinds of words are asked for once, when somebody first filters by them.

@@ -28,11 +28,14 @@
   const above = (row) => row.purity !== null && row.purity > row.null_high;
 
   const COLUMN_NAMES = Object.keys(COLUMNS);
+  const BEST = "purity"; // ranked by it at first
+  const OPEN = { layer: "all", class: "all", only: "all", token: "" };
 
   FX.GroupFinder = class {
     constructor(app) {
       this.app = app;
-      this.sort = { column: "purity", down: true };
+      this.wanted = FX.addressed("groups");
+      this.sort = { column: BEST, down: true };
       this.build();
       this.reset();
     }
@@ -60,7 +63,7 @@
     }
 
     reset() {
-      this.filter = { layer: "all", class: "all", only: "all", token: "" };
+      this.filter = { ...OPEN };
       this.limit = FIRST_ROWS;
     }
 
@@ -69,13 +72,44 @@
         this.data = data;
         this.rows = rowsOf(this.app.run, data);
         this.counted = null;
-        if (this.run !== this.app.run) this.reset();
-        this.run = this.app.run;
+        if (this.run !== this.app.run) this.openRun();
         this.drawFilters();
         this.drawHead();
         this.aboveLine.textContent = aboveWords(this.rows, data);
       }
       this.draw();
+    }
+
+    openRun() {
+      this.run = this.app.run;
+      this.reset();
+      if (this.wanted) this.restore(this.wanted);
+      this.wanted = null;
+      this.app.writeAddress(); // it was written before the answer that the filters need came
+    }
+
+    // As the address has it.
+    restore(wanted) {
+      const { data, run } = this;
+      const layer = run.layerIds.indexOf(Number(wanted.get("of") ?? NaN));
+      if (layer >= 0) this.filter.layer = `l${layer}`;
+      if (data.class_names.includes(wanted.get("class"))) this.filter.class = wanted.get("class");
+      if (Object.hasOwn(text.filters, wanted.get("only"))) this.filter.only = wanted.get("only");
+      this.filter.token = wanted.get("token") || "";
+      if (Object.hasOwn(COLUMNS, wanted.get("rank"))) this.sort = { column: wanted.get("rank"), down: !wanted.has("up") };
+    }
+
+    get parameters() {
+      const { filter, sort, run } = this;
+      const other = (name) => (filter[name] === OPEN[name] ? null : filter[name]);
+      return {
+        of: run && filter.layer !== OPEN.layer ? run.layerIds[Number(filter.layer.slice(1))] : null,
+        class: other("class"),
+        only: other("only"),
+        token: other("token"),
+        rank: sort.column === BEST && sort.down ? null : sort.column,
+        up: sort.down ? null : "1",
+      };
     }
 
     drawFilters() {
@@ -97,6 +131,7 @@
       this.filter[name] = value;
       this.limit = FIRST_ROWS;
       this.draw();
+      this.app.writeAddress();
     }
 
     showAll() {
@@ -135,6 +170,7 @@
     rank(column) {
       this.sort = { column, down: this.sort.column === column ? !this.sort.down : true };
       this.draw();
+      this.app.writeAddress();
     }
 
     draw() {
@@ -159,6 +195,7 @@
         this.reset();
         this.drawFilters();
         this.draw();
+        this.app.writeAddress();
       };
       return el("tr", {}, el("td", { colspan: COLUMN_NAMES.length }, el("div", { class: "fx-finder-nothing" }, el("p", { class: "fx-muted" }, text.nothing), el("button", { type: "button", class: "fx-button", onclick: again }, text.reset))));
     }

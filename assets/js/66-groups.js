@@ -59,6 +59,11 @@
       return this.section === "cards" ? null : this.section;
     }
 
+    get parameters() {
+      const own = this.finder.parameters;
+      return this.section === "finder" ? own : Object.fromEntries(Object.keys(own).map((name) => [name, null]));
+    }
+
     async update() {
       const { app } = this;
       const { run } = app;

@@ -14,8 +14,9 @@
   FX.MapView = class {
     constructor(app, panel) {
       this.app = app;
-      this.scope = "layer";
-      this.colouring = "group";
+      const wanted = FX.addressed("map");
+      this.scope = Object.hasOwn(text.scopes, wanted.get("scope")) ? wanted.get("scope") : "layer";
+      this.colouring = Object.hasOwn(text.colourings, wanted.get("colour")) ? wanted.get("colour") : "group";
       this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
       this.build(panel);
       this.loader = new FX.LayerLoader((run, layer) => this.load(run, layer), {
@@ -40,20 +41,27 @@
         choice("drag", text.drags, (value) => this.setDrag(value)),
         this.goTo,
       );
-      panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.caption));
+      this.drawn = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
+      panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.drawn, this.caption));
     }
 
     colourSelect() {
       const changed = (event) => {
         this.colouring = event.target.value;
         this.draw();
+        this.app.writeAddress();
       };
-      return el("label", { class: "fx-select" }, text.colourBy, el("select", { "data-testid": "fx-map-colour", onchange: changed }, Object.entries(text.colourings).map(([value, label]) => el("option", { value }, label))));
+      return el("label", { class: "fx-select" }, text.colourBy, el("select", { "data-testid": "fx-map-colour", onchange: changed }, Object.entries(text.colourings).map(([value, label]) => el("option", { value, selected: value === this.colouring }, label))));
+    }
+
+    get parameters() {
+      return { scope: this.scope === "layer" ? null : this.scope, colour: this.colouring === "group" ? null : this.colouring };
     }
 
     set(name, value) {
       this[name] = value;
       this.update();
+      this.app.writeAddress();
     }
 
     setDrag(value) {
@@ -119,13 +127,15 @@
       const all = map.centroid_x.length === 0;
       this.plot.setAttribute("aria-label", all ? text.allLabel : text.plotLabel(app.run.layerIds[app.layerIndex]));
       this.caption.replaceChildren(...this.captionOf(all));
-      this.traces = [...this.tokenTraces(), centroidTrace(app, map)];
+      this.diamonds = all ? groupMeans(app, map) : centroids(map);
+      this.traces = [...this.tokenTraces(), this.diamondTrace(all)];
       await FX.draw(app, this.plot, this.traces, this.layout(), {
         hover: (point) => this.describe(point),
         click: (point) => point.data.meta.tokens && app.toggleSelection(FX.selectToken(point.data.meta.tokens[point.pointNumber])),
       });
       this.listen();
       this.updateGoTo();
+      this.countDrawn();
     }
 
     async loadClasses() {
@@ -165,6 +175,16 @@
       const chosen = tokens.map(({ meta }) => selectedPoints(meta.tokens, selection));
       Plotly.restyle(this.plot, { selectedpoints: chosen }, FX.range(tokens.length));
       this.updateGoTo();
+      this.countDrawn();
+    }
+
+    // A map of some of the tokens cannot show all of a selection; its line keeps its place, so that nothing moves.
+    countDrawn() {
+      const { run, selection } = this.app;
+      this.drawn.hidden = this.map.positions.length === run.numTokens;
+      if (this.drawn.hidden) return;
+      const shown = selection === null ? 0 : this.map.positions.filter((pos) => selection.has(pos)).length;
+      this.drawn.textContent = selection === null || shown === selection.size ? "" : text.selectionDrawn(format.count(shown), format.count(selection.size));
     }
 
     updateGoTo() {
@@ -175,7 +195,7 @@
       const bare = { showticklabels: false, zeroline: false, showgrid: false };
       return FX.layout(this.app.root, {
         dragmode: this.drag === "none" ? false : this.drag,
-        annotations: centroidLetters(this.app, this.map),
+        annotations: diamondLetters(this.app, this.diamonds),
         // A zoomed map stays zoomed when only colours change.
         uirevision: `${this.app.run.info.run_id} ${this.loader.wanted} ${this.map.method}`,
         xaxis: { ...bare },
@@ -193,10 +213,18 @@
         group: () => this.partition(run.numGroups, (pos) => run.top(layerIndex, pos), (group) => ({ name: FX.strings.group(FX.groupLabel(group)), color: FX.groupColour(group, theme), symbol: SYMBOLS[group % SYMBOLS.length] })),
         class: () => this.partition(this.classNames.length, (pos) => this.classes[pos], (index) => ({ name: FX.strings.wordClasses[this.classNames[index]], color: FX.cssColour(app.root, `class-${index}`), symbol: SYMBOLS[index % SYMBOLS.length] })),
         confidence: () => this.scaled((pos) => run.confidence(layerIndex, pos), { cmin: 1 / run.numGroups, cmax: 1, colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]), format: ".0%" }),
+        entropy: () => this.scaled((pos) => run.entropy(layerIndex, pos), { cmin: 0, cmax: Math.log(run.numGroups) || 1, colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]), format: ".2f" }),
+        path: () => this.pathTraces(run.company()),
         loss: () => this.scaled((pos) => Math.max(-1, Math.min(1, run.lossDifference(pos) || 0)), { cmin: -1, cmax: 1, colorscale: this.scale(["better", "scale-low", "worse"]), format: ".1f" }),
         position: () => this.scaled((pos) => pos, { cmin: 0, cmax: run.numTokens - 1, colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]), format: ",d" }),
       };
       return parts[this.colouring]();
+    }
+
+    pathTraces(company) {
+      const drawn = this.map.positions.map((pos) => company[pos]);
+      const [cmin, cmax] = drawn.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [1, 0]);
+      return this.scaled((pos) => company[pos], { cmin, cmax, colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]), format: ".0%" });
     }
 
     scale(names) {
@@ -242,9 +270,33 @@
     describe(point) {
       const { app } = this;
       const { tokens } = point.data.meta;
-      if (!tokens) return [el("p", { class: "fx-tooltip-text" }, text.centroid(FX.groupLabel(point.pointNumber)))];
+      if (!tokens) return [el("p", { class: "fx-tooltip-text" }, this.diamondWords(this.diamonds[point.pointNumber]))];
       const pos = tokens[point.pointNumber];
       return FX.tokenSummary(app.run, pos, el("div", {}, app.run.groupsOf(app.layerIndex, pos).map((group) => FX.chip(group))));
+    }
+
+    diamondWords({ group, count }) {
+      const { run, layerIndex } = this.app;
+      if (count === undefined) return text.centroid(FX.groupLabel(group));
+      const whole = this.map.positions.length === run.numTokens;
+      return (whole ? text.mean : text.meanDrawn)(FX.groupLabel(group), run.layerIds[layerIndex], format.count(count));
+    }
+
+    diamondTrace(all) {
+      const { root } = this.app;
+      const theme = FX.themeOf(root);
+      return {
+        type: FX.scatterType(),
+        mode: "markers",
+        name: all ? text.means : text.centroids,
+        x: this.diamonds.map(({ x }) => x),
+        y: this.diamonds.map(({ y }) => y),
+        hoverinfo: "none",
+        meta: {},
+        showlegend: false,
+        selectedpoints: null,
+        marker: { symbol: "diamond", size: all ? 24 : 30, color: FX.cssColour(root, "surface"), line: { width: 4, color: this.diamonds.map(({ group }) => FX.groupColour(group, theme)) } },
+      };
     }
 
     captionOf(all) {
@@ -257,7 +309,7 @@
         minDist === undefined ? null : text.minDist(minDist),
         metric === undefined ? null : text.metric(metric),
       ].filter((part) => part !== null);
-      const words = (all ? text.allCaption : text.layerCaption)(map.method, parts.join(", "));
+      const words = (all ? text.allCaption : text.layerCaption)(map.method, parts.join(", "), app.run.layerIds[app.layerIndex]);
       const measured = map.trustworthiness === null ? FX.strings.notMeasured : format.decimal(map.trustworthiness, 2);
       const trust = el("strong", {}, text.trustworthiness(measured), FX.hint(app.tooltip, text.trustworthinessSubject, text.trustworthinessHint));
       return [words, all ? FX.hint(app.tooltip, text.allSubject, text.allHint) : "", ` ${text.use} `, trust];
@@ -272,33 +324,26 @@
     return found;
   }
 
-  // The map of all layers has none: its space has no centroids.
-  function centroidTrace(app, map) {
-    const theme = FX.themeOf(app.root);
-    return {
-      type: FX.scatterType(),
-      mode: "markers",
-      name: text.centroids,
-      x: map.centroid_x,
-      y: map.centroid_y,
-      hoverinfo: "none",
-      meta: {},
-      showlegend: false,
-      selectedpoints: null,
-      marker: {
-        symbol: "diamond",
-        size: 30,
-        color: FX.cssColour(app.root, "surface"),
-        line: { width: 4, color: map.centroid_x.map((_, group) => FX.groupColour(group, theme)) },
-      },
-    };
+  // Centroids live where the routing vectors of their layer do.
+  const centroids = (map) => map.centroid_x.map((x, group) => ({ group, x, y: map.centroid_y[group] }));
+
+  // All layers together have no space with centroids: there a group stands at the mean of its tokens' places.
+  function groupMeans({ run, layerIndex }, map) {
+    const sums = FX.range(run.numGroups).map((group) => ({ group, count: 0, x: 0, y: 0 }));
+    map.positions.forEach((pos, i) => {
+      const sum = sums[run.top(layerIndex, pos)];
+      sum.count += 1;
+      sum.x += map.x[i];
+      sum.y += map.y[i];
+    });
+    return sums.filter(({ count }) => count > 0).map(({ group, count, x, y }) => ({ group, count, x: x / count, y: y / count }));
   }
 
   // Annotations, because text of a trace would lie beneath the points that WebGL draws.
-  function centroidLetters(app, map) {
-    return map.centroid_x.map((x, group) => ({
+  function diamondLetters(app, diamonds) {
+    return diamonds.map(({ group, x, y }) => ({
       x,
-      y: map.centroid_y[group],
+      y,
       text: FX.groupLabel(group),
       showarrow: false,
       captureevents: false,

@@ -202,6 +202,10 @@
       const part = this.views[this.view].part;
       if (part) address.searchParams.set("part", part);
       else address.searchParams.delete("part");
+      // What a view keeps there of itself: absent where it is the default, and gone when another view is open.
+      const own = Object.entries(this.views).flatMap(([name, view]) => Object.entries(view.parameters || {}).map(([key, value]) => [key, name === this.view ? value : null]));
+      for (const [key] of own) address.searchParams.delete(key);
+      for (const [key, value] of own) if (value !== null) address.searchParams.set(key, value);
       const selected = FX.encodeSelection(this.selection);
       if (selected === null) address.searchParams.delete("sel");
       else address.searchParams.set("sel", selected);

@@ -61,7 +61,7 @@ Object.assign(FX.strings, {
     measured: (scored, repeats, device, dtype, threads) => `${scored} scored tokens; ${repeats} timed repeats; ${device}, ${dtype}, ${threads}. Intervals: blocks of neighbouring tokens, resampled.`,
     threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
     plotTitle: "Speed and perplexity at the same setting",
-    plotHint: "Every point is one measured setting, labelled with its top-k (k) and window (w). Down is better, left is cheaper. The height is full attention's perplexity times the exponential of the loss difference; bars are the 95 % interval of that difference, so full attention, the dashed line, has none. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
+    plotHint: "Every point is one measured setting, labelled with its top-k (k) and window (w) where there is room. Down is better, left is cheaper. The height is full attention's perplexity times the exponential of the loss difference; bars are the 95 % interval of that difference, so full attention, the dashed line, has none. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
     xLabel: "Cost",
     x: { time: "Attention time", pairs: "Pairs kept" },
     xAxis: { time: "attention time, full attention = 1", pairs: "share of pairs kept" },
@@ -81,8 +81,8 @@ Object.assign(FX.strings, {
   },
 
   compareRuns: {
-    title: "Two runs of the same text",
-    help: "Choose another stored run of exactly these tokens: other centroids, another checkpoint or another setting. Groups have no names of their own, so in every layer the other run's groups are matched with this run's (Hungarian method: as many tokens as possible in matched groups).",
+    title: "This run beside another",
+    help: "Choose another stored run of exactly these tokens: other centroids, another checkpoint or another setting; any two runs can be chosen in the Runs tab. Groups have no names of their own, so in every layer the other run's groups are matched with this run's (Hungarian method: as many tokens as possible in matched groups).",
     none: "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting; it then appears here.",
     choose: "Other run",
     pick: "Choose a run",

@@ -23,18 +23,20 @@
       this.prompt = el("textarea", { id: FX.newId("prompt"), rows: 5, spellcheck: "false" });
       this.count = el("input", { id: FX.newId("count"), type: "number", min: 1, max: 512, value: 60 });
       this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
+      const letters = el("input", { type: "checkbox", onchange: (event) => this.results.classList.toggle("fx-pair-letters", event.target.checked) });
       const sampling = FX.dropdown(text.sampling, text.temperatures, this.temperature, (value) => (this.temperature = value), FX.hint(app.tooltip, text.sampling, text.samplingHint));
       this.form.append(
         FX.labelled(text.tokens, this.count), sampling,
         this.button(text.start, () => this.begin()),
       );
       this.parted = el("p", { class: "fx-muted" });
-      this.bodies = Object.fromEntries(MODES.map((mode) => [mode, el("div", { class: "fx-pair-text", "data-side": mode, "data-testid": `fx-generated-${mode}`, "aria-live": "off" })]));
+      this.bodies = Object.fromEntries(MODES.map((mode) => [mode, el("div", { class: "fx-pair-text", "data-side": mode, "data-testid": `fx-generated-${mode}`, role: "listbox", "aria-live": "off" })]));
+      this.walks = Object.fromEntries(MODES.map((mode) => [mode, new FX.TokenWalk(this.bodies[mode], (token) => (token === null ? app.tooltip.hide() : this.tell(token)))]));
       this.notes = Object.fromEntries(MODES.map((mode) => [mode, el("p", { class: "fx-help" })]));
       this.results = el("div", { class: "fx-pair" }, MODES.map((mode) => el("section", {}, el("h4", { class: "fx-side-title" }, text[mode]), this.bodies[mode], this.notes[mode])));
-      this.node.append(this.help, el("div", { class: "fx-field fx-wide" }, el("label", { for: this.prompt.id }, text.prompt), this.prompt), this.form, this.line.node, this.parted, this.results);
+      this.node.append(this.help, el("div", { class: "fx-field fx-wide" }, el("label", { for: this.prompt.id }, text.prompt), this.prompt), this.form, this.line.node, this.parted, el("label", { class: "fx-toggle" }, letters, text.letters), this.results);
       for (const mode of MODES) {
-        this.bodies[mode].addEventListener("mouseover", (event) => this.hovered(event));
+        this.bodies[mode].addEventListener("mouseover", (event) => this.tell(event.target));
         this.bodies[mode].addEventListener("mouseleave", () => app.tooltip.hide());
       }
     }
@@ -84,18 +86,23 @@
       const known = body.querySelectorAll(".fx-pair-token");
       const same = known.length > 0 && known.length <= pieces.length && [...known].every((node, i) => node.textContent === pieces[i]);
       if (!same) body.replaceChildren();
-      body.append(...pieces.slice(same ? known.length : 0).map((piece) => el("span", { class: "fx-pair-token", "data-shade": "none" }, piece)));
+      body.append(...pieces.slice(same ? known.length : 0).map((piece) => el("span", { class: "fx-pair-token", role: "option", tabindex: "-1", "data-shade": "none" }, piece)));
     }
 
     recolour() {
       for (const mode of MODES) {
         const groups = this.sides[mode] ? this.sides[mode].groups : [];
-        this.bodies[mode].querySelectorAll(".fx-pair-token").forEach((node, i) => {
-          const group = groups[i] ? groups[i][this.layer] : undefined;
-          node.dataset.shade = group === undefined ? "none" : `g${group}`;
-          if (group !== undefined) node.dataset.group = group;
-        });
+        this.bodies[mode].setAttribute("aria-label", text.textLabel(text[mode], this.layer));
+        this.bodies[mode].querySelectorAll(".fx-pair-token").forEach((node, i) => this.paint(node, i, groups[i] ? groups[i][this.layer] : undefined));
+        this.walks[mode].refresh();
       }
+    }
+
+    paint(node, i, group) {
+      const label = group === undefined ? null : FX.groupLabel(group);
+      node.dataset.shade = label === null ? "none" : `g${group}`;
+      node.setAttribute("aria-label", text.spoken(FX.visibleToken(node.textContent), format.count(i + 1), label, this.layer));
+      if (label !== null) Object.assign(node.dataset, { group, label });
     }
 
     note(mode, pieces) {
@@ -114,10 +121,10 @@
       return at === 0 ? text.partedAtOnce : text.parted(format.count(at));
     }
 
-    hovered(event) {
-      const { group } = event.target.dataset;
-      if (group === undefined) return;
-      this.app.tooltip.show(el("div", {}, text.group(FX.groupLabel(Number(group)), this.layer)), event.target.getBoundingClientRect());
+    tell(token) {
+      const { label } = token.dataset;
+      if (label === undefined) return;
+      this.app.tooltip.show(el("div", {}, text.group(label, this.layer)), token.getBoundingClientRect());
     }
   };
 })();

@@ -7,6 +7,11 @@
   const COLOURS = { focus: "accent", window: "better", random: "worse", full: "text" };
 
   const nats = (value) => format.signed(value, 3);
+  const LETTER = 6; // pixels, about
+  const AXES = { x: 56, y: 110 }; // pixels of the chart that axes, legend and their titles take
+  const MOST_COVERED = 0.2; // of a label by what lies under it
+  const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
+
   const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
   const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
 
@@ -123,23 +128,44 @@
     draw() {
       const { root } = this.app;
       const cost = this.cost === "time" ? timeRatio : (cell) => cell.retained_pairs;
-      const series = ["window", "random", "focus"].map((kind) => this.series(kind, this.cells.filter((cell) => cell.kind === kind), cost)).filter((one) => one.x.length > 0);
-      const full = { ...marks(root, "full"), x: [1], y: [0], customdata: [null] };
-      const points = [...this.cells.map((cell) => [cost(cell), cell.delta_mean]), [1, 0]];
+      const base = this.cells[0].perplexity_full; // of the same text and model in every cell
+      const full = { ...marks(root, "full"), x: [1], y: [base], customdata: [null] };
+      const points = [...this.cells.map((cell) => [cost(cell), perplexityAt(base, cell.delta_mean)]), [1, base]];
+      const ends = this.cells.flatMap((cell) => [perplexityAt(base, cell.delta_low), perplexityAt(base, cell.delta_high)]);
+      const wide = Math.max(base, ...ends) > WIDE * Math.min(base, ...ends);
+      const places = this.labelPlaces(cost, base, wide);
+      const series = ["window", "random", "focus"].map((kind) => this.series(kind, cost, base, places)).filter((one) => one.x.length > 0);
       const line = frontier(points);
       const joined = { type: "scatter", mode: "lines", name: text.frontier, x: line.map(([x]) => x), y: line.map(([, y]) => y), hoverinfo: "none", line: { dash: "dot", width: 2, color: FX.cssColour(root, "muted") } };
       const layout = FX.layout(root, {
         legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
         xaxis: FX.axis(root, text.xAxis[this.cost], { rangemode: "tozero", tickformat: this.cost === "pairs" ? ".0%" : "" }),
-        yaxis: FX.axis(root, text.yAxis, { zeroline: true }),
+        yaxis: FX.axis(root, wide ? text.yAxisLog : text.yAxis, { zeroline: false, type: wide ? "log" : "linear" }),
+        ...fullLine(root, wide ? Math.log10(base) : base, base),
       });
-      FX.draw(this.app, this.chart, [joined, ...series, full], layout, { hover: (point) => describe(point.customdata) });
+      FX.draw(this.app, this.chart, [joined, ...series, full], layout, { hover: (point) => describe(point.customdata, base) });
     }
 
-    series(kind, cells, cost) {
-      const y = cells.map((cell) => cell.delta_mean);
-      const error = { type: "data", symmetric: false, thickness: 1, width: 3, array: cells.map((cell) => cell.delta_high - cell.delta_mean), arrayminus: cells.map((cell) => cell.delta_mean - cell.delta_low) };
-      return { ...marks(this.app.root, kind), x: cells.map(cost), y, error_y: error, customdata: cells };
+    // On which side of its point every label has room, in pixels of the chart as it will be.
+    labelPlaces(cost, base, logarithmic) {
+      const height = (delta) => (logarithmic ? delta : Math.exp(delta));
+      const [low, high] = [Math.min(...this.cells.map((cell) => cell.delta_low), 0), Math.max(...this.cells.map((cell) => cell.delta_high), 0)].map(height);
+      const [width, tall] = [Math.max(200, this.chart.clientWidth - AXES.x), this.chart.clientHeight - AXES.y];
+      const right = Math.max(1, ...this.cells.map(cost)) * 1.06;
+      const across = (x) => (x / right) * width;
+      const down = (delta) => ((high - height(delta)) / (high - low || 1)) * tall;
+      const points = this.cells.map((cell) => ({ x: across(cost(cell)), y: down(cell.delta_mean), top: down(cell.delta_high), bottom: down(cell.delta_low), words: text.shortSetting(cell) }));
+      const name = { left: width - LETTER * text.fullLine(format.perplexity(base)).length, right: width, top: down(0) - 22, bottom: down(0) + 2 };
+      const line = { left: 0, right: width, top: down(0) - 2, bottom: down(0) + 2 };
+      const found = FX.labelSides(points, [name, line], LETTER);
+      return new Map(this.cells.map((cell, i) => [cell, found[i]]));
+    }
+
+    series(kind, cost, base, places) {
+      const cells = this.cells.filter((cell) => cell.kind === kind);
+      const [y, low, high] = ["delta_mean", "delta_low", "delta_high"].map((name) => cells.map((cell) => perplexityAt(base, cell[name])));
+      const error = { type: "data", symmetric: false, thickness: 1, width: 3, array: y.map((value, i) => high[i] - value), arrayminus: y.map((value, i) => value - low[i]) };
+      return { ...marks(this.app.root, kind), mode: "markers+text", text: cells.map((cell) => (places.get(cell) === null ? "" : text.shortSetting(cell))), textposition: cells.map((cell) => places.get(cell) || "middle right"), textfont: { size: 11, color: FX.cssColour(this.app.root, "muted") }, cliponaxis: false, x: cells.map(cost), y, error_y: error, customdata: cells };
     }
 
     allNumbers() {
@@ -158,6 +184,17 @@
     return { type: "scatter", mode: "markers", name: text.kinds[kind], hoverinfo: "none", marker: { symbol: SYMBOLS[kind], size: 10, color: colour, line: { width: 1, color: colour } } };
   }
 
+  const perplexityAt = (base, delta) => base * Math.exp(delta);
+
+  // Full attention across the whole chart, with its number.
+  function fullLine(root, y, base) {
+    const colour = FX.cssColour(root, "text");
+    return {
+      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: colour, width: 1, dash: "dash" } }],
+      annotations: [{ xref: "paper", x: 1, xanchor: "right", y, yanchor: "bottom", yshift: 5, showarrow: false, text: text.fullLine(format.perplexity(base)), font: { size: 12, color: colour } }],
+    };
+  }
+
   // Points that no other beats in both numbers, by rising cost.
   function frontier(points) {
     const sorted = [...points].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
@@ -168,17 +205,42 @@
 
   FX.frontier = frontier;
 
+  const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+
+  // For points {x, y, top, bottom, words} in pixels, bars from top to bottom: the side (Plotly's name) on which each label
+  // covers least of the points, their bars, `taken` boxes and the labels before it; null where it has no room at all.
+  FX.labelSides = (points, taken, letter) => {
+    const boxes = [...taken, ...points.flatMap(({ x, y, top, bottom }) => [{ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }, { left: x - 2, right: x + 2, top, bottom }])];
+    return points.map(({ x, y, words }) => {
+      const wide = letter * words.length;
+      const columns = { right: x + 7, left: x - 7 - wide, center: x - wide / 2 };
+      const rows = { middle: y - 6, top: y - 20, bottom: y + 8 };
+      const sides = ["middle right", "middle left", "top right", "bottom right", "top left", "bottom left", "top center", "bottom center"].map((name) => {
+        const [row, column] = name.split(" ");
+        const box = { left: columns[column], right: columns[column] + wide, top: rows[row], bottom: rows[row] + 12 };
+        const covered = boxes.reduce((sum, other) => sum + overlap(box, other), 0) + (box.left < 0 ? -box.left * 12 : 0);
+        return { name, box, covered };
+      });
+      const best = sides.reduce((least, side) => (side.covered < least.covered ? side : least));
+      if (best.covered > MOST_COVERED * wide * 12) return null;
+      boxes.push(best.box);
+      return best.name;
+    });
+  };
+
   function numbers(words) {
     const parts = words.split(/[\s,;]+/).filter(Boolean);
     return parts.length > 0 && parts.every((part) => /^\d+$/.test(part)) ? parts.map(Number) : null;
   }
 
-  function describe(cell) {
-    if (!cell) return el("div", { class: "fx-tooltip-head" }, text.kinds.full);
+  function describe(cell, base) {
+    if (!cell) return [el("div", { class: "fx-tooltip-head" }, text.kinds.full), el("div", {}, text.fullPoint(format.perplexity(base)))];
+    const [low, high] = [cell.delta_low, cell.delta_high].map((delta) => format.perplexity(perplexityAt(base, delta)));
     return [
       el("div", { class: "fx-tooltip-head" }, `${text.kinds[cell.kind]}, ${text.setting(cell)}`),
-      el("div", {}, `${nats(cell.delta_mean)} (${text.interval(nats(cell.delta_low), nats(cell.delta_high))})`),
-      el("div", {}, text.perplexities(format.perplexity(cell.perplexity_full), format.perplexity(cell.perplexity_focus))),
+      el("div", {}, text.perplexities(format.perplexity(base), format.perplexity(perplexityAt(base, cell.delta_mean)))),
+      el("div", {}, text.perplexityRange(low, high)),
+      el("div", {}, text.difference(nats(cell.delta_mean), text.interval(nats(cell.delta_low), nats(cell.delta_high)))),
       el("div", {}, text.pairs(format.percent(cell.retained_pairs, 1))),
       el("div", {}, text.times(format.ms(cell.attention_full), format.ms(cell.attention_focus), cell.repeats)),
     ];

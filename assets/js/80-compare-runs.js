@@ -12,10 +12,13 @@
       this.page = 0;
       this.message = el("div");
       this.choice = el("div");
+      this.numbers = el("div", { hidden: true });
+      this.wanted = FX.addressed("compare").get("with");
+      this.other = null;
       this.words = el("div", { class: "fx-verdict" });
       this.chart = el("div", { class: "fx-plot fx-layers-agree", role: "group", "aria-label": text.chartTitle });
       this.loss = el("div", { class: "fx-plot fx-loss", role: "group", "aria-label": text.lossTitle });
-      this.sides = { mine: el("div", { class: "fx-pair-text", "data-side": "mine" }), other: el("div", { class: "fx-pair-text", "data-side": "other" }) };
+      this.sides = { mine: body("mine"), other: body("other") };
       this.select = el("button", { type: "button", class: "fx-button", "data-testid": "fx-select-changed", onclick: () => app.toggleSelection(this.changedSelection()) }, text.selectChanged);
       this.earlier = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(-1) }, text.earlier);
       this.later = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(1) }, text.later);
@@ -28,19 +31,25 @@
         section(text.textTitle, text.textHint, el("div", { class: "fx-toolbar" }, this.select, el("span", { class: "fx-pager" }, this.earlier, this.place, this.later)), el("div", { class: "fx-pair" }, side("mine"), side("other"))),
         section(text.lossTitle, text.lossHint, this.loss),
       );
-      this.node = el("section", { class: "fx-compare-part", "data-testid": "fx-compare-runs", hidden: true }, el("h3", { class: "fx-subtitle" }, text.title), el("p", { class: "fx-help" }, text.help), this.message, this.choice, this.results);
-      for (const body of Object.values(this.sides)) body.addEventListener("click", (event) => this.clicked(event));
-      for (const body of Object.values(this.sides)) body.addEventListener("mouseover", (event) => this.hovered(event));
-      for (const body of Object.values(this.sides)) body.addEventListener("mouseleave", () => app.tooltip.hide());
+      this.node = el("section", { class: "fx-compare-part", "data-testid": "fx-compare-runs", hidden: true }, el("h3", { class: "fx-subtitle" }, text.title), el("p", { class: "fx-help" }, text.help), this.message, this.choice, this.numbers, this.results);
+      this.walks = Object.values(this.sides).map((side) => this.listen(side));
+    }
+
+    listen(side) {
+      side.addEventListener("click", (event) => this.chosen(event.target));
+      side.addEventListener("mouseover", (event) => this.tell(event.target));
+      side.addEventListener("mouseleave", () => this.app.tooltip.hide());
+      return new FX.TokenWalk(side, (token) => (token === null ? this.app.tooltip.hide() : this.tell(token)), (token) => this.chosen(token));
     }
 
     update() {
       const { run, root } = this.app;
       if (this.run !== run) {
         this.run = run;
-        this.other = this.answer = null;
+        this.other = this.wanted === run.info.run_id ? null : this.wanted;
+        this.wanted = this.answer = null;
         this.page = 0;
-        this.results.hidden = true;
+        this.results.hidden = this.numbers.hidden = true;
         this.findRuns();
         return;
       }
@@ -56,20 +65,57 @@
       if (run !== this.app.run) return;
       this.message.replaceChildren();
       if (answer.error !== undefined) this.message.replaceChildren(FX.alert(answer.error, () => this.findRuns()));
-      else if (answer.runs.length === 0) this.message.replaceChildren(el("p", { class: "fx-muted", "data-testid": "fx-no-partner" }, text.none));
       else this.offer(answer.runs);
     }
 
+    // The run the address names is shown also when its text is another one; else the newest of the same tokens.
     offer(runs) {
-      const options = Object.fromEntries(runs.map((run) => [run.run_id, text.option({ ...run, date: format.date(run.created_at) })]));
-      this.choice.replaceChildren(FX.dropdown(text.choose, options, runs[0].run_id, (other) => this.load(other)));
-      this.load(runs[0].run_id);
+      this.partners = Object.fromEntries(runs.map((run) => [run.run_id, text.option({ ...run, date: format.date(run.created_at) })]));
+      if (this.other !== null && !(this.other in this.partners)) this.loadNumbers(this.other);
+      else if (runs.length > 0) this.pick(this.other || runs[0].run_id);
+      else this.message.replaceChildren(el("p", { class: "fx-muted", "data-testid": "fx-no-partner" }, text.none));
+    }
+
+    pick(other) {
+      this.drawChoice(this.partners, other);
+      this.load(other);
+    }
+
+    drawChoice(options, chosen) {
+      const select = this.choice.querySelector("select");
+      if (select !== null && select.value === chosen) return;
+      const changed = (other) => (other in this.partners ? this.load(other) : other && this.loadNumbers(other));
+      this.choice.replaceChildren(...(Object.keys(options).length > 0 ? [FX.dropdown(text.choose, options, chosen, changed)] : []));
+    }
+
+    begin(other) {
+      this.other = other;
+      this.message.replaceChildren(FX.progress(FX.strings.compareJob.loading));
+      if (this.app.isOpen("compare") && !this.node.hidden) this.app.writeAddress();
+    }
+
+    async loadNumbers(other) {
+      const { run } = this;
+      this.begin(other);
+      const found = await this.app.ask("compare_numbers", { other });
+      if (run !== this.app.run || other !== this.other) return;
+      this.answer = null;
+      this.results.hidden = this.numbers.hidden = true;
+      if (found.error !== undefined) {
+        this.begin(null);
+        this.message.replaceChildren(FX.alert(text.gone(found.error)));
+        this.drawChoice({ "": text.pick, ...this.partners }, "");
+        return;
+      }
+      this.message.replaceChildren();
+      this.drawChoice({ [other]: text.elsewhere(found.second), ...this.partners }, other);
+      this.numbers.replaceChildren(FX.runNumbers(found, this.app.tooltip));
+      this.numbers.hidden = false;
     }
 
     async load(other) {
       const { run } = this;
-      this.other = other;
-      this.message.replaceChildren(FX.progress(FX.strings.compareJob.loading));
+      this.begin(other);
       const answer = await this.app.ask("compare_beside", { other });
       if (run !== this.app.run || other !== this.other) return;
       this.message.replaceChildren();
@@ -79,6 +125,7 @@
       this.tops = Uint8Array.from(bytes, (char) => char.charCodeAt(0));
       this.differences = answer.losses.map((value, pos) => (value === null || run.losses.focus[pos] === null ? null : value - run.losses.focus[pos]));
       this.results.hidden = false;
+      this.numbers.hidden = true;
       this.show();
       return null;
     }
@@ -140,6 +187,7 @@
       const missing = this.otherIndex < 0;
       this.fill(this.sides.mine, positions, (pos) => run.top(this.app.layerIndex, pos), missing);
       this.fill(this.sides.other, positions, (pos) => this.otherTop(pos), missing);
+      for (const walk of this.walks) walk.refresh();
       this.mark();
     }
 
@@ -147,7 +195,7 @@
       body.replaceChildren(
         ...positions.map((pos) => {
           const top = missing ? UNMATCHED : topOf(pos);
-          const token = el("span", { class: "fx-pair-token", "data-pos": pos, "data-shade": top === UNMATCHED ? "none" : `g${top}` }, this.run.pieces[pos]);
+          const token = el("span", { class: "fx-pair-token", role: "option", tabindex: "-1", "aria-label": this.spoken(pos), "data-pos": pos, "data-shade": top === UNMATCHED ? "none" : `g${top}` }, this.run.pieces[pos]);
           if (!missing && this.changed(pos)) token.classList.add("fx-changed");
           return token;
         }),
@@ -161,7 +209,13 @@
 
     mark() {
       const { selection } = this.app;
-      for (const body of Object.values(this.sides)) for (const token of body.children) token.toggleAttribute("data-selected", selection !== null && selection.has(Number(token.dataset.pos)));
+      for (const side of Object.values(this.sides)) {
+        for (const token of side.children) {
+          const selected = selection !== null && selection.has(Number(token.dataset.pos));
+          token.toggleAttribute("data-selected", selected);
+          token.setAttribute("aria-selected", String(selected));
+        }
+      }
     }
 
     selectionChanged() {
@@ -177,22 +231,29 @@
       if (this.app.isOpen("compare") && !this.node.hidden) this.drawLoss();
     }
 
-    clicked(event) {
-      const pos = event.target.dataset.pos;
+    chosen(token) {
+      const { pos } = token.dataset;
       if (pos !== undefined) this.app.toggleSelection(FX.selectToken(Number(pos)));
     }
 
-    hovered(event) {
-      const { pos } = event.target.dataset;
+    tell(token) {
+      const { pos } = token.dataset;
       if (pos === undefined || this.otherIndex < 0) return;
-      this.app.tooltip.show(this.describe(Number(pos)), event.target.getBoundingClientRect());
+      this.app.tooltip.show(this.describe(Number(pos)), token.getBoundingClientRect());
+    }
+
+    otherName(pos) {
+      const other = this.otherIndex < 0 ? UNMATCHED : this.otherTop(pos);
+      return other === UNMATCHED ? text.unmatched : FX.groupLabel(other);
+    }
+
+    spoken(pos) {
+      return text.spoken(FX.visibleToken(this.run.pieces[pos]), format.count(pos), FX.groupLabel(this.run.top(this.app.layerIndex, pos)), this.otherName(pos));
     }
 
     describe(pos) {
       const { run, answer, differences } = this;
-      const other = this.otherIndex < 0 ? UNMATCHED : this.otherTop(pos);
-      const name = other === UNMATCHED ? text.unmatched : FX.groupLabel(other);
-      const groups = el("div", {}, text.token(format.count(pos), FX.groupLabel(run.top(this.app.layerIndex, pos)), name));
+      const groups = el("div", {}, text.token(format.count(pos), FX.groupLabel(run.top(this.app.layerIndex, pos)), this.otherName(pos)));
       if (differences[pos] === null) return FX.tokenSummary(run, pos, groups);
       return FX.tokenSummary(run, pos, groups, el("div", {}, text.losses(format.decimal(run.losses.focus[pos], 2), format.decimal(answer.losses[pos], 2), format.signed(differences[pos], 2))));
     }
@@ -240,6 +301,10 @@
     const colour = FX.cssColour(app.root, "accent");
     return [{ type: "scatter", mode: "markers", name: FX.strings.compareSelection.trace, x, y: x.map((pos) => differences[pos]), hoverinfo: "none", marker: { size: 7, color: colour, symbol: "circle-open", line: { width: 2, color: colour } } }];
   };
+
+  function body(side) {
+    return el("div", { class: "fx-pair-text", role: "listbox", "aria-multiselectable": "true", "aria-label": text[side], "data-side": side });
+  }
 
   function section(title, help, ...children) {
     return el("div", {}, el("h4", { class: "fx-subtitle" }, title), el("p", { class: "fx-help" }, help), ...children);

@@ -25,6 +25,11 @@
       return this.open === "overview" ? null : this.open;
     }
 
+    // For the address: the run beside this one, while it is looked at.
+    get parameters() {
+      return { with: this.open === "runs" ? this.parts.runs.other : null };
+    }
+
     choose(name) {
       this.open = name;
       this.app.writeAddress();
@@ -232,7 +237,13 @@
       run.quality ? format.count(run.quality.scored) : text.none,
       ...["end_to_end", "attention", "routing"].map((stage) => timingCell(run.timing(mode, stage))),
       ratio === null ? text.none : format.ratio(ratio),
+      memory(run, mode),
     ];
+  }
+
+  function memory(run, mode) {
+    const peak = Math.max(0, ...run.timings.filter((timing) => timing.mode === mode).map((timing) => timing.peak_memory_bytes || 0));
+    return peak === 0 ? el("span", { class: "fx-muted" }, text.notMeasured) : FX.bytes(peak);
   }
 
   function timingCell(timing) {

@@ -251,7 +251,7 @@
       this.compare.hidden = runs.length === 0;
       if (runs.length === 0) return;
       const words = runs.length === 1 ? text.compareOne(nameOf(runs[0])) : text.compareTwo(...runs.map(nameOf));
-      const go = runs.length === 2 ? el("a", { class: "fx-button fx-link-button fx-primary", href: `${address(runs[0])}&view=compare&with=${encodeURIComponent(runs[1].run_id)}` }, text.compareGo) : null;
+      const go = runs.length === 2 ? el("a", { class: "fx-button fx-link-button fx-primary", href: `${address(runs[0])}&view=compare&part=runs&with=${encodeURIComponent(runs[1].run_id)}` }, text.compareGo) : null;
       const none = el("button", { type: "button", class: "fx-button", onclick: () => this.pickNone() }, text.compareClear);
       this.compare.replaceChildren(el("p", {}, words), ...[go, none].filter(Boolean));
     }

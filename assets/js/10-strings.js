@@ -141,7 +141,7 @@ FX.strings = {
     maskTitle: (layer) => `Which pairs layer ${layer} computes`,
     maskHint: "Each cell is a block of token pairs: the query token (down) looks back at the key token (across). The upper half is empty because no token sees later ones.",
     layersTitle: "Pairs kept in every layer",
-    layersHint: "Click a bar to go to that layer.",
+    layersHint: "Click a bar to go to that layer, or a number in the table below.",
     query: "query token",
     key: "key token",
     layerAxis: "layer",

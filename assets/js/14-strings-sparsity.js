@@ -6,7 +6,7 @@ Object.assign(FX.strings, {
       in: "Zoom in",
       out: "Zoom out",
       whole: "Whole mask",
-      help: "Drag a rectangle to look closer, down to single pairs of tokens. Ctrl and scroll, pinch, or the keys +, −, 0 and the arrows work too.",
+      help: "Drag a rectangle to look closer, down to single pairs of tokens. Ctrl and scroll, pinch, or the keys + and − work too; 0 shows the whole mask.",
       level: (rows, keys, size) => `Queries ${rows}, keys ${keys}. ${size === "1" ? "Each cell is one pair of tokens." : `Each cell is ${size} × ${size} pairs.`}`,
       range: (first, last) => `${first}–${last}`,
       clickLabel: "A click selects",
@@ -26,6 +26,19 @@ Object.assign(FX.strings, {
         dropped: (distance) => `Dropped: ${distance} apart and no shared group`,
       },
       tokensApart: (count) => (count === "1" ? "1 token" : `${count} tokens`),
+    },
+
+    cursor: {
+      help: "With the keyboard: on the picture, Enter shows a cursor. The arrows move it, Enter selects its cell, Escape leaves it. Shift and the arrows move the picture.",
+      none: "No pairs: no token sees a later one.",
+      part: (cause, pairs) => `${cause} ${pairs}`,
+      block: (title, parts) => `Cursor on ${title}: ${parts}.`,
+      pair: (query, queryToken, key, keyToken, reason) => `Cursor on query token ${query} “${queryToken}” and key token ${key} “${keyToken}”. ${reason}.`,
+    },
+
+    tables: {
+      openLayer: (layer) => `Go to layer ${layer}`,
+      selectRow: (rows) => `Select queries ${rows}`,
     },
 
     nulls: {

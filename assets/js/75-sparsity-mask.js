@@ -77,10 +77,12 @@
       this.clicked = "block";
       this.run = null;
       this.asked = 0;
-      this.plot = el("div", { class: "fx-plot fx-mask", role: "group", tabindex: "0", "data-testid": "fx-mask", onkeydown: (event) => this.key(event) });
+      this.cursor = new FX.MaskCursor(this);
+      // An application, so that screen readers leave the arrow keys to the cursor.
+      this.plot = el("div", { class: "fx-plot fx-mask", role: "application", tabindex: "0", "aria-describedby": this.cursor.said.id, "data-testid": "fx-mask", onkeydown: (event) => this.key(event), onblur: () => app.tooltip.hide() });
       this.plot.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
       this.level = el("p", { class: "fx-help fx-mask-level", role: "status", "data-testid": "fx-mask-level" });
-      this.node = el("div", {}, this.toolbar(), this.plot, this.level, el("p", { class: "fx-help" }, text.help));
+      this.node = el("div", {}, this.toolbar(), this.plot, this.level, this.cursor.said, el("p", { class: "fx-help" }, text.help));
     }
 
     toolbar() {
@@ -101,7 +103,10 @@
     // The stored blocks of a layer; a closer look stays where it was when only the layer changes.
     setWhole(mask) {
       const { run } = this.app;
-      if (this.run !== run) this.view = null;
+      if (this.run !== run) {
+        this.view = null;
+        this.cursor.hide();
+      }
       this.run = run;
       this.whole = FX.MaskTile.whole(mask, run.numTokens);
       if (this.view) this.show(this.view);
@@ -147,8 +152,13 @@
       return this.view || { rows: all, keys: all };
     }
 
-    // Around a point given as fractions of the picture, or its middle.
-    zoom(factor, at = this.view ? MIDDLE : BELOW_DIAGONAL) {
+    focusPoint() {
+      if (this.cursor.place !== null) return this.cursor.centre();
+      return this.view ? MIDDLE : BELOW_DIAGONAL;
+    }
+
+    // Around a point given as fractions of the picture: the cursor, or its middle.
+    zoom(factor, at = this.focusPoint()) {
       const { rows, keys } = this.current();
       const scaled = ([low, high], share) => {
         const point = low + (high - low) * share;
@@ -165,9 +175,11 @@
 
     key(event) {
       const actions = { "+": () => this.zoom(1 / ZOOM_STEP), "=": () => this.zoom(1 / ZOOM_STEP), "-": () => this.zoom(ZOOM_STEP), 0: () => this.soon(null), ArrowUp: () => this.move(-1, 0), ArrowDown: () => this.move(1, 0), ArrowLeft: () => this.move(0, -1), ArrowRight: () => this.move(0, 1) };
-      if (event.target !== this.plot || event.ctrlKey || event.metaKey || event.altKey || !(event.key in actions)) return;
+      if (event.target !== this.plot || event.ctrlKey || event.metaKey || event.altKey || !this.tile) return;
+      if (this.cursor.key(event)) event.stopPropagation(); // Escape leaves the cursor before it lets go of the selection
+      else if (event.key in actions) actions[event.key]();
+      else return;
       event.preventDefault();
-      actions[event.key]();
     }
 
     // With Ctrl only, or the page could not be scrolled past the mask; a pinch on a touch pad arrives as the same.
@@ -190,6 +202,7 @@
         click: (point) => this.click(point),
       });
       this.listen();
+      this.cursor.follow();
     }
 
     redraw() {
@@ -256,8 +269,16 @@
     }
 
     selectionChanged() {
+      this.redrawShapes();
+    }
+
+    shapes() {
+      return [...this.marks(), ...this.cursor.shapes()];
+    }
+
+    redrawShapes() {
       if (!this.tile || !this.listening) return;
-      Plotly.relayout(this.plot, { shapes: this.marks() });
+      Plotly.relayout(this.plot, { shapes: this.shapes() });
     }
 
     layout() {
@@ -265,7 +286,7 @@
       const { top, bottom, left, right } = this.edges();
       const plain = { showgrid: false, zeroline: false, tickformat: ",d" };
       return FX.layout(root, {
-        shapes: this.marks(),
+        shapes: this.shapes(),
         dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
         xaxis: FX.axis(root, FX.strings.sparsity.key, { ...plain, range: [left, right] }),
         yaxis: FX.axis(root, FX.strings.sparsity.query, { ...plain, range: [bottom, top] }),
@@ -281,10 +302,15 @@
       return this.describe(tile, row, column);
     }
 
-    describePair(query, key, cause) {
+    reason(query, key, cause) {
       const { run, layerIndex } = this.app;
       const shared = FX.range(run.numGroups).filter((group) => run.belongs(layerIndex, query, group) && run.belongs(layerIndex, key, group));
-      const reason = text.reasons[cause](text.tokensApart(format.count(query - key)), shared.map(FX.groupLabel).join(", "), run.config);
+      return text.reasons[cause](text.tokensApart(format.count(query - key)), shared.map(FX.groupLabel).join(", "), run.config);
+    }
+
+    describePair(query, key, cause) {
+      const { run } = this.app;
+      const reason = this.reason(query, key, cause);
       const side = (label, pos) => el("div", { class: "fx-pair-side" }, el("span", { class: "fx-muted" }, label), el("div", {}, FX.tokenSummary(run, pos)));
       return [el("div", { class: "fx-tooltip-head" }, el("strong", {}, el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" }), ` ${reason}`)), side(text.query, query), side(text.key, key)];
     }

@@ -6,7 +6,8 @@
   const DROPPED = "dropped";
   const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
   const sum = (values) => values.reduce((total, value) => total + value, 0);
-  const blockRange = (mask, block, numTokens) => [block * mask.blockSize, Math.min((block + 1) * mask.blockSize, numTokens) - 1].map(format.count);
+  const blockRange = (mask, block, numTokens) => [block * mask.blockSize, Math.min((block + 1) * mask.blockSize, numTokens) - 1];
+  const tables = FX.strings.pairs.tables;
 
   FX.SparsityView = class {
     constructor(app, panel) {
@@ -28,8 +29,8 @@
       this.maskTitle = el("h3", { class: "fx-subtitle" });
       this.mask = new FX.ZoomMask(app, (tile) => this.look(tile), (tile, row, column) => this.describeBlock(tile, row, column));
       this.layers = el("div", { class: "fx-plot fx-layers", role: "group", "aria-label": text.layersTitle, "data-testid": "fx-layers-chart" });
-      this.layerTable = FX.lazyDetails(text.layerTable, () => layerTable(app.run));
-      this.rowTable = FX.lazyDetails(text.rowTable, () => rowTable(this.maskData, app.run.numTokens));
+      this.layerTable = FX.lazyDetails(text.layerTable, () => layerTable(app, (index) => this.openLayer(index)));
+      this.rowTable = FX.lazyDetails(text.rowTable, () => rowTable(app, this.maskData));
       this.nulls = null;
       this.distance = new FX.DistanceChart(app, (answer) => this.takeNulls(answer));
       this.attention = new FX.AttentionPart(app);
@@ -73,6 +74,18 @@
     selectionChanged() {
       this.mask.selectionChanged();
       this.attention.links.selectionChanged();
+      for (const button of this.rowTable.querySelectorAll("[data-row]")) button.setAttribute("aria-pressed", String(this.rowSelected(Number(button.dataset.row))));
+    }
+
+    rowSelected(row) {
+      return rowSelection(this.maskData, row, this.app.run.numTokens).equals(this.app.selection);
+    }
+
+    // The table is built anew for its mark; the keyboard stays where it was.
+    openLayer(index) {
+      this.app.setLayer(index);
+      const button = this.layerTable.querySelector(`[data-layer="${index}"]`);
+      if (button) button.focus({ preventScroll: true });
     }
 
     // Nulls of every layer, known once the pairs of all layers are counted by distance.
@@ -210,15 +223,29 @@
   const causeColumns = (causes) => causes.map((cause) => text.causes[cause]);
   const causeCells = (counts) => counts.map((count) => text.pairs(format.count(count), format.percent(count / sum(counts), 1)));
 
-  function layerTable(run) {
+  function rowSelection(mask, row, numTokens) {
+    const [first, last] = blockRange(mask, row, numTokens);
+    const positions = FX.range(last - first + 1).map((i) => first + i);
+    return FX.selectTokens(positions, "row", FX.strings.pairs.zoom.row(text.range(format.count(first), format.count(last))));
+  }
+
+  function layerTable(app, open) {
+    const { run } = app;
     const causes = Object.keys(text.causes);
-    const rows = run.layers.map((layer) => [layer.layer, format.percent(layer.retained_pairs, 1), ...causeCells(causes.map((cause) => layer.pairs[cause]))]);
+    const button = (id, index) => el("button", { type: "button", class: "fx-button fx-row-choose", "data-layer": index, "aria-label": tables.openLayer(id), "aria-current": index === app.layerIndex ? "true" : null, onclick: () => open(index) }, id);
+    const rows = run.layers.map((layer, index) => [button(layer.layer, index), format.percent(layer.retained_pairs, 1), ...causeCells(causes.map((cause) => layer.pairs[cause]))]);
     return FX.table([text.layerColumn, text.keptColumn, ...causeColumns(causes)], rows);
   }
 
-  function rowTable(mask, numTokens) {
+  function rowTable(app, mask) {
     if (!mask) return "";
-    const rows = FX.range(mask.numBlocks).map((row) => [text.range(...blockRange(mask, row, numTokens)), ...causeCells(mask.rowCounts(row))]);
+    const { numTokens } = app.run;
+    const button = (row) => {
+      const words = text.range(...blockRange(mask, row, numTokens).map(format.count));
+      const selection = rowSelection(mask, row, numTokens);
+      return el("button", { type: "button", class: "fx-button fx-row-choose", "data-row": row, "aria-label": tables.selectRow(words), "aria-pressed": String(selection.equals(app.selection)), onclick: () => app.toggleSelection(selection) }, words);
+    };
+    const rows = FX.range(mask.numBlocks).map((row) => [button(row), ...causeCells(mask.rowCounts(row))]);
     return FX.table([text.queryColumn, ...causeColumns(mask.causes)], rows);
   }
 })();

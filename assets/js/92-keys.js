@@ -62,7 +62,7 @@
   });
 
   function keyNames(keys) {
-    return el("dt", {}, keys.split(" ").map((key) => (key === "–" ? "– " : el("kbd", {}, key))));
+    return el("dt", {}, keys.split(" ").map((key) => (key === "–" || key === "," ? `${key} ` : el("kbd", {}, key))));
   }
 
   function build() {

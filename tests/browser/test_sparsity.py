@@ -98,6 +98,57 @@ def test_a_pair_explains_itself_and_selects_both_tokens(open_page):
     expect(bar).to_be_visible()
 
 
+def test_a_pair_and_a_block_are_chosen_by_keyboard_alone(open_page):
+    page = open_mask(open_page)
+    plot, said = page.get_by_test_id("fx-mask"), page.get_by_test_id("fx-mask-said")
+    bar = page.get_by_test_id("fx-selection")
+    plot.focus()
+    page.keyboard.press("Enter")
+    expect(said).to_contain_text(re.compile(r"Cursor on queries \d+–\d+, keys \d+–\d+: .+ \(\d+"))
+    assert page.evaluate("document.querySelector('[data-testid=fx-mask]').layout.shapes.length") == 2
+    there = said.inner_text()
+    page.keyboard.press("ArrowDown")
+    expect(said).not_to_have_text(there)
+    block = re.search(r"queries \d+–\d+", said.inner_text())[0]
+    page.keyboard.press("Enter")
+    expect(bar).to_contain_text(block)
+    page.keyboard.press("Escape")  # leaves the cursor and keeps what it chose
+    expect(said).to_contain_text("Enter shows a cursor")
+    expect(bar).to_contain_text(block)
+
+    for _ in range(4):
+        zoomed(page, lambda: page.keyboard.press("+"))
+    expect(page.get_by_test_id("fx-mask-level")).to_contain_text("one pair")
+    page.keyboard.press("Enter")
+    for _ in range(30):  # further than this part of the mask is wide: the picture moves along
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(400)
+    expect(said).to_contain_text(re.compile(r"query token \d+ “.+” and key token \d+ “.+”. (Kept|Dropped)"))
+    query, key = re.search(r"query token (\d+) .* key token (\d+)", said.inner_text()).groups()
+    before = shown_tile(page)["x"][0]
+    zoomed(page, lambda: page.keyboard.press("Shift+ArrowUp"))
+    expect(said).to_contain_text(re.compile(rf"query token {query} .* key token {key} "))
+    assert shown_tile(page)["x"][0] == before
+    page.keyboard.press("Enter")
+    expect(bar).to_contain_text(f"tokens {query} and {key} (2 tokens)")
+
+
+def test_rows_of_both_tables_choose_their_tokens_and_their_layer(open_page):
+    page = open_mask(open_page)
+    page.get_by_text("this layer by block of query tokens").click()
+    button = page.get_by_role("button", name=re.compile("^Select queries")).nth(1)
+    first, last = (int(part) for part in button.inner_text().split("–"))
+    button.press("Enter")
+    expect(page.get_by_test_id("fx-selection")).to_contain_text(f"queries {first}–{last} ({last - first + 1} tokens)")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    page.get_by_text("pairs per layer").click()
+    layer = page.get_by_role("button", name="Go to layer 3", exact=True)
+    layer.press("Enter")
+    expect(page.locator(".fx-layer-number")).to_have_text("3")
+    expect(layer).to_be_focused()
+    expect(layer).to_have_attribute("aria-current", "true")
+
+
 def test_distances_stand_beside_both_nulls(open_page, database):
     page = open_mask(open_page, layer=4)
     chart = page.locator("[data-testid=fx-distance]")

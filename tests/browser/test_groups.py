@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.queries import fetch
 from focus_explorer.service import Service
+from focus_runtime.store.database import Database
+from tests.browser.test_page import set_layer
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 
@@ -26,6 +31,24 @@ def show(page, section):
 
 def selected(page):
     return page.locator("[data-testid=fx-selection]")
+
+
+def selected_on_map(page):
+    return page.evaluate(
+        """() => document.querySelector('[data-testid=fx-map]').data.slice(0, -1)
+          .flatMap((trace) => (trace.selectedpoints || []).map((i) => trace.meta.tokens[i])).sort((a, b) => a - b)"""
+    )
+
+
+def chosen_tokens(page):
+    return page.eval_on_selector_all(
+        "span.fx-token[aria-selected=true]", "spans => spans.map((s) => Number(s.dataset.pos))"
+    )
+
+
+def elsewhere(open_page, page):
+    """The same address in another browser."""
+    return open_page(page.evaluate("location.search"))
 
 
 @pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("narrow", "dark")])
@@ -75,6 +98,69 @@ def test_finder_ranks_filters_and_opens_a_group(open_page, database):
     expect(table).to_contain_text("No group fits")
 
 
+def test_one_selection_is_marked_in_every_view(open_page, database):
+    page = open_page("?layer=9")
+    page.locator("#fx-token-20").click()
+    page.locator("#fx-token-60").click(modifiers=["Shift"])
+    chosen, layer = range(20, 61), 9
+    rows = rows_of(database, page)
+    tops = [row["top_group"] for row in rows if row["layer"] == layer]
+    sizes, hits = np.bincount(tops, minlength=8), np.bincount(tops[20:61], minlength=8)
+    assert chosen_tokens(page) == list(chosen)
+    assert page.locator(".fx-group-hits").all_inner_texts() == [f"{count} selected" for count in hits]
+
+    page.get_by_role("tab", name="Groups", exact=True).click()
+    expect(page.locator(".fx-card-hits").first).to_be_visible(timeout=60_000)
+    words = page.locator(".fx-card-hits").all_inner_texts()
+    assert words == [f"{count} of the {len(chosen)} selected tokens" for count in hits]
+
+    show(page, "Find groups")
+    page.locator("select[data-filter=layer]").select_option(label=str(layer))
+    for group in range(8):
+        cell = page.locator(f"tr[data-group='{group}'] [data-column=selected]")
+        expect(cell).to_contain_text(f"{hits[group]} of {sizes[group]}" if sizes[group] else "–")
+    page.get_by_role("button", name="Selected", exact=True).click()
+    shares = {group: hits[group] / sizes[group] for group in range(8) if sizes[group]}
+    first = int(page.locator("[data-testid=fx-finder] tbody tr").first.get_attribute("data-group"))
+    assert shares[first] == max(shares.values())
+
+    page.get_by_role("tab", name="Map", exact=True).click()
+    page.locator("[data-testid=fx-map] .main-svg").first.wait_for(timeout=60_000)
+    assert selected_on_map(page) == list(chosen)
+
+    page.get_by_role("tab", name="Sparsity", exact=True).click()
+    page.locator("[data-testid=fx-mask] .main-svg").first.wait_for(timeout=60_000)
+    path = page.evaluate("document.querySelector('[data-testid=fx-mask]').layout.shapes[0].path")
+    assert re.fullmatch(r"M19\.5,[-\d.]+L60\.5,[-\d.]+M[\d.]+,19\.5L[\d.]+,60\.5", path)
+
+    page.get_by_role("tab", name="Compare", exact=True).click()
+    expect(page.locator("[data-testid=fx-selected-loss]")).to_contain_text(f"over {len(chosen)} scored tokens")
+
+
+def test_finder_shows_the_attention_kept_as_soon_as_it_is_measured(open_page, database):
+    page = open_page("?view=groups&part=finder&layer=9&of=9")
+    cell = page.locator("[data-testid=fx-finder] tbody tr td:nth-of-type(7)").first
+    expect(cell).to_have_text("–", timeout=60_000)
+    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
+    kept = {layer: (0.2 + layer / 100, 0.6) for layer in range(30)}
+    store = Database(database)
+    try:
+        with store.write() as connection:  # as a measurement leaves it; a real one is made in the tests of Sparsity
+            for layer, heads in kept.items():
+                for head, share in enumerate(heads):
+                    values = [run_id, layer, head, 300, share, 0, 0, 1 - share, share, None]
+                    connection.execute("INSERT INTO attention_mass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        page.get_by_role("button", name="Measure the attention kept").click()
+        page.locator("[data-testid=fx-heads] .main-svg").first.wait_for(timeout=60_000)
+        page.get_by_role("tab", name="Groups", exact=True).click()
+        expect(cell).to_contain_text(f"{100 * sum(kept[9]) / 2:.1f}")
+        page.get_by_role("button", name=re.compile("Attention kept")).last.hover()
+        expect(page.locator("[data-testid=fx-tooltip]")).to_contain_text("mean over 2 heads and the first 300 tokens")
+    finally:
+        with store.write() as connection:
+            connection.execute("DELETE FROM attention_mass WHERE run_id = ?", [run_id])
+
+
 def test_flow_selects_what_two_groups_share(open_page, database):
     page = open_page("?view=groups&layer=9")
     show(page, "Across layers")
@@ -111,28 +197,85 @@ def test_a_lasso_on_the_map_selects_its_tokens(open_page):
     show(page, "Lasso")
     plot.scroll_into_view_if_needed()
     box = plot.locator(".nsewdrag").first.bounding_box()
-    corners = [(0.02, 0.02), (0.98, 0.02), (0.98, 0.98), (0.02, 0.98), (0.02, 0.02)]
+    corners = [(0.02, 0.02), (0.5, 0.02), (0.5, 0.98), (0.02, 0.98), (0.02, 0.02)]
     for number, (x, y) in enumerate(corners):
         page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=4)
         if number == 0:
             page.mouse.down()
     page.mouse.up()
     expect(selected(page)).to_contain_text("lassoed")
+    chosen = selected_on_map(page)
     page.get_by_role("button", name="Show in the text").click()
     expect(page.locator("[data-testid=fx-tokens]")).to_be_visible()
-    assert page.locator(".fx-token:not(.fx-dimmed)").count() > 100
+    assert chosen_tokens(page) == chosen
+    assert 0 < len(chosen) < page.locator("span.fx-token").count()
+    assert chosen_tokens(elsewhere(open_page, page)) == chosen
 
 
-def test_the_map_of_all_layers_and_its_colours(open_page):
-    page = open_page("?view=map&layer=9")
-    show(page, "All layers")
+def test_a_block_of_the_mask_survives_in_the_address(open_page):
+    page = open_page("?view=sparsity&layer=9")
+    plot = page.locator("[data-testid=fx-mask]")
+    plot.locator(".main-svg").first.wait_for(timeout=60_000)
+    plot.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(selected(page)).to_contain_text("queries")
+    path = "document.querySelector('[data-testid=fx-mask]').layout.shapes[0].path"
+    there = page.evaluate(path)
+    again = elsewhere(open_page, page)
+    again.locator("[data-testid=fx-mask] .main-svg").first.wait_for(timeout=60_000)
+    assert again.evaluate(path) == there
+    count = re.search(r"\(\d+ tokens?\)", selected(page).inner_text())[0]
+    expect(selected(again)).to_contain_text(count)
+
+
+def means_on_map(page):
+    return page.evaluate(
+        """() => { const { x, y } = document.querySelector('[data-testid=fx-map]').data.at(-1); return [x, y]; }"""
+    )
+
+
+def test_the_map_of_all_layers_and_its_colours(open_page, database):
+    page = open_page("?view=map&layer=9&scope=all")
     caption = page.locator(".fx-map ~ .fx-caption")
     expect(caption).to_contain_text("similar group probabilities in all layers", timeout=60_000)
     expect(caption).to_contain_text("seed 0")
     page.locator("[data-testid=fx-map-colour]").select_option("class")
     expect(page.locator("[data-testid=fx-map]")).to_contain_text("punctuation", timeout=60_000)
+    traces = page.evaluate(
+        """() => document.querySelector('[data-testid=fx-map]').data.slice(0, -1)
+          .flatMap(({ x, y, meta }) => meta.tokens.map((pos, i) => [pos, x[i], y[i]]))"""
+    )
+    places = np.array([place for _, *place in sorted(traces)])
+    rows = rows_of(database, page)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.locator("[data-testid=fx-map-colour]").select_option("confidence")
     expect(page.locator("[data-testid=fx-map]")).to_contain_text("Confidence of the most probable group")
+    for layer in (9, 4):
+        set_layer(page, layer)
+        expect(caption).to_contain_text(f"mean place of one group’s tokens in layer {layer}")
+        tops = np.array([row["top_group"] for row in rows if row["layer"] == layer])
+        wanted = np.array([places[tops == group].mean(axis=0) for group in np.unique(tops)])
+        assert np.allclose(np.array(means_on_map(page)).T, wanted, atol=1e-3)
     assert [url for url in asked if "component_server" in url and "ask" in url] == []
+    for colouring, title in (("entropy", "Entropy of the group"), ("path", "Path: how far")):
+        page.locator("[data-testid=fx-map-colour]").select_option(colouring)
+        expect(page.locator("[data-testid=fx-map]")).to_contain_text(title)
+    assert "scope=all&colour=path" in page.url
+
+
+def test_a_map_of_some_tokens_says_how_many_selected_ones_it_shows(open_page):
+    page = open_page()
+    found = page.evaluate(
+        """() => [[0, 5], [2, 2], null].map((ends) => {
+          const selection = ends && FX.selectRange(...ends);
+          const app = { run: { numTokens: 10 }, selection };
+          const view = new FX.MapView(app, document.createElement("div"));
+          view.map = { positions: [0, 2, 4, 6, 8] };
+          view.countDrawn();
+          return view.drawn.textContent;
+        })"""
+    )
+    assert found == ["3 of 6 selected tokens are drawn here.", "", ""]

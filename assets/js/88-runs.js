@@ -127,7 +127,7 @@
     }
 
     item(run) {
-      if (this.editing === run.run_id) return el("li", { class: "fx-runs-item", "data-run": run.run_id }, this.form(run));
+      if (this.editing === run.run_id) return el("li", { class: "fx-runs-item", "data-run": run.run_id }, this.keptForm(run));
       return el(
         "li",
         { class: "fx-runs-item", "data-run": run.run_id },
@@ -135,6 +135,12 @@
         this.numbers(run),
         this.actions(run),
       );
+    }
+
+    // What somebody is typing outlives a list drawn anew.
+    keptForm(run) {
+      if (!this.kept || this.kept.id !== run.run_id) this.kept = { id: run.run_id, node: this.form(run) };
+      return this.kept.node;
     }
 
     heading(run) {
@@ -202,6 +208,7 @@
 
     edit(id, back = null) {
       this.editing = id;
+      this.kept = null;
       this.drawList();
       const target = id ? this.itemNode(id).querySelector("input") : this.itemNode(back) && this.itemNode(back).querySelector("[data-testid=fx-run-edit]");
       if (target) target.focus();
@@ -215,6 +222,7 @@
       const answer = await FX.ask(() => this.server.label({ run: run.run_id, ...changes }));
       if (answer.error !== undefined) return this.say(FX.alert(answer.error));
       this.editing = null;
+      this.kept = null;
       await this.load();
       this.edit(null, run.run_id);
       return this.say(text.saved(nameOf({ ...run, ...answer })));

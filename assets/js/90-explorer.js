@@ -35,13 +35,14 @@
       this.tooltip = new FX.Tooltip(this.root);
       this.message = el("div", { class: "fx-message" });
       this.headerPlace = el("div");
+      this.problemPlace = el("div"); // a layer that could not be fetched, whichever view is open
       this.layerControl = new FX.LayerControl((index) => this.setLayer(index));
       this.selectionBar = new FX.SelectionBar(() => this.select(null));
       const names = Object.fromEntries(Object.keys(VIEWS).map((name) => [name, text.tabs[name]]));
       this.tabs = new FX.Tabs(names, text.tabsLabel, (name) => this.openView(name));
       this.views = {};
       for (const [name, View] of Object.entries(VIEWS)) this.views[name] = new View(this, this.tabs.panels[name]);
-      this.content = el("div", { class: "fx-content" }, this.headerPlace, el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node, this.selectionBar.node), Object.values(this.tabs.panels));
+      this.content = el("div", { class: "fx-content" }, this.headerPlace, el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node, this.selectionBar.node), this.problemPlace, Object.values(this.tabs.panels));
       this.root.classList.add("fx-root");
       this.root.replaceChildren(this.message, this.content, this.tooltip.node);
     }
@@ -95,6 +96,7 @@
       this.selectionBar.update(this.selection);
       this.showContent();
       this.headerPlace.replaceChildren(FX.header(this.run, this.tooltip));
+      this.problemPlace.replaceChildren();
       this.layerControl.update(this.run, this.layerIndex);
       this.openView(this.view);
       this.needLayer();
@@ -109,8 +111,11 @@
       const current = () => this.run === run && this.layerIndex === layerIndex;
       clearTimeout(this.layerTimer);
       this.layerTimer = setTimeout(async () => {
-        await run.whenLayer(layerIndex).catch((error) => current() && this.views.tokens.layerFailed(error.message));
-        if (!current() || !run.hasLayer(layerIndex)) return;
+        const problem = await run.whenLayer(layerIndex).then(() => null, (error) => error.message);
+        if (!current()) return;
+        this.problemPlace.replaceChildren(...(problem === null ? [] : [FX.alert(problem, () => this.needLayer())]));
+        if (problem !== null) this.views.tokens.layerFailed(problem);
+        if (!run.hasLayer(layerIndex)) return;
         if (!here) this.refresh();
         run.prefetchAround(layerIndex);
       }, here ? 0 : SLIDER_PAUSE);
@@ -147,6 +152,7 @@
       this.layerIndex = index;
       this.wantedLayer = this.run.layerIds[index];
       this.tooltip.hide();
+      this.problemPlace.replaceChildren();
       this.layerControl.update(this.run, index);
       this.refresh();
       this.needLayer();

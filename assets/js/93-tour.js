@@ -128,9 +128,17 @@
     return !navigator.webdriver && !remembered();
   }
 
+  // Whoever has begun to do something by the time the first run is drawn is not interrupted.
+  let busy = false;
+  const begun = () => { busy = true; };
+
   function startWhenReady(tries) {
+    if (busy) return;
     if (document.querySelector("[data-testid=fx-header]")) FX.startTour();
     else if (tries > 0) setTimeout(() => startWhenReady(tries - 1), 200);
   }
-  if (wanted() && window.self === window.top) startWhenReady(START_TRIES);
+  if (wanted() && window.self === window.top) {
+    for (const event of ["keydown", "pointerdown"]) window.addEventListener(event, begun, { once: true, capture: true });
+    startWhenReady(START_TRIES);
+  }
 })();

@@ -41,6 +41,10 @@ def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, 
     page.get_by_label("Name", exact=True).fill("Harbour <b>study</b>")
     page.get_by_label("Tags, with commas between").fill("paper, draft")
     page.get_by_label("Note", exact=True).fill("look at layer 7")
+    page.get_by_test_id("fx-runs-search").fill(newest)  # draws the list anew under the open form
+    expect(item(page, other)).to_have_count(0)
+    page.get_by_test_id("fx-runs-search").fill("")
+    expect(page.get_by_label("Note", exact=True)).to_have_value("look at layer 7")
     page.get_by_role("button", name="Save").click()
     expect(item(page, newest)).to_contain_text("Harbour <b>study</b>")
     expect(item(page, newest).get_by_test_id("fx-run-edit")).to_be_focused()
@@ -76,8 +80,12 @@ def test_two_runs_are_chosen_to_compare_and_one_is_reopened(open_page, two_runs)
     item(page, other).get_by_role("checkbox").check()
     item(page, newest).get_by_role("checkbox").check()
     link = page.get_by_test_id("fx-runs-compare").get_by_role("link", name="Compare the two")
-    assert link.get_attribute("href") == f"?run={other}&view=compare&with={newest}"
+    href = link.get_attribute("href")
+    assert href == f"?run={other}&view=compare&part=runs&with={newest}"
     # followed in a page of its own: leaving a page makes Gradio's open streams complain in its console
+    beside = open_page(href)
+    expect(beside.get_by_role("radio", name="Another run")).to_be_checked()
+    expect(beside.get_by_label("Other run")).to_have_value(newest, timeout=20_000)
     again = open_page(item(page, other).get_by_role("link", name="Open").get_attribute("href"))
     assert again.evaluate("new URLSearchParams(location.search).get('run')") == other
 

@@ -85,7 +85,10 @@
       this.status.replaceChildren(el("p", { class: "fx-muted" }, text.waiting));
     }
 
+    // The map of another layer must not stand under this one's name.
     fail(message) {
+      this.map = this.traces = null;
+      if (this.plot.classList.contains("js-plotly-plot")) FX.draw(this.app, this.plot, [], this.layout(), { hover: () => null });
       this.plot.classList.remove("fx-stale");
       this.status.replaceChildren(FX.alert(message, () => this.update()));
     }

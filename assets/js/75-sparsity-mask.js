@@ -103,6 +103,7 @@
     // The stored blocks of a layer; a closer look stays where it was when only the layer changes.
     setWhole(mask) {
       const { run } = this.app;
+      this.asked += 1; // a closer look still on its way belongs to another layer or run
       if (this.run !== run) {
         this.view = null;
         this.cursor.hide();
@@ -121,10 +122,15 @@
       if (!this.view) {
         await this.draw(this.whole);
       } else {
+        this.plot.classList.add("fx-stale");
         const answer = await this.app.ask("mask_tile", { layer: this.layerId, ...this.view });
         if (turn !== this.asked || !this.app.isOpen("sparsity")) return;
-        if (answer.error !== undefined) this.level.textContent = text.failed(answer.error);
-        else await this.draw(new FX.MaskTile(answer));
+        if (answer.error === undefined) await this.draw(new FX.MaskTile(answer));
+        else {
+          this.view = null;
+          await this.draw(this.whole);
+          this.level.textContent = text.failed(answer.error);
+        }
       }
       this.app.root.dataset.zoomMs = (performance.now() - start).toFixed(1);
     }
@@ -195,6 +201,7 @@
 
     async draw(tile) {
       const { app } = this;
+      this.plot.classList.remove("fx-stale");
       this.tile = tile;
       this.updateLevel();
       await FX.draw(app, this.plot, [this.heatmap()], this.layout(), {

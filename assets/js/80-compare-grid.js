@@ -52,8 +52,11 @@
         this.cells = null;
         this.results.hidden = this.nothing.hidden = true;
         this.watch();
-      } else if (this.theme !== theme && this.cells !== null && this.cells.length > 0) this.draw();
-      else if (this.busy) this.watch();
+      } else {
+        if ((this.theme !== theme || this.late) && this.cells !== null && this.cells.length > 0) this.draw();
+        this.late = false;
+        if (this.busy) this.watch();
+      }
       this.theme = theme;
     }
 
@@ -88,6 +91,7 @@
       this.verdict.replaceChildren(...sentences(this.cells, this.byKey).map((words) => el("p", {}, words)));
       this.grid.replaceChildren(this.gridTable());
       if (this.table.open) this.table.refresh();
+      this.late = !this.open; // drawn when the part is opened again
       if (this.open) this.draw();
     }
 
@@ -264,7 +268,8 @@
       const worse = pairs.filter(([cell, random]) => cell.delta_low > random.delta_high).length;
       found.push(text.againstRandom(better, worse, pairs.length));
     }
-    found.push(text.measured(format.count(last.scored), last.repeats, last.device, last.dtype, text.threads(last.threads)));
+    const each = (value) => [...new Set(cells.map(value))].join(" / "); // parts of a grid may be measured on another day
+    found.push(text.measured(format.count(last.scored), each((cell) => cell.repeats), each((cell) => cell.device), each((cell) => cell.dtype), each((cell) => text.threads(cell.threads))));
     return found;
   }
 })();

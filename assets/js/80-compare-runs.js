@@ -148,7 +148,10 @@
       this.theme = FX.themeOf(this.app.root);
       this.showWords();
       this.showText();
-      if (!this.app.isOpen("compare") || this.node.hidden) return;
+      if (!this.app.isOpen("compare") || this.node.hidden) {
+        this.shownLayer = -1; // drawn when the part is opened again
+        return;
+      }
       this.drawAgreement();
       this.drawLoss();
     }

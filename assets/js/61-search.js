@@ -222,6 +222,7 @@
         if (input.selectedIndex < 0) input.value = "";
       }
       if (!this.active) return;
+      this.node.open = true; // who follows a link did not set the filter, and must see it
       this.mode = address.get("others") === "hide" ? "hide" : "dim";
       this.modes.querySelector(`[value=${this.mode}]`).checked = true;
       this.needKinds();

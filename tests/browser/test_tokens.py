@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from playwright.sync_api import expect
 
 from benchmarks.synthetic_runs import write_long_run
 from focus_explorer.queries import fetch
-from focus_explorer.service import Service
+from focus_explorer.service import AnalyzeRequest, Service
 from focus_runtime.mask import CAUSES, allowed_pairs, count_pairs
 from focus_runtime.store.database import Database
 from tests.browser.conftest import opening, serving
@@ -134,6 +135,97 @@ def test_filters_dim_and_hide(open_page, database):
     page.locator("[data-testid=fx-filter] select").nth(1).select_option("punctuation")
     expect(page.locator("span.fx-token", has_text=".").first).to_be_visible()
     expect(page.locator("span.fx-token", has_text="letter")).to_have_count(0)
+
+
+def test_colouring_search_filter_and_range_survive_in_the_address(open_page, database):
+    page = open_page("?layer=9")
+    assert re.findall("colour|find|regex|group=|kind|from|to=|others", page.url) == []
+    page.get_by_label("Confidence", exact=True).check(force=True)
+    page.get_by_label("Regular expression").check()
+    page.locator("[data-testid=fx-search]").fill("lett.r|q[a-z]+s")
+    expect(page.locator(".fx-search-status")).to_contain_text(" of ")
+    page.locator("[data-testid=fx-filter] summary").click()
+    page.locator("[data-testid=fx-filter] select").nth(1).select_option("content")
+    page.get_by_label("to", exact=True).fill("120")
+    page.get_by_label("to", exact=True).press("Enter")
+    page.locator("[data-testid=fx-filter]").get_by_label("Hide").check(force=True)
+    tokens = page.locator("span.fx-token")
+    expect(tokens.filter(has_text=".")).to_have_count(0)
+    assert int(tokens.last.get_attribute("data-pos")) <= 120
+    first, last = tokens.nth(1).get_attribute("data-pos"), tokens.nth(4).get_attribute("data-pos")
+    page.locator(f"#fx-token-{first}").click()
+    page.locator(f"#fx-token-{last}").click(modifiers=["Shift"])
+    looks = """() => [...document.querySelectorAll('span.fx-token')]
+      .map((s) => [s.dataset.pos, s.dataset.shade, s.ariaSelected, s.classList.contains('fx-hit')])"""
+    before = page.evaluate(looks)
+    assert len({shade for _, shade, _, _ in before}) > 1
+    assert any(hit for *_, hit in before)
+    again = open_page(page.evaluate("location.search"))
+    expect(again.locator("[data-testid=fx-selection]")).to_contain_text(f"tokens {first} to {last}")
+    expect(again.locator(".fx-search-status")).to_contain_text(" of ")
+    expect(again.locator("span.fx-token")).to_have_count(len(before))
+    assert again.evaluate(looks) == before
+    assert again.evaluate("location.search") == page.evaluate("location.search")
+    again.get_by_role("tab", name="Compare", exact=True).click()
+    assert "find=" not in again.url
+    again.get_by_role("tab", name="Tokens", exact=True).click()
+    assert "find=" in again.url
+    again.get_by_role("button", name="Clear filter").click()
+    again.locator("[data-testid=fx-search]").fill("")
+    again.get_by_label("Group", exact=True).first.check(force=True)
+    expect(again.locator("span.fx-token.fx-hit")).to_have_count(0)
+    assert re.findall("colour|find|regex|group=|kind|from|to=|others", again.url) == []
+
+
+def shades(page):
+    return page.eval_on_selector_all("span.fx-token", "spans => spans.map((s) => s.dataset.shade)")
+
+
+def test_colourings_follow_the_stored_numbers(open_page, database):
+    page = open_page("?layer=9")
+    run_id = shown_run(page)
+    rows = stored(database, run_id)
+    here = np.array([row["probabilities"] for row in rows if row["layer"] == 9], dtype=np.float64)
+    tops = np.array([row["top_group"] for row in rows]).reshape(-1, len(here))
+    groups = here.shape[1]
+    company = np.zeros(len(here))
+    for now, following in pairwise(tops):
+        for pos in range(len(here)):
+            with_it = now == now[pos]
+            company[pos] += (following[with_it] == following[pos]).mean() / (len(tops) - 1)
+    entropy = -(here * np.log(np.maximum(here, 1e-12))).sum(axis=1) / np.log(groups)
+    spread = (company - company.min()) / (company.max() - company.min())
+    certain = (here.max(axis=1) - 1 / groups) / (1 - 1 / groups)
+    for name, value in (("Confidence", certain), ("Entropy", entropy), ("Path", spread)):
+        page.get_by_label(name, exact=True).check(force=True)
+        steps = np.array([int(shade.removeprefix("s")) for shade in shades(page)])
+        # sent in 255 steps, so a value at an edge may fall on either side
+        assert np.all(np.abs(steps + 0.5 - np.clip(value * 8, 0.5, 7.5)) < 0.5 + 0.05)
+        assert len(set(steps)) > 2
+    nll = {
+        mode: [row["nll"] for row in fetch(Service(database).database, "losses", run_id=run_id).to_pylist()
+               if row["mode"] == mode]
+        for mode in ("full", "focus")
+    }  # fmt: skip
+    limits = [-1, -0.5, -0.2, -0.05, 0.05, 0.2, 0.5, 1]
+    page.get_by_label("Loss difference", exact=True).check(force=True)
+    differences = np.float32(nll["focus"]) - np.float32(nll["full"])
+    assert shades(page) == ["none", *(f"d{sum(value >= limit for limit in limits)}" for value in differences)]
+
+
+def test_lines_and_paragraphs_of_the_text_are_kept(open_page, database):
+    text = "One line.\nA second line.\n\nA paragraph, after an empty line.\n\n\nThe end\n  with an indented line."
+    run_id = Service(database).analyze(text, AnalyzeRequest(window=8, repeats=1))
+    page = open_page(f"?run={run_id}")
+    pieces = [row["piece"] for row in fetch(Service(database).database, "tokens", run_id=run_id).to_pylist()]
+    assert "".join(pieces) == text
+    tops = page.eval_on_selector_all(
+        "span.fx-token", "spans => spans.map((s) => s.closest('.fx-line').getBoundingClientRect().top)"
+    )
+    height = page.locator(".fx-line").first.bounding_box()["height"]
+    found = [round((top - tops[0]) / height) for top in tops]
+    assert found == ["".join(pieces[:pos]).count("\n") for pos in range(len(pieces))]
+    assert page.locator(".fx-newline").count() == text.count("\n")
 
 
 def test_ranges_by_drag_shift_click_and_keyboard(open_page):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +62,7 @@ class CentroidCards:
 
         Returns:
             layers: number and similarity, (K, K) cosines in routing space; runs: those that used this file, newest
-            first, with dominance and the share of every group in every layer.
+            first, with dominance, balance (see `balance`) and the share of every group in every layer.
 
         Raises:
             InputError: there is no such file, or it cannot be read any more.
@@ -85,7 +86,14 @@ class CentroidCards:
             shares = [0.0] * num_groups
             for group, tokens in zip(row["groups"], row["tokens"], strict=True):
                 shares[group] = round(tokens / row["num_tokens"], 5)
-            run["layers"].append({"layer": row["layer"], "dominance": row["dominance"], "shares": shares})
+            run["layers"].append(
+                {
+                    "layer": row["layer"],
+                    "dominance": row["dominance"],
+                    "balance": round(balance(row["tokens"], num_groups), 4),
+                    "shares": shares,
+                }
+            )
         return list(runs.values())
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
@@ -141,6 +149,20 @@ class CentroidCards:
             while len(self._kept) > MOST_CACHED:
                 self._kept.pop(next(iter(self._kept)))
         return loaded.training, layers
+
+
+def balance(sizes: Sequence[int], num_groups: int) -> float:
+    """Entropy of the group sizes over that of even groups: 1 for even ones, 0 when one group has every token.
+
+    Args:
+        sizes: tokens of each group; groups without any may be left out.
+        num_groups: K; a single group counts as even.
+    """
+    if num_groups == 1:
+        return 1.0
+    shares = np.array([size for size in sizes if size > 0], dtype=np.float64)
+    shares /= shares.sum()
+    return float(-(shares * np.log(shares)).sum() / np.log(num_groups)) + 0.0
 
 
 def _facts(training: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
   const el = FX.el;
   const text = FX.strings.files;
   const format = FX.format;
+  const NUMBERS_FROM = 380; // pixels; in a narrower matrix its numbers would touch
 
   function facts(file) {
     return [text.madeFor(file.base_model || text.unnamed), text.groups(file.num_groups), text.layers(file.layers), text.dim(file.routing_dim), file.added ? text.added(format.date(file.added)) : text.shipped];
@@ -26,21 +27,34 @@
     return [text.heldOutFull(format.perplexity(record.full), record.scored ? format.count(record.scored) : null), ...focus];
   }
 
+  const mean = (values) => values.reduce((total, value) => total + value, 0) / values.length;
+
+  // One run's groups: shares, the largest one and the balance, layer by layer.
   class Balance {
     constructor(app) {
       this.app = app;
-      this.chart = el("div", { class: "fx-file-chart", "data-testid": "fx-file-balance" });
-      this.select = el("select", { onchange: () => this.draw() });
-      this.table = FX.lazyDetails(text.balanceTable, () => this.values());
-      this.body = el("div", {}, el("label", { class: "fx-entry fx-file-select" }, el("span", {}, text.balanceRun), this.select), this.chart, this.table);
+      this.chart = el("div", { class: "fx-file-chart", role: "group", "aria-label": text.sharesTitle, "data-testid": "fx-file-balance" });
+      this.line = el("div", { class: "fx-file-chart", role: "group", "aria-label": text.dominanceTitle, "data-testid": "fx-file-dominance" });
+      this.select = el("select", { onchange: () => this.draw(), "data-testid": "fx-file-run" });
+      this.words = el("p", { class: "fx-file-finding", role: "status", "data-testid": "fx-file-finding" });
+      const part = (title, hint, chart) => el("div", {}, el("h4", { class: "fx-file-part" }, title, FX.hint(app.tooltip, title, hint)), chart);
+      this.body = el(
+        "div",
+        {},
+        el("label", { class: "fx-entry fx-file-select" }, el("span", {}, text.balanceRun), this.select),
+        this.words,
+        el("div", { class: "fx-file-charts" }, part(text.sharesTitle, text.sharesHint, this.chart), part(text.dominanceTitle, text.dominanceHint, this.line)),
+      );
       this.none = el("p", { class: "fx-muted" }, text.balanceNone);
-      this.node = el("section", {}, el("h3", { class: "fx-subtitle" }, text.balanceTitle), el("p", { class: "fx-help" }, text.balanceHelp), this.none, this.body);
+      this.node = el("section", { class: "fx-file-whole" }, el("h3", { class: "fx-subtitle" }, text.balanceTitle), el("p", { class: "fx-help" }, text.balanceHelp), this.none, this.body);
+      this.rows = el("div", { class: "fx-table-scroll", tabindex: "0", role: "region", "aria-label": text.balanceTable, "data-testid": "fx-file-layers" });
+      this.table = el("section", {}, el("h3", { class: "fx-subtitle" }, text.balanceTable), el("p", { class: "fx-help" }, text.balanceTableHelp), this.rows);
     }
 
     update(runs) {
       this.runs = runs;
       this.none.hidden = runs.length > 0;
-      this.body.hidden = runs.length === 0;
+      this.body.hidden = this.table.hidden = runs.length === 0;
       this.select.replaceChildren(...runs.map((run, i) => el("option", { value: i }, `${run.name || run.title} · ${FX.strings.runs.tokens(format.count(run.num_tokens))} · ${run.run_id}`)));
       if (runs.length > 0) this.draw();
     }
@@ -49,26 +63,80 @@
       return this.runs[Number(this.select.value) || 0];
     }
 
+    get even() {
+      return 1 / this.run.layers[0].shares.length;
+    }
+
     draw() {
+      this.words.textContent = this.finding();
+      this.rows.replaceChildren(this.values());
+      this.drawShares();
+      this.drawDominance();
+    }
+
+    finding() {
+      const { layers } = this.run;
+      const worst = layers.reduce((most, layer) => (layer.dominance > most.dominance ? layer : most));
+      const least = layers.reduce((low, layer) => (layer.balance < low.balance ? layer : low));
+      const percent = (share) => format.percent(share, 1);
+      return text.balanceFinding(
+        [percent(mean(layers.map((layer) => layer.dominance))), percent(worst.dominance), worst.layer],
+        [format.count(layers[0].shares.length), percent(this.even)],
+        [format.decimal(mean(layers.map((layer) => layer.balance)), 3), format.decimal(least.balance, 3), least.layer],
+      );
+    }
+
+    layerAxis() {
+      return FX.axis(this.app.root, text.layerAxis, { dtick: this.run.layers.length > 12 ? 5 : 1 });
+    }
+
+    drawShares() {
       const { root } = this.app;
       const theme = FX.themeOf(root);
       const { layers } = this.run;
-      const ids = layers.map((layer) => layer.layer);
       const groups = layers[0].shares.map((_, group) => ({
-        type: "bar", name: FX.strings.group(FX.groupLabel(group)), x: ids, y: layers.map((layer) => layer.shares[group]),
+        type: "bar", name: FX.strings.group(FX.groupLabel(group)), x: layers.map((layer) => layer.layer), y: layers.map((layer) => layer.shares[group]),
         marker: { color: FX.groupColour(group, theme) }, hoverinfo: "none",
       }));
       const layout = FX.layout(root, {
         barmode: "stack", bargap: 0.15, showlegend: false,
-        xaxis: FX.axis(root, text.layerAxis, { dtick: ids.length > 12 ? 5 : 1 }), yaxis: FX.axis(root, text.shareAxis, { tickformat: ".0%", range: [0, 1] }),
+        xaxis: this.layerAxis(), yaxis: FX.axis(root, text.shareAxis, { tickformat: ".0%", range: [0, 1] }),
       });
-      const hover = (point) => [el("strong", {}, FX.strings.sparsity.layerTitle(point.x)), el("p", {}, `${point.data.name}: ${format.percent(point.y, 1)}`), el("p", { class: "fx-muted" }, text.even(format.percent(1 / groups.length, 1)))];
+      const hover = (point) => [el("strong", {}, FX.strings.sparsity.layerTitle(point.x)), el("p", {}, `${point.data.name}: ${format.percent(point.y, 1)}`), el("p", { class: "fx-muted" }, text.even(format.percent(this.even, 1)))];
       FX.draw(this.app, this.chart, groups, layout, { hover });
-      this.table.refresh();
+    }
+
+    drawDominance() {
+      const { root } = this.app;
+      const { layers } = this.run;
+      const x = layers.map((layer) => layer.layer);
+      const line = (name, y, colour, more) => ({ type: "scatter", mode: "lines", name, x, y, hoverinfo: "none", line: { color: FX.cssColour(root, colour), width: 2, ...more } });
+      const data = [
+        { ...line(text.dominanceTrace, layers.map((layer) => layer.dominance), "accent"), mode: "lines+markers", marker: { size: 5 } },
+        { ...line(text.evenTrace(format.count(layers[0].shares.length)), layers.map(() => this.even), "muted", { dash: "dash" }), hoverinfo: "skip" },
+      ];
+      const layout = FX.layout(root, {
+        xaxis: this.layerAxis(), yaxis: FX.axis(root, text.shareAxis, { tickformat: ".0%", rangemode: "tozero" }),
+        legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      });
+      FX.draw(this.app, this.line, data, layout, { hover: (point) => this.describe(layers[point.pointNumber]) });
+    }
+
+    describe(layer) {
+      const largest = layer.shares.indexOf(Math.max(...layer.shares));
+      const row = (label, value) => el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
+      return [
+        el("div", { class: "fx-tooltip-head" }, el("strong", {}, FX.strings.sparsity.layerTitle(layer.layer))),
+        row(text.largestIs(FX.groupLabel(largest)), format.percent(layer.dominance, 1)),
+        row(text.evenIs, format.percent(this.even, 1)),
+        row(text.balance, format.decimal(layer.balance, 3)),
+      ];
     }
 
     values() {
-      return FX.table([text.similarityLayer, text.dominance], this.run.layers.map((layer) => [String(layer.layer), format.percent(layer.dominance, 1)]));
+      const { tooltip } = this.app;
+      const columns = [text.similarityLayer, [text.dominance, FX.hint(tooltip, text.dominance, text.dominanceHint)], [text.balance, FX.hint(tooltip, text.balance, text.balanceHint)]];
+      return FX.table(columns, this.run.layers.map((layer) => [String(layer.layer), format.percent(layer.dominance, 1), format.decimal(layer.balance, 3)]));
     }
   }
 
@@ -110,7 +178,7 @@
       const scale = [[0, colour("better")], [0.5, colour("bg")], [1, colour("worse")]];
       const data = [{
         type: "heatmap", x: labels, y: labels, z: matrix, zmin: -1, zmax: 1, colorscale: scale, hoverinfo: "none", xgap: 1, ygap: 1,
-        text: matrix.map((row) => row.map((value) => (matrix.length <= 10 ? value.toFixed(2) : ""))), texttemplate: "%{text}", textfont: { size: 11 },
+        text: matrix.map((row) => row.map((value) => (matrix.length <= 10 && this.chart.clientWidth >= NUMBERS_FROM ? value.toFixed(2) : ""))), texttemplate: "%{text}", textfont: { size: 11 },
         colorbar: { thickness: 10, outlinewidth: 0, tickvals: [-1, 0, 1] },
       }];
       const axis = { showgrid: false, zeroline: false, type: "category", fixedrange: true };
@@ -265,7 +333,7 @@
         return;
       }
       this.shown = answer;
-      this.inside.replaceChildren(el("h2", { class: "fx-title", tabindex: "-1" }, text.inside(file.name)), el("div", { class: "fx-file-charts" }, this.balance.node, this.similarity.node));
+      this.inside.replaceChildren(el("h2", { class: "fx-title", tabindex: "-1" }, text.inside(file.name)), el("div", { class: "fx-file-charts" }, this.balance.node, this.similarity.node, this.balance.table));
       this.balance.update(answer.runs);
       this.similarity.update(answer.layers);
       this.inside.firstChild.focus({ preventScroll: true });

@@ -67,7 +67,7 @@
 
   function build() {
     const part = (group) => el("section", {}, el("h3", { class: "fx-subtitle" }, group.title), el("dl", {}, group.keys.flatMap(([keys, words]) => [keyNames(keys), el("dd", {}, words)])));
-    const title = el("h2", { class: "fx-title", id: FX.newId("keys") }, text.title);
+    const title = el("h2", { class: "fx-title", id: FX.newId("keys"), tabindex: "-1", autofocus: true }, text.title); // a button in focus would scroll the sheet to its end
     const close = () => sheet.close();
     const tour = () => {
       close();

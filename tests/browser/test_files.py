@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
+from collections import Counter
 
 import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.notebook import show
+from focus_explorer.queries import fetch
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_runtime.checkpoint import random_centroids, save_centroids
 from focus_runtime.config import FocusConfig
@@ -85,7 +88,7 @@ def test_two_runs_are_chosen_to_compare_and_one_is_reopened(open_page, two_runs)
     # followed in a page of its own: leaving a page makes Gradio's open streams complain in its console
     beside = open_page(href)
     expect(beside.get_by_role("radio", name="Another run")).to_be_checked()
-    expect(beside.get_by_label("Other run")).to_have_value(newest, timeout=20_000)
+    expect(beside.get_by_label("Other run", exact=True)).to_have_value(newest, timeout=20_000)
     again = open_page(item(page, other).get_by_role("link", name="Open").get_attribute("href"))
     assert again.evaluate("new URLSearchParams(location.search).get('run')") == other
 
@@ -115,7 +118,7 @@ def test_the_sql_box_answers_refuses_and_gives_a_file(open_page, database, two_r
     expect(output.locator("tbody tr")).to_have_count(20, timeout=20_000)
 
 
-def test_centroid_files_are_looked_into_and_compared(open_page, database, tmp_path):
+def test_centroid_files_are_looked_into_and_compared(open_page, database, first_run, tmp_path):
     from focus_runtime.models import load_model
 
     model, _ = load_model("smollm2-135m")
@@ -126,10 +129,31 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, tmp_pa
     open_tab(page, "Centroids")
     card = page.locator(".fx-file-card", has_text="ships with the project")
     expect(card).to_contain_text("Focus at k=1: 25.08")
-    expect(page.locator(".fx-file-card", has_text="five-groups")).to_contain_text("Not trained: random, seed 5")
+    unused = page.locator(".fx-file-card", has_text="five-groups")
+    expect(unused).to_contain_text("Not trained: random, seed 5")
+    unused.get_by_test_id("fx-file-look").click()
+    expect(page.locator(".fx-file-inside")).to_contain_text(
+        "No run has used this file yet. Choose it on the Explore page"
+    )
+    expect(page.get_by_test_id("fx-file-layers")).to_be_hidden()
     card.get_by_test_id("fx-file-look").click()
-    for hook in ("fx-file-balance", "fx-file-similarity"):
+    for hook in ("fx-file-balance", "fx-file-dominance", "fx-file-similarity"):
         expect(page.locator(f"[data-testid={hook}] .main-svg").first).to_be_visible(timeout=30_000)
+    run = page.locator("[data-testid=fx-file-run] option", has_text=first_run).get_attribute("value")
+    page.get_by_test_id("fx-file-run").select_option(run)
+    layers = fetch(Service(database).database, "layers", run_id=first_run).to_pylist()
+    line, even = page.evaluate("document.querySelector('[data-testid=fx-file-dominance]').data.map(({ y }) => [...y])")
+    assert line == pytest.approx([layer["dominance"] for layer in layers], abs=1e-6)
+    assert set(even) == {1 / 8}
+    expect(page.get_by_test_id("fx-file-finding")).to_contain_text(f"{100 * max(line):.1f} % in layer")
+    rows = fetch(Service(database).database, "assignments", run_id=first_run).to_pylist()
+    sizes = Counter(row["top_group"] for row in rows if row["layer"] == 5)
+    shares = [size / sizes.total() for size in sizes.values()]
+    balance = -sum(share * math.log(share) for share in shares) / math.log(8)
+    row = page.get_by_test_id("fx-file-layers").locator("tbody tr").nth(5)
+    expect(row).to_contain_text(f"{balance:.3f}")  # on the screen without opening anything
+    page.get_by_role("button", name="What does “balance” mean?").focus()
+    expect(page.locator("#fe-centroid-list").get_by_test_id("fx-tooltip")).to_contain_text("entropy")
     page.get_by_test_id("fx-file-layer").select_option("3")
     expect(page.locator(".fx-file-inside")).to_contain_text("Most alike in this layer")
     page.get_by_test_id("fx-file-compare").click()
@@ -155,8 +179,15 @@ def test_shortcuts_work_and_rest_while_typing(open_page):
     expect(page.get_by_test_id("fx-keys")).to_have_count(0)
     assert "]2?" in page.locator("#fe-text textarea").input_value()
     page.get_by_test_id("fx-keys-open").focus()
+    page.evaluate("window.scrollTo(0, 500)")
     page.keyboard.press("?")
-    expect(page.get_by_test_id("fx-keys")).to_be_visible()
+    sheet = page.get_by_test_id("fx-keys")
+    expect(sheet).to_be_visible()
+    box = sheet.bounding_box()
+    assert 0 <= box["y"] <= box["y"] + box["height"] <= page.viewport_size["height"]  # however the page is scrolled
+    assert sheet.evaluate("node => node.scrollTop") == 0
+    for part in ("The text", "Path of a token", "The mask"):
+        expect(sheet.get_by_role("heading", name=part, exact=True)).to_have_count(1)
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("fx-keys")).to_be_hidden()
 

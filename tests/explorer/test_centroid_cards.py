@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from focus_explorer.centroid_cards import CentroidCards
+from focus_explorer.centroid_cards import CentroidCards, balance
 from focus_explorer.errors import InputError
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_runtime.checkpoint import random_centroids, save_centroids
@@ -62,7 +63,24 @@ def test_balance_comes_from_the_runs_that_used_the_file(shelf):
     for number, layer in enumerate(detail["runs"][0]["layers"]):
         assert layer["shares"] == pytest.approx([cell["share"] for cell in payload["groups"][number]], abs=1e-4)
         assert layer["dominance"] == pytest.approx(max(layer["shares"]), abs=1e-4)
+        entropy = -sum(share * math.log(share) for share in layer["shares"] if share > 0)
+        assert layer["balance"] == pytest.approx(entropy / math.log(4), abs=1e-3)
     assert CentroidCards(service).detail(files["other"])["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "num_groups", "expected"),
+    [
+        ([5, 5, 5, 5], 4, 1.0),
+        ([20], 4, 0.0),
+        ([30, 10], 4, 0.40564),
+        ([7, 7], 8, 1 / 3),
+        ([3, 0, 3], 3, 0.63093),
+        ([9], 1, 1.0),
+    ],
+)
+def test_balance_of_known_sizes(sizes, num_groups, expected):
+    assert balance(sizes, num_groups) == pytest.approx(expected, abs=1e-5)
 
 
 def test_similarity_is_the_cosine_of_the_centroids(shelf):

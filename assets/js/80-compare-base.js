@@ -9,7 +9,7 @@
     constructor(stop) {
       this.words = el("p", { role: "status" });
       this.fill = el("span");
-      this.track = el("div", { class: "fx-job-track", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, this.fill);
+      this.track = el("div", { class: "fx-job-track", role: "progressbar", "aria-label": text.waiting, hidden: true, "aria-valuemin": 0, "aria-valuemax": 100 }, this.fill);
       this.stop = el("button", { type: "button", class: "fx-button", "data-testid": "fx-compare-stop", onclick: stop }, text.stop);
       this.problem = el("div");
       this.node = el("div", { class: "fx-job" }, el("div", { class: "fx-job-line" }, el("div", { class: "fx-job-words" }, this.words, this.track), this.stop), this.problem);

@@ -85,7 +85,9 @@
     }
 
     async load() {
+      const turn = (this.turn = (this.turn || 0) + 1);
       const answer = await FX.ask(() => this.server.load());
+      if (turn !== this.turn) return; // a newer answer is on its way, or already here
       if (answer.error !== undefined) {
         this.message.replaceChildren(FX.alert(answer.error, () => this.load()));
         this.message.hidden = false;

@@ -54,7 +54,7 @@ PLACES = (
     Place("lengths", "[data-testid=fx-compare-lengths] .fx-button", "view=compare&part=lengths"),
     Place("generation", "[data-testid=fx-compare-generation] .fx-button", "view=compare&part=generation"),
     Place("training", "#fe-train-start", go=_tab("Training")),
-    Place("centroids", "#fe-centroid-list .fx-root *", go=_tab("Centroids")),
+    Place("centroids", "[data-testid=fx-file-look]", go=_tab("Centroids")),
     Place("runs", "[data-testid=fx-runs-list] a", go=_tab("Runs")),
     Place("keyboard", "[data-testid=fx-keys]", go=_press("[data-testid=fx-keys-open]")),
     Place("tour", "[data-testid=fx-tour]", "tour=on"),

@@ -1,4 +1,5 @@
-// Every label and sentence the explorer shows; no other file holds user-visible text.
+// Labels and sentences of the explorer's frame and its first views; the other 1N-strings files add those of their views.
+// No file but these holds user-visible text of the browser's side.
 window.FX = window.FX || {};
 
 FX.strings = {

@@ -1,4 +1,4 @@
-// Labels and sentences of the sparsity view's mask, distances and attention; no other file holds them.
+// Labels and sentences of the sparsity view's mask, distances and attention.
 Object.assign(FX.strings, {
   pairs: {
     zoom: {

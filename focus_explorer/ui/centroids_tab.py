@@ -13,7 +13,7 @@ from focus_explorer.centroid_cards import CentroidCards
 from focus_explorer.errors import InputError
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.ui.explore_tab import MODEL_WORK, Explore, alert, centroid_choices, guarded
-from focus_explorer.ui.text import CENTROIDS_INTRO
+from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
 from focus_explorer.views.tables import report_html
 
 ON_LOAD = """
@@ -35,7 +35,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300):
             upload = gr.File(
-                label="Centroid file", file_types=[".safetensors", ".pt", ".pth"], type="filepath", elem_id="fe-upload"
+                label=LABELS["upload"], file_types=[".safetensors", ".pt", ".pth"], type="filepath", elem_id="fe-upload"
             )
             report = gr.HTML(elem_id="fe-report", padding=False)
         with gr.Column(scale=3, min_width=280):

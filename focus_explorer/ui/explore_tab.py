@@ -18,7 +18,7 @@ from fastapi.encoders import jsonable_encoder
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.service import SAMPLES, AnalyzeRequest, Service, sample_text
 from focus_explorer.ui.answers import answer
-from focus_explorer.ui.text import HELP, JUMP
+from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, SAID
 
 DEFAULT_LIMIT = 4000
 PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
@@ -84,13 +84,13 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form", elem_id="fe-explore-form"):
             text = gr.Textbox(
-                label=HELP["text"], lines=8, max_lines=12, placeholder="Paste a text…", elem_id="fe-text",
-                value=sample_text("Novel"),
+                label=HELP["text"], lines=8, max_lines=12, placeholder=LABELS["placeholder"],
+                elem_id="fe-text", value=sample_text("Novel"),
             )  # fmt: skip
             sample = gr.Radio(list(SAMPLES), value="Novel", label=HELP["sample"], elem_id="fe-sample")
             with gr.Row():
-                run = gr.Button("Explore", variant="primary", elem_id="fe-run", scale=2)
-                stop = gr.Button("Stop", elem_id="fe-stop", scale=1, interactive=False)
+                run = gr.Button(BUTTONS["explore"], variant="primary", elem_id="fe-run", scale=2)
+                stop = gr.Button(BUTTONS["stop"], elem_id="fe-stop", scale=1, interactive=False)
             status = gr.HTML(elem_id="fe-status", padding=False)
             inputs = _settings(service, request)
         with gr.Column(scale=3, min_width=280):
@@ -102,7 +102,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     finished = gr.State("")
     runner = Runner(service)
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
-    run.click(lambda: _bar("Waiting for the model", 0.0), None, status, show_progress="hidden", queue=False,
+    run.click(lambda: _bar(SAID["waiting"], 0.0), None, status, show_progress="hidden", queue=False,
               api_visibility="private")  # fmt: skip
     run.click(
         runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden",
@@ -113,27 +113,31 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
 
 
 def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
-    def number(value: int, label: str, name: str, elem_id: str) -> gr.Number:
-        return gr.Number(value, label=label, info=HELP[name], precision=0, min_width=120, elem_id=elem_id)
+    def number(value: int, name: str, elem_id: str) -> gr.Number:
+        return gr.Number(value, label=LABELS[name], info=HELP[name], precision=0, min_width=120, elem_id=elem_id)
 
     with gr.Group():
         model = gr.Dropdown(
-            [request.model], value=request.model, label="Model", info=HELP["model"], allow_custom_value=True,
+            [request.model], value=request.model, label=LABELS["model"], info=HELP["model"], allow_custom_value=True,
             elem_id="fe-model",
         )  # fmt: skip
         centroids = gr.Dropdown(
-            centroid_choices(service, request.centroids), value=request.centroids, label="Centroids",
+            centroid_choices(service, request.centroids), value=request.centroids, label=LABELS["centroids"],
             info=HELP["centroids"], elem_id="fe-centroids",
         )  # fmt: skip
         with gr.Row():
-            top_k = number(1, "Top-k", "top_k", "fe-top-k")
-            window = number(128, "Window", "window", "fe-window")
-    with gr.Accordion("More settings", open=False):
+            top_k = number(1, "top_k", "fe-top-k")
+            window = number(128, "window", "fe-window")
+    with gr.Accordion(LABELS["more"], open=False):
         with gr.Row():
-            sinks = number(4, "Sinks", "sinks", "fe-sinks")
-            limit = number(DEFAULT_LIMIT, "Longest text", "limit", "fe-limit")
+            sinks = number(4, "sinks", "fe-sinks")
+            limit = number(DEFAULT_LIMIT, "limit", "fe-limit")
         assignment = gr.Radio(
-            ["causal", "sinkhorn"], value="causal", label="Assignment", info=HELP["assignment"], elem_id="fe-assignment"
+            ["causal", "sinkhorn"],
+            value="causal",
+            label=LABELS["assignment"],
+            info=HELP["assignment"],
+            elem_id="fe-assignment",
         )
     return [model, centroids, top_k, window, sinks, assignment, limit]
 
@@ -215,7 +219,7 @@ class Runner:
         self._stops[session] = stopped
         threading.Thread(target=_work, args=(self.service, text, wanted, messages, stopped), daemon=True).start()
         try:
-            yield _bar("Starting", 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
+            yield _bar(SAID["starting"], 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
             yield from _report(messages)
         finally:
             stopped.set()  # the page may have been closed: the worker gives up at its next stage
@@ -229,19 +233,16 @@ def _report(messages: queue.Queue[tuple[str, Any]]) -> Iterator[tuple[Any, Any, 
         if kind == "progress":
             yield _bar(*value), gr.skip(), gr.skip(), gr.skip()
         elif kind == "run":
-            yield done("Done. The run is stored."), value, value, idle
+            yield done(SAID["explored"]), value, value, idle
             return
         elif kind == "problem":
             yield alert(value), gr.skip(), gr.skip(), idle
             return
         elif kind == "stopped":
-            yield done("Stopped; nothing of that run was kept."), gr.skip(), gr.skip(), idle
+            yield done(SAID["stopped"]), gr.skip(), gr.skip(), idle
             return
         else:
-            problem = (
-                "something went wrong inside Focus Explorer; nothing of that run was kept, and the details are in "
-            )
-            yield alert(problem + "the server's log"), gr.skip(), gr.skip(), idle
+            yield alert(SAID["defect"]), gr.skip(), gr.skip(), idle
             raise value
 
 
@@ -275,8 +276,7 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
             return gr.skip(), alert(str(error)), gr.skip()
         newest = runs[0]["run_id"] if runs else ""
         if wanted and wanted not in {run["run_id"] for run in runs}:
-            problem = f"the run {wanted} of this link is not in this database; the newest run is shown instead"
-            return newest, alert(problem), choices
+            return newest, alert(SAID["other_run"].format(run=wanted)), choices
         return wanted or newest, gr.skip(), choices
 
     outputs = [explore.view, explore.status, explore.centroids]

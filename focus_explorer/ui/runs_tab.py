@@ -16,7 +16,7 @@ from focus_explorer.run_labels import KEEP_DAYS, all_runs, delete_run, label_run
 from focus_explorer.service import Service
 from focus_explorer.sql import EXAMPLES, Limits, run_sql
 from focus_explorer.ui.explore_tab import Explore, alert, done, guarded
-from focus_explorer.ui.text import RUNS_INTRO
+from focus_explorer.ui.text import BUTTONS, LABELS, RUNS_INTRO, SAID
 from focus_explorer.views.files import run_card
 
 ON_LOAD = """
@@ -75,25 +75,25 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
 
 
 def _export_form(service: Service) -> tuple[gr.Dropdown, gr.HTML, gr.DownloadButton]:
-    gr.HTML("<h2>Export a table</h2>", padding=False)
-    run = gr.Dropdown([], label="Run", elem_id="fe-export-run")
-    what = gr.Radio(list(WHAT), value="groups", label="Table", elem_id="fe-export-what")
-    file_format = gr.Radio(list(FORMATS), value="csv", label="Format", elem_id="fe-export-format")
-    make = gr.Button("Make the file", variant="primary", elem_id="fe-export-make")
+    gr.HTML(f"<h2>{LABELS['export_title']}</h2>", padding=False)
+    run = gr.Dropdown([], label=LABELS["export_run"], elem_id="fe-export-run")
+    what = gr.Radio(list(WHAT), value="groups", label=LABELS["export_table"], elem_id="fe-export-what")
+    file_format = gr.Radio(list(FORMATS), value="csv", label=LABELS["export_format"], elem_id="fe-export-format")
+    make = gr.Button(BUTTONS["export"], variant="primary", elem_id="fe-export-make")
     message = gr.HTML(elem_id="fe-export-message", padding=False)
-    download = gr.DownloadButton("Download", visible=False, elem_id="fe-export-download")
+    download = gr.DownloadButton(BUTTONS["download"], visible=False, elem_id="fe-export-download")
     folder = tempfile.TemporaryDirectory(prefix="focus-export-")  # removed when the server ends
 
     def export(run_id: str | None, table: str, chosen: str) -> tuple[Any, Any]:
         """Write one table of a run to a file: its id, the table and the format, as the Runs tab offers them."""
         if not run_id:
-            return alert("no run is chosen; explore a text first"), gr.update(visible=False)
+            return alert(SAID["no_run"]), gr.update(visible=False)
         try:
             path = service.export(run_id, table, chosen, Path(folder.name) / f"{run_id}-{table}{SUFFIXES[chosen]}")
         except InputError as error:
             return alert(str(error)), gr.update(visible=False)
-        size = path.stat().st_size
-        return done(f"{path.name}, {size / 1024:,.0f} KB"), gr.update(value=str(path), visible=True)
+        said = SAID["exported"].format(name=path.name, size=path.stat().st_size / 1024)
+        return done(said), gr.update(value=str(path), visible=True)
 
     make.click(export, [run, what, file_format], [message, download], show_progress_on=message, api_name="export")
     for choice in (what, file_format):

@@ -16,7 +16,7 @@ from focus_explorer.run_labels import purge_expired
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.ui import api, centroids_tab, explore_tab, runs_tab, training_tab
 from focus_explorer.ui.browser import head_html, host_style, static_paths
-from focus_explorer.ui.text import TAGLINE, TITLE
+from focus_explorer.ui.text import SAID, TABS, TAGLINE, TITLE
 
 THEME = gr.themes.Base(
     primary_hue=gr.themes.colors.indigo,
@@ -77,7 +77,7 @@ class App:
     def _explore_sample(self) -> None:
         if self.service.runs():
             return
-        print("Exploring a sample text first, so that the page has something to show (once).", file=sys.stderr)
+        print(SAID["sample"], file=sys.stderr)
         with stage_bar() as progress:
             self.service.explore_sample(self.request, progress)
 
@@ -121,13 +121,13 @@ def build_app(*, database: str | Path | None = None, model: str | None = None, c
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
         gr.HTML(f'<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
         with gr.Tabs(elem_id="fe-tabs") as tabs:
-            with gr.Tab("Explore", id="explore"):
+            with gr.Tab(TABS["explore"], id="explore"):
                 explore = explore_tab.build(service, request)
-            with gr.Tab("Training", id="training"):
+            with gr.Tab(TABS["training"], id="training"):
                 training_tab.build(service, request, explore, tabs)
-            with gr.Tab("Centroids", id="centroids") as files:
+            with gr.Tab(TABS["centroids"], id="centroids") as files:
                 centroids_tab.build(service, request, explore, files)
-            with gr.Tab("Runs", id="runs") as runs:
+            with gr.Tab(TABS["runs"], id="runs") as runs:
                 runs_tab.build(service, explore, runs, blocks)
         explore_tab.connect_load(blocks, service, request, explore)
         api.build(service, request)

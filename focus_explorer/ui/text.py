@@ -1,6 +1,10 @@
-"""Every sentence the Gradio page says, in one place; the browser part keeps its own in assets/js."""
+"""Every label and sentence of the page's Python side; the browser side keeps its own in assets/js/1*-strings*.js.
+
+Problems are told by the errors themselves, where they are found.
+"""
 
 TITLE = "Focus Explorer"
+TABS = {"explore": "Explore", "training": "Training", "centroids": "Centroids", "runs": "Runs"}
 JUMP = "Explore a text of your own"
 TAGLINE = (
     "See how Focus sparse attention groups the tokens of your text, what each may attend to, "
@@ -46,4 +50,57 @@ HELP = {
     "sinks": "First tokens that all may see",
     "assignment": "Causal never looks at later tokens; Sinkhorn balances over the whole text",
     "limit": "Longer texts are cut here; 0 means no cut",
+}
+LABELS = {
+    "model": "Model",
+    "centroids": "Centroids",
+    "top_k": "Top-k",
+    "window": "Window",
+    "sinks": "Sinks",
+    "limit": "Longest text",
+    "assignment": "Assignment",
+    "more": "More settings",
+    "placeholder": "Paste a text…",
+    "upload": "Centroid file",
+    "export_title": "Export a table",
+    "export_run": "Run",
+    "export_table": "Table",
+    "export_format": "Format",
+}
+TRAIN_LABELS = {
+    "name": "Name",
+    "model": "Model",
+    "groups": "Groups",
+    "top_k": "Top-k",
+    "steps": "Steps",
+    "seq_len": "Sequence length",
+    "batch": "Batch",
+    "window": "Window",
+    "sinks": "Sinks",
+    "lr": "Learning rate",
+    "gate": "Gate",
+    "dtype": "Number format",
+    "seed": "Seed",
+}
+BUTTONS = {
+    "explore": "Explore",
+    "stop": "Stop",
+    "train": "Start training",
+    "export": "Make the file",
+    "download": "Download",
+}
+SAID = {
+    "waiting": "Waiting for the model",
+    "starting": "Starting",
+    "explored": "Done. The run is stored.",
+    "stopped": "Stopped; nothing of that run was kept.",
+    "defect": (
+        "something went wrong inside Focus Explorer; nothing of that run was kept, and the details are in "
+        "the server's log"
+    ),
+    "other_run": "the run {run} of this link is not in this database; the newest run is shown instead",
+    "training": "Started. The curve appears as soon as the model is loaded.",
+    "no_run": "no run is chosen; explore a text first",
+    "exported": "{name}, {size:,.0f} KB",
+    "sample": "Exploring a sample text first, so that the page has something to show (once).",
 }

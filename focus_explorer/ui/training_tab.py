@@ -12,7 +12,7 @@ from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.training_request import TrainRequest
 from focus_explorer.training_service import Trainings
 from focus_explorer.ui.explore_tab import Explore, alert, centroid_choices, done, guarded
-from focus_explorer.ui.text import TRAIN_HELP, TRAINING_INTRO
+from focus_explorer.ui.text import BUTTONS, LABELS, SAID, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 
 ON_LOAD = """
 const start = () => {
@@ -26,8 +26,7 @@ const start = () => {
 };
 start();
 """
-_WHOLE = {"groups": "Groups", "top_k": "Top-k", "steps": "Steps", "window": "Window", "sinks": "Sinks",
-          "seq_len": "Sequence length", "batch": "Batch", "seed": "Seed"}  # fmt: skip
+_WHOLE = ("groups", "top_k", "steps", "window", "sinks", "seq_len", "batch", "seed")
 _FIELDS = ("name", "model", "groups", "top_k", "steps", "seq_len", "batch", "window", "sinks", "lr", "gate", "dtype",
            "seed")  # fmt: skip
 DEFAULTS = TrainRequest(
@@ -46,7 +45,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
                 elem_id="fe-train-files",
             )  # fmt: skip
             inputs, held_out = _form(request)
-            start = gr.Button("Start training", variant="primary", elem_id="fe-train-start")
+            start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
             status = gr.HTML(elem_id="fe-train-status", padding=False)
         with gr.Column(scale=3, min_width=280):
             view = gr.HTML(
@@ -62,7 +61,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
             out = trainings.start(wanted, paths or [], [val] if val else [])
         except InputError as error:
             return alert(str(error)), gr.skip()
-        return done("Started. The curve appears as soon as the model is loaded."), out
+        return done(SAID["training"]), out
 
     def choose(chosen: gr.EventData) -> tuple[Any, Any, Any]:
         choices = centroid_choices(service, request.centroids)
@@ -81,34 +80,36 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
 
 
 def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
-    def number(name: str, label: str) -> gr.Number:
+    def number(name: str) -> gr.Number:
         precision = None if name == "lr" else 0
-        return gr.Number(getattr(DEFAULTS, name), label=label, info=TRAIN_HELP[name], precision=precision,
+        return gr.Number(getattr(DEFAULTS, name), label=TRAIN_LABELS[name], info=TRAIN_HELP[name], precision=precision,
                          min_width=120, elem_id=f"fe-train-{name}")  # fmt: skip
 
-    def choice(name: str, label: str, choices: list[str]) -> gr.Radio:
-        return gr.Radio(choices, value=getattr(DEFAULTS, name), label=label, info=TRAIN_HELP[name],
+    def choice(name: str, choices: list[str]) -> gr.Radio:
+        return gr.Radio(choices, value=getattr(DEFAULTS, name), label=TRAIN_LABELS[name], info=TRAIN_HELP[name],
                         elem_id=f"fe-train-{name}")  # fmt: skip
 
     made: dict[str, Any] = {}
     with gr.Group():
-        made["name"] = gr.Textbox(DEFAULTS.name, label="Name", info=TRAIN_HELP["name"], elem_id="fe-train-name")
+        made["name"] = gr.Textbox(
+            DEFAULTS.name, label=TRAIN_LABELS["name"], info=TRAIN_HELP["name"], elem_id="fe-train-name"
+        )
         made["model"] = gr.Dropdown(
-            [request.model], value=request.model, label="Model", info=TRAIN_HELP["model"], allow_custom_value=True,
-            elem_id="fe-train-model",
+            [request.model], value=request.model, label=TRAIN_LABELS["model"], info=TRAIN_HELP["model"],
+            allow_custom_value=True, elem_id="fe-train-model",
         )  # fmt: skip
         with gr.Row():
-            made["groups"], made["top_k"] = number("groups", "Groups"), number("top_k", "Top-k")
-        made["steps"] = number("steps", "Steps")
-    with gr.Accordion("More settings", open=False):
+            made["groups"], made["top_k"] = number("groups"), number("top_k")
+        made["steps"] = number("steps")
+    with gr.Accordion(LABELS["more"], open=False):
         with gr.Row():
-            made["seq_len"], made["batch"] = number("seq_len", "Sequence length"), number("batch", "Batch")
+            made["seq_len"], made["batch"] = number("seq_len"), number("batch")
         with gr.Row():
-            made["window"], made["sinks"] = number("window", "Window"), number("sinks", "Sinks")
+            made["window"], made["sinks"] = number("window"), number("sinks")
         with gr.Row():
-            made["lr"], made["seed"] = number("lr", "Learning rate"), number("seed", "Seed")
-        made["gate"] = choice("gate", "Gate", ["log", "paper"])
-        made["dtype"] = choice("dtype", "Number format", ["float32", "bfloat16"])
+            made["lr"], made["seed"] = number("lr"), number("seed")
+        made["gate"] = choice("gate", ["log", "paper"])
+        made["dtype"] = choice("dtype", ["float32", "bfloat16"])
         held_out = gr.File(
             label=TRAIN_HELP["val"], file_types=[".txt"], type="filepath", height=110, elem_id="fe-train-val"
         )
@@ -116,11 +117,11 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
 
 
 def _request(values: dict[str, Any]) -> TrainRequest:
-    for name, label in _WHOLE.items():
+    for name in _WHOLE:
         if values[name] is None:
-            raise InputError(f"{label} is empty", expected="a whole number")
+            raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
     if values["lr"] is None:
-        raise InputError("Learning rate is empty", expected="a number such as 0.003")
+        raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
     chosen: dict[str, Any] = {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
     chosen |= {name: int(values[name]) for name in _WHOLE}
     chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"]}

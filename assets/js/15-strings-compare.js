@@ -129,7 +129,7 @@ Object.assign(FX.strings, {
     caption: "Numbers of both runs",
     lead: (first, second) => `These two runs are of different texts (${first} and ${second} tokens): no token of one is a token of the other, so their groups cannot be matched token by token.`,
     caution: "Perplexities of different texts say which text is easier to predict; compare what Focus loses on each instead.",
-    columns: ["", "This run", "The other run"],
+    columns: ["Number", "This run", "The other run"],
     rows: { text: "Text", run: "Run", tokens: "Tokens", model: "Model", centroids: "Centroids", full: "Perplexity, full attention", focus: "Perplexity, Focus", loss: "Loss difference", pairs: "Pairs kept", far: "Distant pairs kept", largest: "Largest group", endToEnd: "End to end", attention: "Attention alone", routing: "Routing", memory: "Peak memory", device: "Measured on" },
     hints: {
       loss: "Mean loss of Focus minus that of full attention on the same text, in nats per token; above zero Focus predicts worse",

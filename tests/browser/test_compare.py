@@ -1,8 +1,10 @@
-"""The parts of the Compare view as a person uses them, on a database of their own with two runs of one text."""
+"""The parts of the Compare view as a person uses them, on a database of their own with runs of one text and another."""
 
 from __future__ import annotations
 
+import re
 import shutil
+from math import exp
 
 import pytest
 from playwright.sync_api import expect
@@ -16,18 +18,37 @@ from tests.browser.conftest import opening, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 MEASURED = 240_000  # milliseconds a small measurement may take on a busy machine
+TEXT = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
+OTHER_TEXT = "The harbour was quiet, and the boats lay side by side. " * 4
+TABLES = ("runs", "tokens", "layers", "assignments", "losses", "timings", "masks")
 
 
 @pytest.fixture(scope="module")
 def pair(database, tmp_path_factory):
-    """The shared run, and the same text at another setting: service, first run, second run."""
+    """The shared run, and the same text at another setting: service, first run, second run.
+
+    The database also holds "twin", newer, which is the second again with its memory not measured.
+    """
     path = tmp_path_factory.mktemp("compare") / "runs.duckdb"
     shutil.copyfile(database, path)
     service = Service(path)
     first = service.runs()[-1]["run_id"]
-    text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
-    second = service.analyze(text, AnalyzeRequest(top_k=2, window=32, repeats=1))
+    second = service.analyze(TEXT, AnalyzeRequest(top_k=2, window=32, repeats=1))
+    with service.database.write() as connection:
+        for table in TABLES:
+            changes = {"runs": ", created_at + INTERVAL 1 HOUR AS created_at",
+                       "timings": ", 0 AS peak_memory_bytes"}.get(table, "")  # fmt: skip
+            connection.execute(
+                f"INSERT INTO {table} SELECT * REPLACE ('twin' AS run_id{changes}) FROM {table} "
+                f"WHERE run_id = '{second}'"
+            )
     return service, first, second
+
+
+@pytest.fixture(scope="module")
+def elsewhere(pair):
+    """A run of another text in the same database."""
+    return pair[0].analyze(OTHER_TEXT, AnalyzeRequest(top_k=2, window=8, repeats=1))
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +61,15 @@ def compare_url(pair):
 def open_part(chromium, compare_url, pair):
     with opening(chromium, compare_url) as open_one:
 
-        def open_it(part, **options):
-            page = open_one(f"?run={pair[1]}&view=compare&part={part}", **options)
+        def open_it(part, run=None, beside="", **options):
+            page = open_one(f"?run={run or pair[1]}&view=compare&part={part}{beside and '&with='}{beside}", **options)
             return page, page.locator(f"[data-testid=fx-compare-{part}]")
 
         yield open_it
+
+
+def address(page, name):
+    return page.evaluate("name => new URLSearchParams(location.search).get(name)", name)
 
 
 def done(page, part):
@@ -89,6 +114,18 @@ def test_a_small_grid_is_measured_kept_and_drawn(open_part, pair):
     expect(shown).to_contain_text(f"{own['retained_pairs']:.0%}".replace("%", "\u00a0%"))
     expect(shown).to_contain_text("this run's setting")
     expect(part.locator("[data-testid=fx-pareto] .legend")).to_contain_text("Random centroids")
+    drawn = {trace["name"]: trace for trace in page.evaluate(
+        "() => document.querySelector('[data-testid=fx-pareto]').data.map(t => "
+        "({name: t.name, x: [...t.x], y: [...t.y], high: t.error_y && [...t.error_y.array]}))"
+    )}  # fmt: skip
+    names = {"focus": "Focus, this run's centroids", "window": "Window and sinks only", "random": "Random centroids"}
+    assert drawn["Full attention"]["y"] == pytest.approx([own["perplexity_full"]])
+    for cell in cells:
+        point = drawn[names[cell["kind"]]]
+        assert point["x"] == pytest.approx([cell["attention_focus"] / cell["attention_full"]])
+        assert point["y"] == pytest.approx([cell["perplexity_focus"]])
+        high = cell["perplexity_full"] * exp(cell["delta_high"])
+        assert point["high"] == pytest.approx([high - cell["perplexity_focus"]], rel=1e-6, abs=1e-6)
     page.reload()  # kept with the run
     page.wait_for_selector("[data-testid=fx-header]")
     expect(shown).to_be_visible(timeout=20_000)
@@ -121,6 +158,96 @@ def test_two_runs_share_one_selection(open_part, pair):
     expect(page.locator("[data-testid=fx-selection]")).to_contain_text("token 5")
 
 
+def test_a_link_opens_the_run_it_names_beside_this_one(open_part, pair):
+    service, first, second = pair
+    page, part = open_part("runs", beside=second)  # "twin", the newer one, would come first by itself
+    choice = part.get_by_label("Other run", exact=True)
+    expect(part.locator("[data-side=other] .fx-pair-token").first).to_be_visible(timeout=20_000)
+    expect(choice).to_have_value(second)
+    delta = beside(service, first, second)["difference"]["mean"]
+    expect(part).to_contain_text(f"{abs(delta):.3f} nats per token")
+    page.reload()
+    page.wait_for_selector("[data-testid=fx-header]")
+    expect(choice).to_have_value(second, timeout=20_000)
+    choice.select_option("twin")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('with') === 'twin'")
+    page.get_by_role("radio", name="Other settings").check()
+    assert address(page, "with") is None
+    page.get_by_role("radio", name="Another run").check()
+    assert address(page, "with") == "twin"
+    page.get_by_role("tab", name="Tokens").click()
+    assert address(page, "with") is None
+
+
+def test_runs_of_different_texts_show_their_numbers(open_part, pair, elsewhere):
+    service, first, _ = pair
+    page, part = open_part("runs", beside=elsewhere)
+    table = part.locator("[data-testid=fx-run-numbers]")
+    expect(table).to_contain_text(elsewhere, timeout=20_000)
+    expect(part).to_contain_text("cannot be matched token by token")
+    expect(part.locator(".fx-pair-token")).to_have_count(0)
+    for number, run in enumerate((service.summary(first), service.summary(elsewhere))):
+        cells = {row[0]: row[number + 1] for row in table.locator("tr").evaluate_all(
+            "rows => rows.map(row => [...row.cells].map(cell => cell.innerText.replace('?', '').trim()))"
+        )}  # fmt: skip
+        assert cells["Perplexity, Focus"] == f"{run['perplexity']['focus']:.2f}"
+        assert cells["Pairs kept"] == f"{run['retained_pairs'] * 100:.1f}\u00a0%"
+        assert cells["Tokens"] == str(run["num_tokens"])
+    expect(table.get_by_role("row", name=re.compile("Top-k.*differs"))).to_contain_text("2")
+    assert address(page, "with") == elsewhere
+    part.get_by_label("Other run", exact=True).select_option(pair[2])
+    expect(part.locator("[data-side=other] .fx-pair-token").first).to_be_visible(timeout=20_000)
+    expect(table).to_be_hidden()
+
+
+def test_a_link_to_a_run_that_is_gone_says_so(open_part, pair):
+    page, part = open_part("runs", beside="nope")
+    expect(part.get_by_role("alert")).to_contain_text("no run 'nope'", timeout=20_000)
+    assert address(page, "with") is None
+    part.get_by_label("Other run", exact=True).select_option(pair[2])
+    expect(part.locator("[data-side=other] .fx-pair-token").first).to_be_visible(timeout=20_000)
+
+
+def test_tokens_of_two_runs_are_reached_and_chosen_by_keyboard(open_part):
+    page, part = open_part("runs")
+    mine = part.locator("[data-side=mine]")
+    expect(mine.locator(".fx-pair-token").first).to_be_visible(timeout=20_000)
+    assert part.locator('.fx-pair-token[tabindex="0"]').count() == 2  # one for each text
+    mine.locator('[tabindex="0"]').focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        page.keyboard.press(key)
+    here = page.locator(":focus")
+    expect(here).to_have_attribute("data-pos", "2")
+    assert re.search(r"token 2: group [A-H] here, [A-H] there", here.get_attribute("aria-label"))
+    expect(page.locator("[data-testid=fx-tooltip]:visible")).to_contain_text("token 2:")
+    page.keyboard.press("Enter")
+    for side in ("mine", "other"):
+        expect(part.locator(f"[data-side={side}] [aria-selected=true]")).to_have_count(1)
+        expect(part.locator(f"[data-side={side}] [data-pos='2']")).to_have_attribute("data-selected", "")
+    expect(here).to_have_attribute("data-pos", "2")
+    top = here.evaluate("node => node.getBoundingClientRect().top")
+    page.keyboard.press("ArrowDown")
+    assert here.evaluate("node => node.getBoundingClientRect().top") > top
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Home")
+    expect(here).to_have_attribute("data-pos", "0")
+    assert mine.locator('[tabindex="0"]').count() == 1
+
+
+def test_peak_memory_is_shown_where_it_was_measured(open_part, pair):
+    page, _ = open_part("overview")
+    rows = fetch(pair[0].database, "timings", run_id=pair[1]).to_pylist()
+    cells = page.locator("[data-testid=fx-compare] [data-label='Peak memory']")
+    for mode, cell in zip(("full", "focus"), cells.all(), strict=True):
+        peak = max(row["peak_memory_bytes"] for row in rows if row["mode"] == mode)
+        words = f"{peak / 2**30:.2f}\u00a0GiB" if peak >= 2**30 else f"{peak / 2**20:,.0f}\u00a0MiB"
+        expect(cell).to_have_text(words)
+    page.get_by_role("button", name="Peak memory").focus()
+    expect(page.locator("[data-testid=fx-tooltip]:visible")).to_contain_text("Largest memory")
+    other, _ = open_part("overview", run="twin")
+    expect(other.locator("[data-testid=fx-compare] [data-label='Peak memory']")).to_have_text(["not measured"] * 2)
+
+
 def test_lengths_are_measured_and_shown(open_part, pair):
     page, part = open_part("lengths")
     part.get_by_label("Time to spend").select_option("10")
@@ -146,3 +273,34 @@ def test_both_texts_grow_and_are_coloured_by_the_open_layer(open_part):
         expect(part.locator(f"[data-testid=fx-generated-{mode}] [data-group]")).to_have_count(6)
     texts = [part.locator(f"[data-testid=fx-generated-{mode}]").inner_text() for mode in ("full", "focus")]
     assert texts[0] == texts[1]  # everything lies within the window of the run
+    focus = part.locator("[data-testid=fx-generated-focus]")
+    focus.locator('[tabindex="0"]').focus()
+    page.keyboard.press("End")
+    here = page.locator(":focus")
+    label = here.get_attribute("data-label")
+    assert here.get_attribute("aria-label").endswith(f"token 6, group {label} in layer 15")
+    expect(page.locator("[data-testid=fx-tooltip]:visible")).to_have_text(f"group {label} in layer 15")
+    part.get_by_label("Show group letters").check()
+    letter = focus.locator('[tabindex="0"]').evaluate("node => getComputedStyle(node, '::after').content")
+    assert letter.strip('"') == label
+
+
+def test_a_generated_text_grows_on_the_page(open_part, pair):
+    page, part = open_part("generation", run=pair[2])  # which has no finished text yet
+    page.evaluate("""() => {
+        window.seen = { full: [], focus: [] };
+        for (const mode of ["full", "focus"]) {
+            const body = document.querySelector(`[data-testid=fx-generated-${mode}]`);
+            const note = () => window.seen[mode].push(body.querySelectorAll(".fx-pair-token").length);
+            new MutationObserver(note).observe(body, { childList: true });
+        }
+    }""")
+    part.get_by_label("Prompt").fill("The harbour was quiet. The boats lay side by side, and")
+    part.get_by_label("Tokens to write").fill("60")
+    part.locator("[data-testid=fx-compare-start]").click()
+    done(page, "generation")
+    for mode, counts in page.evaluate("window.seen").items():
+        last = part.locator(f"[data-testid=fx-generated-{mode}] .fx-pair-token").count()
+        assert counts[-1] == last > 0
+        assert any(0 < count < last for count in counts), (mode, counts)
+        assert counts == sorted(counts)  # what is written stays

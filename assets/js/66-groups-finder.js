@@ -76,8 +76,8 @@
         this.drawFilters();
         this.drawHead();
         this.aboveLine.textContent = aboveWords(this.rows, data);
-      }
-      this.draw();
+        this.draw();
+      } else this.selectionChanged(); // the rows of another layer are the same
     }
 
     openRun() {

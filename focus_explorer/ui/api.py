@@ -11,6 +11,7 @@ import gradio as gr
 from focus_explorer.centroid_cards import CentroidCards
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables import table
+from focus_explorer.pairing import numbers
 from focus_explorer.run_labels import change_tags, delete_run, label_run, undelete_run
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.sql import run_sql
@@ -141,10 +142,7 @@ def _readers(service: Service) -> dict[str, Callable[..., Any]]:
             first: id of a run.
             second: id of another run.
         """
-        a, b = service.summary(first), service.summary(second)
-        differ = {key: [a["config"][key], b["config"].get(key)] for key in a["config"]
-                  if a["config"][key] != b["config"].get(key)}  # fmt: skip
-        return {"first": a, "second": b, "settings_that_differ": differ}
+        return numbers(service, first, second)
 
     def centroids() -> list:
         """List the shipped and uploaded centroid files with how they were trained and their held-out results."""

@@ -27,8 +27,16 @@ FX.strings = {
     assignment: (kind) => `${kind} assignment`,
     seed: (seed) => `seed ${seed}`,
     notes: "Please note",
+    factsSubject: "how it was run",
+    factsHint: (device, dtype, backend) =>
+      `${device} is what it ran on: the processor (cpu) or a graphics card (cuda, mps). ${dtype} is the format the model's numbers have (dtype): bfloat16 takes half the memory of float32 and rounds more. ${backend} is the program part that computed Focus attention (backend): all of them compute the same pairs, at different speed. The seed fixes what is drawn at random.`,
     settingsHint:
       "K is the number of groups a layer sorts tokens into. Each token joins its top-k groups. A token sees the tokens of its groups, the nearest ones (the window), and the first few tokens of the text (the sinks). With causal assignment, a token's group depends on no later token.",
+  },
+
+  nats: {
+    subject: "nats",
+    hint: "The unit of a loss. The loss at a token is the model's surprise: minus the natural logarithm of the probability it gave to the token that came. 0 nats: it was certain; 0.69 nats: it gave one half. A loss 0.1 nats higher means a perplexity 10.5 % higher.",
   },
 
   hintLabel: (subject) => `What does “${subject}” mean?`,
@@ -107,6 +115,8 @@ FX.strings = {
     title: "Groups",
     hint: "Click a group to highlight its tokens. Letters are given per layer: group A of one layer has nothing to do with group A of another.",
     confidence: (value) => `confidence ${value}`,
+    confidenceHelp: "The confidence of each stands beside its share.",
+    confidenceSubject: "confidence",
     confidenceTitle: "Mean probability of this group among the tokens in it",
     share: (value) => `${value} of tokens`,
     noTokens: "No token chose this group",

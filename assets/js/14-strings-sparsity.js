@@ -36,6 +36,8 @@ Object.assign(FX.strings, {
       pair: (query, queryToken, key, keyToken, reason) => `Cursor on query token ${query} “${queryToken}” and key token ${key} “${keyToken}”. ${reason}.`,
     },
 
+    causesSubject: "near, same group, both, sink and dropped",
+
     tables: {
       openLayer: (layer) => `Go to layer ${layer}`,
       selectRow: (rows) => `Select queries ${rows}`,
@@ -116,6 +118,8 @@ Object.assign(FX.strings, {
       waiting: "Loading the links…",
       none: { dropped: "This layer drops no link.", kept: "This layer keeps no link beyond window and sinks." },
       details: (distance, head, affinity) => [`${distance} apart`, `head ${head}`, `affinity ${affinity}`],
+      affinity: "Beside it stands how alike the groups of the two tokens are, their affinity.",
+      affinitySubject: "affinity",
       affinityTitle: "Group affinity: the probability that both tokens fall into the same group, if each drew its group from its own probabilities",
       query: "reads",
       key: "from",

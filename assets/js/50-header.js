@@ -9,9 +9,10 @@
     return [words.groups(config.num_groups), words.topK(config.top_k), words.window(config.window), words.sinks(config.num_sinks), words.assignment(config.assignment)].join(", ");
   }
 
-  function facts(run) {
+  function facts(run, tooltip) {
     const { info } = run;
-    return [info.model_id, text.header.centroids(info.centroids_name), text.header.tokens(format.count(run.numTokens)), info.device, info.dtype, info.backend, text.header.seed(info.seed), format.date(info.created_at)];
+    const hint = FX.hint(tooltip, text.header.factsSubject, text.header.factsHint(info.device, info.dtype, info.backend));
+    return [info.model_id, text.header.centroids(info.centroids_name), text.header.tokens(format.count(run.numTokens)), info.device, info.dtype, [info.backend, hint], text.header.seed(info.seed), format.date(info.created_at)];
   }
 
   function card(tooltip, words, value, detail) {
@@ -70,7 +71,7 @@
         "div",
         { class: "fx-about" },
         el("p", { class: "fx-settings" }, settings(run.config), FX.hint(tooltip, settings(run.config), text.header.settingsHint)),
-        el("ul", { class: "fx-facts" }, facts(run).map((fact) => el("li", {}, fact))),
+        el("ul", { class: "fx-facts" }, facts(run, tooltip).map((fact) => el("li", {}, fact))),
       ),
       el("div", { class: "fx-cards" }, [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip))),
       notes(run.info.notes),

@@ -19,7 +19,7 @@
       this.problem = null;
       this.search = new FX.Search(app, { changed: () => { this.repaint(); app.writeAddress(); }, went: (hit) => this.showHit(hit), top: () => this.topToken() });
       this.filter = new FX.TokenFilter(app, () => { this.applyFilter(); app.writeAddress(); });
-      this.legend = new FX.Legend((group) => this.toggleGroup(group));
+      this.legend = new FX.Legend(app.tooltip, (group) => this.toggleGroup(group));
       this.detail = new FX.TokenPanel(app, () => this.closeDetail());
       this.build(panel);
     }

@@ -72,7 +72,7 @@
         "div",
         { class: "fx-detail-part" },
         el("div", { class: "fx-tooltip-row" }, el("span", { class: "fx-muted" }, text.groups), el("span", {}, run.groupsOf(layerIndex, pos).map((group) => FX.chip(group)))),
-        el("div", { class: "fx-tooltip-row" }, el("span", { class: "fx-muted" }, text.loss), FX.lossWords(run, pos)),
+        el("div", { class: "fx-tooltip-row" }, el("span", { class: "fx-muted" }, text.loss, FX.hint(this.app.tooltip, FX.strings.nats.subject, FX.strings.nats.hint)), FX.lossWords(run, pos)),
       );
     }
 

@@ -12,14 +12,14 @@
   };
 
   FX.Legend = class {
-    constructor(pressed) {
+    constructor(tooltip, pressed) {
       this.pressed = pressed;
       this.list = el("div", { class: "fx-legend-list" });
       this.node = el(
         "aside",
         { class: "fx-legend", "data-testid": "fx-legend", "aria-label": text.title },
         el("h3", { class: "fx-subtitle" }, text.title),
-        el("p", { class: "fx-help" }, text.hint),
+        el("p", { class: "fx-help" }, text.hint, " ", text.confidenceHelp, FX.hint(tooltip, text.confidenceSubject, text.confidenceTitle)),
         this.list,
       );
       this.cards = [];

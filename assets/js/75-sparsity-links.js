@@ -11,7 +11,7 @@
     constructor(app) {
       this.app = app;
       this.head = null;
-      this.title = el("h3", { class: "fx-subtitle" });
+      this.title = el("span", {});
       this.status = el("div", { class: "fx-status" });
       this.select = el("select", { onchange: (event) => this.chosen(event.target.value) });
       this.lists = Object.fromEntries(KINDS.map((kind) => [kind, el("ol", { class: "fx-links", tabindex: "0", "aria-label": text.kinds[kind], "data-testid": `fx-links-${kind}` })]));
@@ -20,8 +20,8 @@
       this.node = el(
         "div",
         { class: "fx-part" },
-        this.title,
-        el("p", { class: "fx-help" }, text.hint),
+        el("h3", { class: "fx-subtitle" }, this.title),
+        el("p", { class: "fx-help" }, text.hint, " ", text.affinity, FX.hint(app.tooltip, text.affinitySubject, text.affinityTitle)),
         el("div", { class: "fx-toolbar" }, el("label", { class: "fx-select" }, text.head, this.select)),
         this.status,
         el("div", { class: "fx-link-columns" }, KINDS.map(column)),

@@ -26,6 +26,7 @@
       const { app } = this;
       this.status = el("div", { class: "fx-status" });
       this.legend = el("ul", { class: "fx-causes" });
+      this.causesHint = el("span", {});
       this.maskTitle = el("h3", { class: "fx-subtitle" });
       this.mask = new FX.ZoomMask(app, (tile) => this.look(tile), (tile, row, column) => this.describeBlock(tile, row, column));
       this.layers = el("div", { class: "fx-plot fx-layers", role: "group", "aria-label": text.layersTitle, "data-testid": "fx-layers-chart" });
@@ -35,7 +36,7 @@
       this.distance = new FX.DistanceChart(app, (answer) => this.takeNulls(answer));
       this.attention = new FX.AttentionPart(app);
       panel.append(
-        el("div", { class: "fx-toolbar" }, this.kindSelect(), this.legend),
+        el("div", { class: "fx-toolbar" }, this.kindSelect(), this.causesHint, this.legend),
         this.status,
         el(
           "div",
@@ -136,8 +137,19 @@
       return { z: tile.matrix(value), zmin: 0, zmax: 1, colorscale: [[0, FX.cssColour(root, "scale-low")], [0.5, FX.cssColour(root, "scale-middle")], [1, FX.cssColour(root, "scale-high")]] };
     }
 
+    // Kept while the run stays: a hint in focus must not be replaced.
+    explainCauses() {
+      const { run, tooltip } = this.app;
+      if (this.explained === run) return;
+      this.explained = run;
+      const hints = text.causeHints(run.config.window, run.config.num_sinks);
+      const lines = Object.entries(text.causes).map(([cause, name]) => el("span", { class: "fx-cause-line" }, causeSwatch(cause), el("span", {}, el("strong", {}, name), ` – ${hints[cause]}`)));
+      this.causesHint.replaceChildren(FX.hint(tooltip, FX.strings.pairs.causesSubject, lines));
+    }
+
     updateLegend() {
       if (!this.maskData) return;
+      this.explainCauses();
       const { causes } = this.maskData;
       if (this.kind !== "main") {
         this.legend.replaceChildren(el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh));

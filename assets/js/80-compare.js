@@ -64,7 +64,7 @@
       this.node = el("div", {});
       this.node.append(
         el("div", { class: "fx-compare", "data-testid": "fx-compare" }, this.verdict, this.table),
-        el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.lossTitle), el("p", { class: "fx-help" }, text.lossHint), this.chosen, this.chart),
+        el("section", { class: "fx-chart" }, el("h3", { class: "fx-subtitle" }, text.lossTitle, FX.hint(app.tooltip, FX.strings.nats.subject, FX.strings.nats.hint)), el("p", { class: "fx-help" }, text.lossHint), this.chosen, this.chart),
         this.lists,
       );
     }

@@ -133,6 +133,20 @@ def test_a_pair_and_a_block_are_chosen_by_keyboard_alone(open_page):
     expect(bar).to_contain_text(f"tokens {query} and {key} (2 tokens)")
 
 
+def test_terms_explain_themselves_to_the_keyboard(open_page):
+    page = open_mask(open_page)
+    tip = page.locator("#fe-view").get_by_test_id("fx-tooltip")
+    for term, words in (("how it was run", "float32 is the format"), ("near, same group, both", "at most 16 apart")):
+        page.get_by_role("button", name=f"What does “{term}").focus()
+        expect(tip).to_contain_text(words)
+    page.get_by_role("tab", name="Compare", exact=True).click()
+    page.locator("[data-testid=fx-compare] ~ section").get_by_role("button", name="“nats” mean").focus()
+    expect(tip).to_contain_text("natural logarithm")
+    page.get_by_role("tab", name="Tokens", exact=True).click()
+    page.get_by_role("button", name="“confidence” mean").last.focus()
+    expect(tip).to_contain_text("Mean probability of this group")
+
+
 def test_rows_of_both_tables_choose_their_tokens_and_their_layer(open_page):
     page = open_mask(open_page)
     page.get_by_text("this layer by block of query tokens").click()

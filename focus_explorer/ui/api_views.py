@@ -170,7 +170,7 @@ def _of_settings(ask: Ask) -> dict[str, Callable[..., Any]]:
 
         Returns:
             layers: by layer number, points (tokens; milliseconds of one layer's attention, full and Focus: median, low,
-            high; routing in milliseconds) and crossing (kind: interpolated, from the start, or never; tokens: the
+            high; routing in milliseconds) and crossing (kind: interpolated, from the start, never or mixed; tokens: the
             length of equal times, between the measured lengths below and above; clear: whether the repeats of the two
             do not overlap).
         """

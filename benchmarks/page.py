@@ -26,8 +26,11 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.synthetic_runs import LAYERS, copy_run, write_long_run
+from focus_explorer.errors import InputError
 from focus_explorer.queries import fetch
 from focus_explorer.service import Service
+from focus_explorer.sql import EXAMPLES, run_sql
+from focus_explorer.ui.answers import answer
 from focus_runtime.bench import machine
 from focus_runtime.measure import Spread
 from focus_runtime.store.database import Database
@@ -38,7 +41,9 @@ SWITCHES = 50
 LOCAL = ("http://127.0.0.1", "data:", "blob:")
 PROBLEMS: list[str] = []  # errors in the console, requests to other hosts
 OF_A_RUN = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings", "token_table")
-OF_A_LAYER = ("cells", "mask", "routing", "layer_centroids")
+OF_ALL_LAYERS = ("top_groups", "focus_losses", "run_shape", "token_ids", "attention_mass", "comparisons", "crossovers")
+OF_THE_LIST = ("runs", "deleted_runs", "centroid_files", "trainings")
+OF_A_LAYER = ("layer_membership", "attention_links", "projection", "cells", "mask", "routing", "layer_centroids")
 
 WATCH = """
 new MutationObserver((_, observer) => {
@@ -251,7 +256,37 @@ def query_seconds(database: Database, run_id: str, repeats: int) -> dict[str, An
 
     found = {name: timed(name, run_id=run_id) for name in OF_A_RUN}
     found |= {name: timed(name, run_id=run_id, layer=LAYERS // 2) for name in OF_A_LAYER}
-    return found | {"runs": timed("runs")}
+    found |= {name: timed(name, run_id=run_id) for name in OF_ALL_LAYERS}
+    return found | {name: timed(name) for name in OF_THE_LIST}
+
+
+def answer_seconds(service: Service, run_id: str) -> dict[str, Any]:
+    """Wall time of what each view waits for, everything included; the first time it is asked, and once more."""
+    layer = LAYERS // 2
+    pair = {"rows": [50_000, 50_999], "keys": [20_000, 20_999]}
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("layer_cells", {"layer": layer}), ("word_classes", {}), ("groups", {}), ("agreement", {}),
+        ("map", {"layer": layer, "quick": True}), ("map", {"layer": None, "quick": True}),
+        ("mask_tile", {"layer": layer, **pair}), ("pair_distances", {"layer": layer}), ("pair_distances_mean", {}),
+        ("attention", {}), ("attention_links", {"layer": layer}), ("compare_partners", {}),
+    ]  # fmt: skip
+    found: dict[str, Any] = {}
+    for what, details in asked:
+        times = []
+        for _ in range(2):
+            start = time.perf_counter()
+            answer(service, {"what": what, "run": run_id, **details})
+            times.append(time.perf_counter() - start)
+        name = what if what != "map" or details["layer"] is not None else "map of all layers"
+        found[name] = {"first": times[0], "again": times[1]}
+    for name, sql in EXAMPLES:
+        start = time.perf_counter()
+        try:
+            run_sql(service.database, sql)
+            found[f"SQL box: {name}"] = {"first": time.perf_counter() - start}
+        except InputError as error:  # stopped at the box's own limits
+            found[f"SQL box: {name}"] = {"problem": str(error)}
+    return found
 
 
 def prepared(path: Path, rows: int) -> None:
@@ -285,6 +320,7 @@ def main() -> None:
         "rows_of_assignments": counted,
         "database_bytes": path.stat().st_size,
         "query_seconds": query_seconds(service.database, runs[LONG], arguments.repeats),
+        "answer_seconds": answer_seconds(service, runs[LONG]),
     }
     with served(path) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)

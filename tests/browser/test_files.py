@@ -14,6 +14,7 @@ from focus_explorer.queries import fetch
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_runtime.checkpoint import random_centroids, save_centroids
 from focus_runtime.config import FocusConfig
+from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 
@@ -154,6 +155,7 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     expect(row).to_contain_text(f"{balance:.3f}")  # on the screen without opening anything
     page.get_by_role("button", name="What does “balance” mean?").focus()
     expect(page.locator("#fe-centroid-list").get_by_test_id("fx-tooltip")).to_contain_text("entropy")
+    assert findings(page) == []
     page.get_by_test_id("fx-file-layer").select_option("3")
     expect(page.locator(".fx-file-inside")).to_contain_text("Most alike in this layer")
     page.get_by_test_id("fx-file-compare").click()

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from focus_explorer.queries import fetch
 from focus_explorer.service import Service
+from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 
@@ -161,6 +162,8 @@ def test_rows_of_both_tables_choose_their_tokens_and_their_layer(open_page):
     expect(page.locator(".fx-layer-number")).to_have_text("3")
     expect(layer).to_be_focused()
     expect(layer).to_have_attribute("aria-current", "true")
+    page.get_by_test_id("fx-mask").press("Enter")
+    assert findings(page) == []
 
 
 def test_distances_stand_beside_both_nulls(open_page, database):

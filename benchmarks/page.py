@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.synthetic_runs import LAYERS, copy_run, write_long_run
@@ -40,10 +41,10 @@ SHORT, LONG, PORT = 2_000, 100_000, 7961
 SWITCHES = 50
 LOCAL = ("http://127.0.0.1", "data:", "blob:")
 PROBLEMS: list[str] = []  # errors in the console, requests to other hosts
-OF_A_RUN = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings", "token_table")
+OF_A_RUN = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
 OF_ALL_LAYERS = ("top_groups", "focus_losses", "run_shape", "token_ids", "attention_mass", "comparisons", "crossovers")
 OF_THE_LIST = ("runs", "deleted_runs", "centroid_files", "trainings")
-OF_A_LAYER = ("layer_membership", "attention_links", "projection", "cells", "mask", "routing", "layer_centroids")
+OF_A_LAYER = ("layer_membership", "attention_links", "projection", "cells", "mask", "layer_centroids")
 
 WATCH = """
 new MutationObserver((_, observer) => {
@@ -257,6 +258,11 @@ def query_seconds(database: Database, run_id: str, repeats: int) -> dict[str, An
     found = {name: timed(name, run_id=run_id) for name in OF_A_RUN}
     found |= {name: timed(name, run_id=run_id, layer=LAYERS // 2) for name in OF_A_LAYER}
     found |= {name: timed(name, run_id=run_id) for name in OF_ALL_LAYERS}
+    drawn = np.linspace(0, LONG - 1, 4000, dtype=np.int64).tolist()
+    found["routing"] = timed("routing", run_id=run_id, layer=LAYERS // 2, positions=drawn)
+    found["all_probabilities"] = timed("all_probabilities", run_id=run_id, positions=drawn)
+    found["token_table, 500 tokens"] = timed("token_table", run_id=run_id, first=50_000, last=50_499)
+    found["token_table, whole, for an export"] = timed("token_table", run_id=run_id, first=0, last=LONG)
     return found | {name: timed(name) for name in OF_THE_LIST}
 
 

@@ -107,14 +107,14 @@ QUERIES: dict[str, str] = {
     "token_table": """
         WITH paths AS (
             SELECT position, string_agg(CAST(top_group AS VARCHAR), ' ' ORDER BY layer) AS groups_by_layer
-            FROM assignments WHERE run_id = $run_id GROUP BY position),
+            FROM assignments WHERE run_id = $run_id AND position BETWEEN $first AND $last GROUP BY position),
         nll AS (
             SELECT position, max(nll) FILTER (mode = 'full') AS nll_full, max(nll) FILTER (mode = 'focus') AS nll_focus
-            FROM losses WHERE run_id = $run_id GROUP BY position)
+            FROM losses WHERE run_id = $run_id AND position BETWEEN $first AND $last GROUP BY position)
         SELECT t.position, t.token_id, t.piece, t.start_char, t.end_char, nll.nll_full, nll.nll_focus,
             nll.nll_focus - nll.nll_full AS nll_difference, p.groups_by_layer
         FROM tokens t LEFT JOIN nll USING (position) LEFT JOIN paths p USING (position)
-        WHERE t.run_id = $run_id ORDER BY t.position""",
+        WHERE t.run_id = $run_id AND t.position BETWEEN $first AND $last ORDER BY t.position""",
     "projection": """
         SELECT m.method, m.parameters, m.seed, m.trustworthiness, p.position, p.x, p.y
         FROM projection_meta m JOIN projections p USING (projection_id)

@@ -18,6 +18,8 @@ from focus_explorer.queries import fetch, fetch_run
 from focus_runtime.mask import CAUSES
 from focus_runtime.store.database import Database
 
+LAST = 2**31 - 2  # beyond any position
+
 WHAT = ("groups", "tokens", "layers")
 FORMATS = ("csv", "json", "parquet", "latex")
 SUFFIXES = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "latex": ".tex"}
@@ -66,7 +68,7 @@ def _groups(database: Database, run_id: str) -> pa.Table:
 
 
 def _tokens(database: Database, run_id: str) -> pa.Table:
-    return fetch(database, "token_table", run_id=run_id)
+    return fetch(database, "token_table", run_id=run_id, first=0, last=LAST)
 
 
 def _layers(database: Database, run_id: str) -> pa.Table:

@@ -12,6 +12,7 @@ from focus_explorer.centroid_cards import CentroidCards
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables import table
 from focus_explorer.pairing import numbers
+from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.run_labels import change_tags, delete_run, label_run, undelete_run
 from focus_explorer.service import AnalyzeRequest, Service
 from focus_explorer.sql import run_sql
@@ -133,7 +134,9 @@ def _readers(service: Service) -> dict[str, Callable[..., Any]]:
         """
         if first < 0 or not 1 <= count <= 5000:
             raise InputError(f"first is {first} and count {count}", expected="first from 0, count from 1 to 5000")
-        return [_plain(row) for row in table(service.database, run_id, "tokens").slice(first, count).to_pylist()]
+        fetch_run(service.database, run_id)
+        rows = fetch(service.database, "token_table", run_id=run_id, first=first, last=first + count - 1)
+        return [_plain(row) for row in rows.to_pylist()]
 
     def compare(first: str, second: str) -> dict:
         """The numbers of two runs side by side, and the settings that differ.

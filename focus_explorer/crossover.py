@@ -13,8 +13,8 @@ class Crossing:
     """Where the times of full attention and Focus cross.
 
     Attributes:
-        kind: "interpolated", "from the start" (faster at every measured length), "never" (slower at every one) or "mixed"
-            (slower at the longest, faster at a shorter one).
+        kind: "interpolated", "from the start" (faster at every measured length), "never" (slower at every one) or
+            "mixed" (slower at the longest, faster at a shorter one).
         tokens: length of equal times, between two measured lengths; None unless interpolated.
         below, above: the measured lengths on both sides; None unless interpolated.
         clear: whether the repeats of the two modes do not overlap at the longest measured length.

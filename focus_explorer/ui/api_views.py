@@ -104,7 +104,8 @@ def _of_pairs(ask: Ask, numbers: Numbers) -> dict[str, Callable[..., Any]]:
             first, last: distances of every bin in tokens; causes; counts: causes x bins of pairs (one layer), or
             shares: the same as shares of a bin's pairs (mean) with kept_least and kept_most of any layer and pairs;
             shuffled, window_only: share of a bin's pairs that random groups of the same sizes, or window and sinks
-            alone, would keep.
+            alone, would keep; beyond: by layer, the share of pairs beyond window and sinks that the groups keep (null
+            where there are none), and sharing, what random groups would keep of them.
         """
         if layer == ALL_LAYERS:
             return ask("pair_distances_mean", run_id)

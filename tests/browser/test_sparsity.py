@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -171,8 +172,11 @@ def test_distances_stand_beside_both_nulls(open_page, database):
     chart = page.locator("[data-testid=fx-distance]")
     chart.locator(".main-svg").first.wait_for(timeout=20_000)
     page.get_by_role("radio", name="Mean over layers").check()
-    layers = fetch(Service(database).database, "layers", run_id=run_id_of(page)).to_pylist()
-    far = sum(row["group_only"] for row in layers) / sum(row["group_only"] + row["dropped"] for row in layers)
+    rows = fetch(Service(database).database, "membership", run_id=run_id_of(page))
+    bits = rows["membership"].to_numpy().reshape(30, -1)
+    query, key = np.tril_indices(bits.shape[1], -17)  # beyond the window of 16
+    beyond = key >= 4  # of what is no sink
+    far = np.mean([((layer[query] & layer[key]) != 0)[beyond].mean() for layer in bits])
     expect(page.locator(".fx-finding").first).to_contain_text(f"{100 * far:.1f}")
     assert chart.evaluate("node => node.data.length") == 6
     page.locator("[data-testid=fx-layers-chart] .scatterlayer .point").first.wait_for(state="attached")

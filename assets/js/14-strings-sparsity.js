@@ -64,7 +64,7 @@ Object.assign(FX.strings, {
       binTitleMean: (bin, pairs, layers) => `${bin} tokens apart, ${pairs} pairs in each of ${layers} layers`,
       span: "least and most of any layer",
       range: (low, high) => `${low} to ${high}`,
-      far: (kept, shuffled) => `Beyond window and sinks the groups keep ${kept} of the pairs; random groups of the same sizes would keep ${shuffled}.`,
+      far: (kept, shuffled) => `Beyond window and sinks the groups keep ${kept} of the pairs; random groups of the same sizes would keep ${shuffled}. How many pairs are kept follows from the sizes almost alone; whether they are the right ones is what “Attention kept” measures.`,
       plotLabel: (scope) => `Pairs kept by distance, ${scope}`,
       table: "The same numbers as a table: pairs by distance",
       distanceColumn: "Distance",

@@ -26,7 +26,7 @@ Object.assign(FX.strings, {
       label: "Search the text",
       placeholder: "Search…",
       regex: "Regular expression",
-      regexShort: ".*",
+      regexShort: "regex",
       previous: "Previous hit",
       next: "Next hit",
       status: (index, count) => `${index} of ${count}`,

@@ -54,7 +54,7 @@
     if (ratio === null) return card(tooltip, words, text.notMeasured, "");
     const full = run.timing("full", "attention");
     const focus = run.timing("focus", "attention");
-    return card(tooltip, words, change(format.msNumber(full.median), format.ms(focus.median)), words.detail(format.ratio(ratio), format.count(focus.sequence_length)));
+    return card(tooltip, words, change(format.msNumber(full.median), format.ms(focus.median)), words.detail(format.ratio(ratio), Math.min(full.repeats, focus.repeats)));
   }
 
   function notes(list) {
@@ -108,7 +108,7 @@
       this.previous.disabled = index === 0;
       this.next.disabled = index === run.numLayers - 1;
       this.number.textContent = id;
-      this.position.textContent = text.layer.position(index + 1, run.numLayers);
+      this.position.textContent = text.layer.position(run.layerIds[0], run.layerIds[run.numLayers - 1]);
       this.summary.textContent = text.layer.summary(layer.attention_kind, format.percent(layer.retained_pairs), format.percent(layer.dominance));
     }
   };

@@ -11,15 +11,15 @@
   const quiet = (words) => words && el("span", { class: "fx-muted fx-below" }, words);
   const COLUMNS = {
     group: { value: (row) => -row.order },
+    tokens: { value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null), cell: (row) => el("span", { class: "fx-frequent" }, row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, FX.visibleToken(piece)))) },
+    class: number("className", (name) => FX.shortClass(name), (row) => text.base(format.percent(row.base_rate))),
+    purity: number("purity", (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)), (row) => text.shuffled(format.percent(row.null_mean), format.percent(row.null_high))),
     share: number("share", (value) => format.percent(value, 1), (row) => text.even(format.ratio(row.balance))),
     selected: { value: (row) => row.selected, cell: (row) => selectedCell(row) },
     confidence: number("confidence", (value) => format.percent(value)),
     entropy: number("entropy", (value) => format.decimal(value, 2)),
-    purity: number("purity", (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)), (row) => text.shuffled(format.percent(row.null_mean), format.percent(row.null_high))),
     lift: number("lift", (value) => format.ratio(value)),
     mass: number("attention_mass", (value) => format.percent(value, 1)),
-    class: number("className", (name) => FX.shortClass(name), (row) => text.base(format.percent(row.base_rate))),
-    tokens: { value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null), cell: (row) => el("span", { class: "fx-frequent" }, row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, FX.visibleToken(piece)))) },
   };
   const selectedCell = (row) => {
     if (row.selected === null) return [NOTHING, quiet("\u00a0")];

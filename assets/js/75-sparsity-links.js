@@ -80,7 +80,7 @@
     item([head, query, key, probability, affinity]) {
       const { run } = this.app;
       const percent = format.percent(probability, 1);
-      const [distance, headText, affinityText] = text.details(format.count(query - key), head, format.decimal(affinity, 2));
+      const [distance, headText, affinityText] = text.details(format.count(query - key), head, affinity < 0.005 ? "<0.01" : format.decimal(affinity, 2));
       const side = (label, pos) => el("div", { class: "fx-link-side" }, el("span", { class: "fx-muted" }, label), FX.contextLine(run, pos));
       return el(
         "li",

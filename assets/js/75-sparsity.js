@@ -12,7 +12,7 @@
   FX.SparsityView = class {
     constructor(app, panel) {
       this.app = app;
-      this.kind = "main";
+      this.kind = "kept"; // the most frequent cause of a block hides every scattered pair
       this.build(panel);
       this.loader = new FX.LayerLoader((run, layer) => app.server.load_mask(run, layer), {
         open: () => app.isOpen("sparsity"),
@@ -115,9 +115,9 @@
       this.mask.setWhole(mask);
     }
 
-    // Values and colours of a tile, whole blocks or single pairs alike.
+    // Values and colours of a tile; a single pair has one cause and nothing to share.
     look(tile) {
-      return this.kind === "main" ? this.causeScale(tile) : this.shareScale(tile);
+      return this.kind === "main" || (this.kind === "kept" && tile.blockSize === 1) ? this.causeScale(tile) : this.shareScale(tile);
     }
 
     causeScale(tile) {
@@ -151,15 +151,12 @@
       if (!this.maskData) return;
       this.explainCauses();
       const { causes } = this.maskData;
-      if (this.kind !== "main") {
-        this.legend.replaceChildren(el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh));
-        return;
-      }
       const { config, layers } = this.app.run;
       const { pairs } = layers[this.app.layerIndex];
       const total = sum(causes.map((cause) => pairs[cause]));
       const hints = text.causeHints(config.window, config.num_sinks);
-      this.legend.replaceChildren(...causes.map((cause) => el("li", { title: hints[cause] }, causeSwatch(cause), text.causes[cause], el("span", { class: "fx-muted" }, format.percent(pairs[cause] / total)))));
+      const scale = this.kind === "main" ? [] : [el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh)];
+      this.legend.replaceChildren(...scale, ...causes.map((cause) => el("li", { title: hints[cause] }, causeSwatch(cause), text.causes[cause], el("span", { class: "fx-muted" }, format.percent(pairs[cause] / total, 1)))));
     }
 
     describeBlock(tile, row, column) {

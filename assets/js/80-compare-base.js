@@ -10,7 +10,7 @@
       this.words = el("p", { role: "status" });
       this.fill = el("span");
       this.track = el("div", { class: "fx-job-track", role: "progressbar", "aria-label": text.waiting, hidden: true, "aria-valuemin": 0, "aria-valuemax": 100 }, this.fill);
-      this.stop = el("button", { type: "button", class: "fx-button", "data-testid": "fx-compare-stop", onclick: stop }, text.stop);
+      this.stop = el("button", { type: "button", class: "fx-button", "data-testid": "fx-compare-stop", hidden: true, onclick: stop }, text.stop);
       this.problem = el("div");
       this.node = el("div", { class: "fx-job" }, el("div", { class: "fx-job-line" }, el("div", { class: "fx-job-words" }, this.words, this.track), this.stop), this.problem);
     }
@@ -70,8 +70,11 @@
       const { run } = this.app;
       const answer = await this.app.ask(what, details);
       if (run !== this.app.run) return;
-      if (answer.error !== undefined) this.line.fail(answer.error);
-      else this.take(answer);
+      if (answer.error === undefined) this.take(answer);
+      else {
+        this.line.fail(answer.error);
+        this.startButton.disabled = this.busy;
+      }
       clearTimeout(this.timer);
       if (this.busy && this.open) this.timer = setTimeout(() => this.watch(), POLL);
     }
@@ -99,8 +102,9 @@
       return this.watch();
     }
 
+    // Nothing is started before it is known what is at work already.
     button(label, pressed) {
-      this.startButton = el("button", { type: "button", class: "fx-button fx-primary", "data-testid": "fx-compare-start", onclick: pressed }, label);
+      this.startButton = el("button", { type: "button", class: "fx-button fx-primary", "data-testid": "fx-compare-start", disabled: true, onclick: pressed }, label);
       return this.startButton;
     }
   };

@@ -59,6 +59,7 @@ class Explore:
     status: gr.HTML
     model: gr.Dropdown
     finished: gr.State
+    settings: tuple[Any, ...]  # top-k, window, sinks, assignment
 
 
 def alert(message: str) -> str:
@@ -109,7 +110,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         api_name="analyze_form", api_visibility="private", **MODEL_WORK,
     )  # fmt: skip
     stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
-    return Explore(view, inputs[1], status, inputs[0], finished)
+    return Explore(view, inputs[1], status, inputs[0], finished, tuple(inputs[2:6]))
 
 
 def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
@@ -265,19 +266,30 @@ def _work(
 
 
 def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
-    """Open the run named in the link, or the newest one."""
+    """Open the run named in the link, or the newest one; a run named in a link also fills the form."""
+    outputs = [explore.view, explore.status, explore.centroids, explore.model, *explore.settings]
 
-    def initial(page: gr.Request) -> tuple[Any, Any, Any]:
+    def initial(page: gr.Request) -> tuple[Any, ...]:
         wanted = page.query_params.get("run") if page else None
         try:
-            choices = gr.update(choices=centroid_choices(service, request.centroids))
-            runs = service.runs()
+            choices = centroid_choices(service, request.centroids)
+            runs = {run["run_id"]: run for run in service.runs()}
         except InputError as error:
-            return gr.skip(), alert(str(error)), gr.skip()
-        newest = runs[0]["run_id"] if runs else ""
-        if wanted and wanted not in {run["run_id"] for run in runs}:
-            return newest, alert(SAID["other_run"].format(run=wanted)), choices
-        return wanted or newest, gr.skip(), choices
+            return gr.skip(), alert(str(error)), *[gr.skip()] * (len(outputs) - 2)
+        if wanted in runs:
+            return wanted, gr.skip(), *_setting_of(runs[wanted], choices)
+        status = alert(SAID["other_run"].format(run=wanted)) if wanted else gr.skip()
+        form = [gr.update(choices=choices), *[gr.skip()] * (len(outputs) - 3)]
+        return next(iter(runs), ""), status, *form
 
-    outputs = [explore.view, explore.status, explore.centroids]
     blocks.load(initial, None, outputs, show_progress="hidden", api_visibility="private")
+
+
+def _setting_of(run: dict[str, Any], choices: list[tuple[str, str]]) -> list[Any]:
+    """Values of the form that explore another text like this run: centroids, model, and the settings."""
+    config = run["config"]
+    known = [value for _, value in choices]
+    same = [name for name in (run["centroids_name"], run["centroids_sha256"]) if name in known]
+    centroids = gr.update(choices=choices, value=same[0]) if same else gr.update(choices=choices)
+    settings = [config[name] for name in ("top_k", "window", "num_sinks", "assignment")]
+    return [centroids, run["model_id"], *settings]

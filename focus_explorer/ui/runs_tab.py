@@ -57,14 +57,15 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
         server_functions=_sql_functions(service), elem_id="fe-sql", padding=False, apply_default_css=False,
     )  # fmt: skip
 
-    def refresh(current: str | None) -> tuple[Any, Any]:
+    def refresh(current: str | None, page: gr.Request) -> tuple[Any, Any]:
         try:
             rows = service.runs()
         except InputError:  # the list itself says what is wrong
             return str(time.time()), gr.skip()
-        choices = [(f"{(row['name'] or row['title'])[:48]} ({row['run_id']})", row["run_id"]) for row in rows]
+        choices = [(_label(row), row["run_id"]) for row in rows]
         known = {row["run_id"] for row in rows}
-        value = current if current in known else (rows[0]["run_id"] if rows else None)
+        linked = page.query_params.get("run") if page else None  # what the link of this page opened
+        value = next((run for run in (current, linked) if run in known), rows[0]["run_id"] if rows else None)
         return str(time.time()), gr.update(choices=choices, value=value)
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -72,6 +73,14 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
     # the run just made is the one to export
     explore.finished.change(refresh, explore.finished, [listing, run], **quiet)
     run.input(lambda: ("", gr.update(visible=False)), None, [message, download], **quiet)
+
+
+def _label(row: dict[str, Any]) -> str:
+    """What tells a run from the others comes first: titles of one text are the same."""
+    config = row["config"]
+    made = row["created_at"].strftime("%d %b %H:%M")
+    title = (row["name"] or row["title"])[:40]
+    return f"k={config['top_k']}, w={config['window']}, {row['num_tokens']:,} tokens, {made}: {title}"
 
 
 def _export_form(service: Service) -> tuple[gr.Dropdown, gr.HTML, gr.DownloadButton]:

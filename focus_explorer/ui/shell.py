@@ -25,6 +25,10 @@ THEME = gr.themes.Base(
     font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
     radius_size=gr.themes.sizes.radius_md,
 ).set(  # one shade darker than the default: white on it is to be read easily (WCAG AA)
+    body_background_fill_dark="#0f141c",
+    block_background_fill_dark="#161c26",
+    input_background_fill_dark="#1a212c",
+    border_color_primary_dark="#2b3441",
     button_primary_background_fill="*primary_600",
     button_primary_background_fill_hover="*primary_700",
     button_primary_background_fill_dark="*primary_600",

@@ -41,7 +41,7 @@ TRAIN_HELP = {
     "seed": "Same seed and text, same result",
 }
 HELP = {
-    "text": "Text to explore",
+    "text": "A text to explore",
     "sample": "Or try a sample",
     "model": "Embedded name, Hugging Face id, folder or .gguf file",
     "centroids": "Who decides the groups; random is the untrained baseline",

@@ -139,7 +139,7 @@ def test_one_selection_is_marked_in_every_view(open_page, database):
 
 def test_finder_shows_the_attention_kept_as_soon_as_it_is_measured(open_page, database):
     page = open_page("?view=groups&part=finder&layer=9&of=9")
-    cell = page.locator("[data-testid=fx-finder] tbody tr td:nth-of-type(7)").first
+    cell = page.locator("[data-testid=fx-finder] tbody tr td:nth-of-type(9)").first
     expect(cell).to_have_text("–", timeout=60_000)
     run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
     kept = {layer: (0.2 + layer / 100, 0.6) for layer in range(30)}

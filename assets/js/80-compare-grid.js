@@ -13,6 +13,9 @@
   const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
 
   const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
+  const FEWEST_REPEATS = 3; // fewer have no spread to judge a difference by
+  const isClear = (cell) => cell.repeats >= FEWEST_REPEATS && (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
+  const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
   const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
 
   FX.CompareSettings = class extends FX.ComparePart {
@@ -118,8 +121,9 @@
         el("strong", { class: "fx-number" }, nats(cell.delta_mean)),
         el("span", { class: "fx-interval" }, text.interval(nats(cell.delta_low), nats(cell.delta_high))),
         el("span", {}, text.pairs(format.percent(cell.retained_pairs))),
-        el("span", {}, text.time(format.ratio(timeRatio(cell)))),
-        random ? el("span", { class: "fx-interval" }, `${text.random}: ${nats(random.delta_mean)}, ${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`) : null,
+        el("span", {}, text.time(format.ratio(timeRatio(cell))), hedge(cell)),
+        el("span", {}, text.whole(format.ratio(cell.total_focus / cell.total_full))),
+        random ? el("span", { class: "fx-interval" }, `${text.random}: ${nats(random.delta_mean)} (${text.interval(nats(random.delta_low), nats(random.delta_high))}), ${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`) : null,
         own ? el("span", { class: "fx-own-mark" }, text.own) : null,
       );
     }
@@ -257,10 +261,12 @@
     if (own.length > 0) {
       const least = (value) => own.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
       const closest = least((cell) => Math.abs(cell.delta_mean));
-      const quickest = least(timeRatio);
       const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
-      found.push(text.best(text.setting(closest), ...ends(closest), format.percent(closest.retained_pairs), format.ratio(timeRatio(closest))));
-      found.push(timeRatio(quickest) < 1 ? text.quickest(text.setting(quickest), format.ratio(timeRatio(quickest)), ...ends(quickest)) : text.noneFaster);
+      found.push(text.best(text.setting(closest), ...ends(closest), format.percent(closest.retained_pairs), format.ratio(timeRatio(closest)), hedge(closest)));
+      const faster = own.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
+      const quickest = faster.reduce((best, cell) => (best === null || timeRatio(cell) < timeRatio(best) ? cell : best), null);
+      found.push(quickest ? text.quickest(text.setting(quickest), format.ratio(timeRatio(quickest)), ...ends(quickest)) : text.noneFaster);
+      found.push(text.wholePass(own.filter((cell) => cell.total_focus < cell.total_full).length, own.length));
     }
     const pairs = own.map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))]).filter(([, random]) => random);
     if (pairs.length > 0) {

@@ -57,7 +57,7 @@ FX.strings = {
     dominance: {
       label: "Largest group, mean",
       hint: "The share of tokens in a layer's largest group, averaged over the layers; below it the layer with the most, and what groups of equal size would have. If one group holds nearly all tokens the groups have collapsed, and Focus is full attention in disguise.",
-      detail: (even, worst, layer) => `most: ${worst} (layer ${layer}); even: ${even}`,
+      detail: (even, worst, layer) => `${worst} in layer ${layer}, even ${even}`,
     },
     attention: {
       label: "Attention time",
@@ -127,8 +127,8 @@ FX.strings = {
     waiting: "Counting the pairs of this layer…",
     show: "Show",
     kinds: {
-      main: "Most frequent cause",
       kept: "Share of pairs kept",
+      main: "Most frequent cause",
       local_only: "Near (window)",
       group_only: "Same group",
       local_and_group: "Near and same group",

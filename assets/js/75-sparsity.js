@@ -52,7 +52,7 @@
     }
 
     kindSelect() {
-      const options = Object.entries(text.kinds).map(([value, label]) => el("option", { value }, label));
+      const options = Object.entries(text.kinds).map(([value, label]) => el("option", { value, selected: value === this.kind }, label));
       const changed = (event) => {
         this.kind = event.target.value;
         this.updateLegend();

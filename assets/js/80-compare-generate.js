@@ -30,7 +30,7 @@
         this.button(text.start, () => this.begin()),
       );
       this.parted = el("p", { class: "fx-muted" });
-      this.bodies = Object.fromEntries(MODES.map((mode) => [mode, el("div", { class: "fx-pair-text", "data-side": mode, "data-testid": `fx-generated-${mode}`, role: "listbox", "aria-live": "off" })]));
+      this.bodies = Object.fromEntries(MODES.map((mode) => [mode, el("div", { class: "fx-pair-text", "data-side": mode, "data-testid": `fx-generated-${mode}`, role: "group", "aria-live": "off" })]));
       this.walks = Object.fromEntries(MODES.map((mode) => [mode, new FX.TokenWalk(this.bodies[mode], (token) => (token === null ? app.tooltip.hide() : this.tell(token)))]));
       this.notes = Object.fromEntries(MODES.map((mode) => [mode, el("p", { class: "fx-help" })]));
       this.results = el("div", { class: "fx-pair" }, MODES.map((mode) => el("section", {}, el("h4", { class: "fx-side-title" }, text[mode]), this.bodies[mode], this.notes[mode])));
@@ -73,6 +73,7 @@
       for (const mode of MODES) {
         const body = this.bodies[mode];
         const pieces = this.sides[mode] ? this.sides[mode].pieces : [];
+        body.setAttribute("role", pieces.length > 0 ? "listbox" : "group"); // a list box may not be empty
         if (pieces.length === 0) body.replaceChildren(el("span", { class: "fx-muted" }, this.busy ? "" : text.empty));
         else this.grow(body, pieces);
         this.notes[mode].textContent = this.note(mode, pieces);

@@ -74,15 +74,20 @@ def chromium():
         browser.close()
 
 
+CONTEXTS = {}  # by browser, size and scheme: pages of one context share what the browser has compiled and cached
+
+
 @contextmanager
 def opening(chromium, url):
-    """Opens pages in new contexts; afterwards nothing may have gone wrong in a console or left this machine."""
-    contexts, problems = [], []
+    """Opens pages; afterwards nothing may have gone wrong in a console or left this machine."""
+    pages, problems = [], []
 
     def open_one(query="", size="wide", scheme="light"):
-        context = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True)
-        contexts.append(context)
-        page = context.new_page()
+        key = (chromium, size, scheme)
+        if key not in CONTEXTS:
+            CONTEXTS[key] = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True)
+        page = CONTEXTS[key].new_page()
+        pages.append(page)
         page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
         page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
@@ -91,8 +96,8 @@ def opening(chromium, url):
         return page
 
     yield open_one
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert problems == []
 
 

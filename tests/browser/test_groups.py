@@ -240,6 +240,7 @@ def test_the_map_of_all_layers_and_its_colours(open_page, database):
     page = open_page("?view=map&layer=9&scope=all")
     caption = page.locator(".fx-map ~ .fx-caption")
     expect(caption).to_contain_text("similar group probabilities in all layers", timeout=60_000)
+    expect(caption).to_contain_text("UMAP", timeout=60_000)  # a quick PCA comes first
     expect(caption).to_contain_text("seed 0")
     page.locator("[data-testid=fx-map-colour]").select_option("class")
     expect(page.locator("[data-testid=fx-map]")).to_contain_text("punctuation", timeout=60_000)
@@ -258,7 +259,12 @@ def test_the_map_of_all_layers_and_its_colours(open_page, database):
         expect(caption).to_contain_text(f"mean place of one group’s tokens in layer {layer}")
         tops = np.array([row["top_group"] for row in rows if row["layer"] == layer])
         wanted = np.array([places[tops == group].mean(axis=0) for group in np.unique(tops)])
-        assert np.allclose(np.array(means_on_map(page)).T, wanted, atol=1e-3)
+        for _ in range(50):  # the caption is there before the chart is
+            found = np.array(means_on_map(page)).T
+            if found.shape == wanted.shape and np.allclose(found, wanted, atol=1e-3):
+                break
+            page.wait_for_timeout(100)
+        np.testing.assert_allclose(found, wanted, atol=1e-3)
     assert [url for url in asked if "component_server" in url and "ask" in url] == []
     for colouring, title in (("entropy", "Entropy of the group"), ("path", "Path: how far")):
         page.locator("[data-testid=fx-map-colour]").select_option(colouring)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from benchmarks.synthetic_runs import LAYERS, copy_run, write_long_run
 from focus_explorer.errors import InputError
@@ -189,10 +189,13 @@ def view_numbers(page: Page) -> dict[str, Any]:
         page.wait_for_timeout(3000)
         found[view] = {
             "open_seconds": seconds,
-            "select_to_paint_ms": asdict(Spread.of(page.evaluate(IN_VIEW, CHOOSE[view]))),
         }
-        if view == "sparsity":
-            found[view]["zoom_to_paint_ms"] = asdict(Spread.of(page.evaluate(ZOOM)))
+        try:
+            found[view]["select_to_paint_ms"] = asdict(Spread.of(page.evaluate(IN_VIEW, CHOOSE[view])))
+            if view == "sparsity":
+                found[view]["zoom_to_paint_ms"] = asdict(Spread.of(page.evaluate(ZOOM)))
+        except Error as error:  # the other numbers are worth keeping
+            found[view]["problem"] = str(error).splitlines()[0]
     return found
 
 

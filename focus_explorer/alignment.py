@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from focus_explorer.group_statistics import adjusted_rand, contingency
+
 Groups = NDArray[np.int64] | NDArray[np.uint8]
 
 
@@ -25,12 +27,6 @@ class Aligned:
     rand: float
 
 
-def contingency(first: Groups, second: Groups, num_first: int, num_second: int) -> NDArray[np.int64]:
-    """(num_first, num_second) counts of tokens by their group in each run; both inputs are (T,)."""
-    pairs = first.astype(np.int64) * num_second + second
-    return np.bincount(pairs, minlength=num_first * num_second).reshape(num_first, num_second)
-
-
 def align(first: Groups, second: Groups, num_first: int, num_second: int) -> Aligned:
     """Match groups one to one so that as many tokens as possible lie in matched groups (the Hungarian method).
 
@@ -40,22 +36,9 @@ def align(first: Groups, second: Groups, num_first: int, num_second: int) -> Ali
     """
     from scipy.optimize import linear_sum_assignment
 
-    table = contingency(first, second, num_first, num_second)
+    table = contingency(first, second, (num_first, num_second))
     rows, columns = linear_sum_assignment(table, maximize=True)
     names = [-1] * num_second
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         names[column] = row
     return Aligned(names, float(table[rows, columns].sum() / first.size), adjusted_rand(table))
-
-
-def adjusted_rand(table: NDArray[np.int64]) -> float:
-    """Adjusted Rand index (Hubert and Arabie, 1985) of a contingency table; 1 when neither side splits any pair."""
-
-    def pairs(counts: NDArray[np.int64]) -> float:
-        return float((counts * (counts - 1) // 2).sum())
-
-    count = int(table.sum())
-    together, first, second = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    chance = first * second / max(1.0, count * (count - 1) / 2)
-    most = (first + second) / 2
-    return 1.0 if most == chance else (together - chance) / (most - chance)

@@ -5,6 +5,9 @@
   const POLL = 600;
   const LIVE = ["waiting", "running", "stopping"];
 
+  // Times repeated less often have no spread to judge a difference by.
+  FX.FEWEST_REPEATS = 3;
+
   class JobLine {
     constructor(stop) {
       this.words = el("p", { role: "status" });

@@ -13,9 +13,8 @@
   const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
 
   const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
-  const FEWEST_REPEATS = 3; // fewer have no spread to judge a difference by
-  const isClear = (cell) => cell.repeats >= FEWEST_REPEATS && (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
-  const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
+  const isClear = (cell) => cell.repeats >= FX.FEWEST_REPEATS && (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
+  const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FX.FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
   const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
 
   FX.CompareSettings = class extends FX.ComparePart {

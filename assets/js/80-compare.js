@@ -4,7 +4,6 @@
   const text = FX.strings.compare;
   const format = FX.format;
   const LISTED = 10;
-  const FEWEST_REPEATS = 3; // fewer have no spread to judge a difference by
   const PARTS = { settings: FX.CompareSettings, runs: FX.CompareRuns, lengths: FX.CompareLengths, generation: FX.CompareGeneration };
 
   // One part at a time, so that the view stays short; the address remembers which.
@@ -203,7 +202,7 @@
     const full = run.timing("full", "end_to_end");
     const focus = run.timing("focus", "end_to_end");
     const tokens = format.count(focus.sequence_length);
-    if (Math.min(full.repeats, focus.repeats) < FEWEST_REPEATS) return text.tooFew(format.ratio(ratio), tokens, Math.min(full.repeats, focus.repeats));
+    if (Math.min(full.repeats, focus.repeats) < FX.FEWEST_REPEATS) return text.tooFew(format.ratio(ratio), tokens, Math.min(full.repeats, focus.repeats));
     const overlap = full.low <= focus.high && focus.low <= full.high;
     if (overlap) return text.sameSpeed(format.ratio(ratio), tokens);
     return ratio > 1 ? text.slower(format.ratio(ratio), tokens) : text.faster(format.ratio(ratio), format.ratio(1 / ratio), tokens);

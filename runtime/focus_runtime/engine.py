@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +17,7 @@ from focus_runtime.checkpoint import Centroids
 from focus_runtime.compose import FocusModel, attention_modules, compose
 from focus_runtime.errors import Cancelled
 from focus_runtime.mask import count_pairs
-from focus_runtime.measure import check_positions, final_hidden, peak_memory_bytes, synchronise, token_nll
+from focus_runtime.measure import check_positions, peak_memory_bytes, timed_pass, token_nll, warm_up
 from focus_runtime.tokens import TokenizedText, tokenize
 from focus_runtime.trace import LayerTrace, Timing, Trace
 from focus_runtime.version import __version__
@@ -106,7 +105,7 @@ def analyze(
     try:
         with torch.no_grad(), _RoutingVectors(focus) as routing:
             step("Warming up", 0.02)
-            _warm_up(focus, ids)
+            warm_up(focus, ids)
             step("Full attention", 0.05)
             timings, full_hidden = _timed(focus, ids, "full", 0)
             nll = {"full": _score(model, full_hidden, ids)}
@@ -140,25 +139,9 @@ def _beyond_context(model: Any, length: int) -> str | None:
     )
 
 
-def _warm_up(focus: FocusModel, ids: Tensor) -> None:
-    prefix = ids[:, : min(256, ids.shape[1])]
-    with focus.measured_full_attention():
-        final_hidden(focus.model, prefix)
-    final_hidden(focus.model, prefix)
-
-
 def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list[Timing], Tensor]:
     """One forward pass to the last hidden state (prefill without the output embedding), timed by stage."""
-    focus.reset_seconds()
-    synchronise(focus.model)
-    start = time.perf_counter()
-    if mode == "full":
-        with focus.measured_full_attention():
-            hidden = final_hidden(focus.model, ids)
-    else:
-        hidden = final_hidden(focus.model, ids)
-    synchronise(focus.model)
-    total = time.perf_counter() - start
+    hidden, total = timed_pass(focus, ids, mode)
     stages = {"end_to_end": total, "attention": focus.seconds.attention + focus.seconds.routing}
     if mode == "focus":
         stages |= {stage: seconds for stage, seconds in focus.seconds.seconds.items() if stage != "attention"}

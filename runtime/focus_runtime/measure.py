@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import math
 import statistics
+import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from torch import Tensor, nn
 from focus_runtime.compose import FocusModel
 from focus_runtime.errors import TextError
 from focus_runtime.mask import count_pairs
+
+WARM_UP_TOKENS = 256
 
 CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
 
@@ -152,6 +155,30 @@ def synchronise(module: nn.Module) -> None:
     """Wait for the GPU, so that a clock read next means what it says."""
     if next(module.parameters()).device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def timed_pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float]:
+    """One forward pass by full attention ("full") or Focus ("focus"), without the output embedding.
+
+    Args:
+        ids: (1, T).
+
+    Returns:
+        The last hidden state (1, T, d) and the seconds it took; those of its stages are in `focus.seconds`.
+    """
+    focus.reset_seconds()
+    synchronise(focus.model)
+    start = time.perf_counter()
+    with focus.measured_full_attention() if mode == "full" else nullcontext():
+        hidden = final_hidden(focus.model, ids)
+    synchronise(focus.model)
+    return hidden, time.perf_counter() - start
+
+
+def warm_up(focus: FocusModel, ids: Tensor) -> None:
+    """Both kinds of pass on the beginning of a text, so that the first one timed is like the rest."""
+    for mode in ("full", "focus"):
+        timed_pass(focus, ids[:, :WARM_UP_TOKENS], mode)
 
 
 def reset_peak_memory(device: torch.device) -> bool:

@@ -5,7 +5,6 @@ It knows nothing of storage or of the screen.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ from focus_runtime.analysis.null import is_null
 from focus_runtime.checkpoint import Centroids
 from focus_runtime.compose import FocusModel, attention_modules, compose
 from focus_runtime.errors import Cancelled
-from focus_runtime.measure import dominance, final_hidden, pair_shares, synchronise, token_nll
+from focus_runtime.measure import dominance, pair_shares, timed_pass, token_nll, warm_up
 
 MODES = ("full", "focus")
-WARM_UP_TOKENS = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,13 +97,12 @@ def measure_setting(
     shares: list[tuple[float, float]] = []
     try:
         with stoppable(model, cancelled):
-            for mode in MODES:
-                _pass(focus, ids[:, :WARM_UP_TOKENS], mode)
+            warm_up(focus, ids)
             for repeat in range(repeats):
                 for mode in MODES:
-                    hidden, whole, spent = _pass(focus, ids, mode)
-                    total[mode].append(whole)
-                    attention[mode].append(spent)
+                    hidden, seconds = timed_pass(focus, ids, mode)
+                    total[mode].append(seconds * 1000)
+                    attention[mode].append((focus.seconds.attention + focus.seconds.routing) * 1000)
                     if repeat == 0:
                         nll[mode] = token_nll(model, hidden, ids)[0].double().cpu().numpy()
                         shares = _shares(focus) if mode == "focus" else shares
@@ -117,21 +114,6 @@ def measure_setting(
         nll=nll, retained_pairs=float(pairs), dominance=None if is_null(centroids) else float(largest),
         attention_ms=attention, total_ms=total, backend=backend,
     )  # fmt: skip
-
-
-def _pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float, float]:
-    """The last hidden state, milliseconds of the pass, and of its attention with routing."""
-    focus.reset_seconds()
-    synchronise(focus.model)
-    start = time.perf_counter()
-    if mode == "full":
-        with focus.measured_full_attention():
-            hidden = final_hidden(focus.model, ids)
-    else:
-        hidden = final_hidden(focus.model, ids)
-    synchronise(focus.model)
-    whole = time.perf_counter() - start
-    return hidden, whole * 1000, (focus.seconds.attention + focus.seconds.routing) * 1000
 
 
 def _shares(focus: FocusModel) -> list[tuple[float, float]]:

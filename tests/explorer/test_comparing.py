@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from focus_explorer import cli
-from focus_explorer.alignment import adjusted_rand, align, contingency
+from focus_explorer.alignment import align
 from focus_explorer.comparing import check_grid, grid, grid_cells, grid_rows, measure_grid, suggested
 from focus_explorer.crossover import crossing
 from focus_explorer.errors import Cancelled, ConfigError, InputError, NotFoundError
+from focus_explorer.group_statistics import adjusted_rand, contingency
 from focus_explorer.lengths import lengths, measure_lengths
 from focus_explorer.pairing import beside, partners
 from focus_explorer.queries import fetch, fetch_run
@@ -165,9 +166,9 @@ def test_rand_index_counts_pairs_of_tokens(fresh_seed):
     b = [second[i] == second[j] for i, j in pairs]
     both, chance = sum(x and y for x, y in zip(a, b, strict=True)), sum(a) * sum(b) / len(pairs)
     wanted = (both - chance) / ((sum(a) + sum(b)) / 2 - chance)
-    assert adjusted_rand(contingency(first, second, 3, 4)) == pytest.approx(wanted)
-    assert adjusted_rand(contingency(first, (first + 1) % 3, 3, 3)) == pytest.approx(1)
-    assert adjusted_rand(contingency(first * 0, first * 0, 1, 1)) == 1
+    assert adjusted_rand(contingency(first, second, (3, 4))) == pytest.approx(wanted)
+    assert adjusted_rand(contingency(first, (first + 1) % 3, (3, 3))) == pytest.approx(1)
+    assert adjusted_rand(contingency(first * 0, first * 0, (1, 1))) == 1
 
 
 def test_two_runs_of_the_same_tokens(own):

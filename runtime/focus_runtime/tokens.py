@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -164,3 +165,24 @@ def _byte_table() -> dict[str, int]:
     others = [byte for byte in range(256) if byte not in set(plain)]
     table.update({chr(256 + rank): byte for rank, byte in enumerate(others)})
     return table
+
+
+def joined_text(pieces: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> str:
+    """The text that pieces were cut from, bytes of split characters put together again.
+
+    Args:
+        pieces, starts, ends: of a `TokenizedText`, or as they were stored.
+
+    Raises:
+        TextError: the bytes of a split character are no character: the pieces are not those of a text.
+    """
+    parts, reached = bytearray(), 0
+    for place, piece in enumerate(pieces):
+        overlaps = starts[place] < reached or (place + 1 < len(pieces) and starts[place + 1] < ends[place])
+        part = overlaps and piece[:1] == "‹" and piece[-1:] == "›" and len(piece) > 2
+        parts += bytes.fromhex(piece[1:-1]) if part else piece.encode()
+        reached = max(reached, ends[place])
+    try:
+        return parts.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TextError("the bytes of split characters do not add up to text", expected="pieces of one text") from error

@@ -109,6 +109,24 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             deleted_at TIMESTAMPTZ);
         """,
     ),
+    (
+        "0006_statistics",
+        """
+        CREATE TABLE token_tags (
+            run_id VARCHAR NOT NULL, position BIGINT NOT NULL, pos VARCHAR NOT NULL, dep VARCHAR NOT NULL,
+            sentence INTEGER NOT NULL);
+        CREATE TABLE taggings (run_id VARCHAR PRIMARY KEY, tagger VARCHAR NOT NULL, tagged_at TIMESTAMPTZ NOT NULL);
+        CREATE TABLE baseline_assignments (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, position BIGINT NOT NULL, membership BIGINT NOT NULL,
+            top_group INTEGER NOT NULL, confidence FLOAT NOT NULL, entropy FLOAT NOT NULL);
+        CREATE TABLE baselines (
+            run_id VARCHAR PRIMARY KEY, seed BIGINT NOT NULL, balanced_on BIGINT NOT NULL,
+            perplexity DOUBLE NOT NULL, measured_at TIMESTAMPTZ NOT NULL);
+        CREATE TABLE attention_queries (
+            run_id VARCHAR NOT NULL, centroids VARCHAR NOT NULL, layer INTEGER NOT NULL, position BIGINT NOT NULL,
+            local DOUBLE NOT NULL, sinks DOUBLE NOT NULL, grouped DOUBLE NOT NULL, dropped DOUBLE NOT NULL);
+        """,
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Statistics with their uncertainty. It knows nothing of databases or of the screen."""
+"""Mean of values along a text with an interval that respects their dependence. It knows nothing of groups."""
 
 from __future__ import annotations
 

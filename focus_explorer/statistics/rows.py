@@ -1,0 +1,80 @@
+"""The one shape every statistic has: a value, its interval, the same under each baseline, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+
+SCOPES = ("run", "layer", "group")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatisticRow:
+    """One number of a run or a corpus; a missing number is None.
+
+    Attributes:
+        scope: `run` (over all layers), `layer` or `group`.
+        layer: layer number; None over layers.
+        group: letter of the group; None for a layer or run.
+        statistic: name in docs/statistics.md.
+        category: what the statistic is about beyond its name, such as a tag set, a tag or a range of distances; "" if
+            nothing.
+        value, low, high: estimate and 95 % bootstrap interval over units.
+        shuffled, shuffled_low, shuffled_high: mean and 95 % range under shuffled assignments of the same sizes.
+        random, random_low, random_high: the same statistic, with its interval, for random centroids on the same text.
+        window_only: the same without groups: one group of all tokens, pairs of window and sinks alone.
+        p_value: two-sided against shuffled assignments; q_value: corrected over all rows of this statistic and category
+            set (Benjamini and Hochberg).
+        count: tokens or pairs in the denominator; denominator: what they are.
+        units: resampled units; unit: `sentence`, `document` or `block`.
+        warning: why the number tells little, "" if it does.
+    """
+
+    scope: str
+    statistic: str
+    value: float | None
+    count: int
+    denominator: str
+    units: int
+    unit: str
+    layer: int | None = None
+    group: str | None = None
+    category: str = ""
+    low: float | None = None
+    high: float | None = None
+    shuffled: float | None = None
+    shuffled_low: float | None = None
+    shuffled_high: float | None = None
+    random: float | None = None
+    random_low: float | None = None
+    random_high: float | None = None
+    window_only: float | None = None
+    p_value: float | None = None
+    q_value: float | None = None
+    warning: str = ""
+
+
+_TEXT, _WHOLE = pa.string(), pa.int64()
+_KINDS = {"scope": _TEXT, "statistic": _TEXT, "category": _TEXT, "group": _TEXT, "denominator": _TEXT, "unit": _TEXT,
+          "warning": _TEXT, "layer": pa.int32(), "count": _WHOLE, "units": _WHOLE}  # fmt: skip
+COLUMNS = ("scope", "layer", "group", "statistic", "category", "value", "low", "high", "shuffled", "shuffled_low",
+           "shuffled_high", "random", "random_low", "random_high", "window_only", "p_value", "q_value", "count",
+           "denominator", "units", "unit", "warning")  # fmt: skip
+SCHEMA = pa.schema([(name, _KINDS.get(name, pa.float64())) for name in COLUMNS])
+assert set(COLUMNS) == {field.name for field in fields(StatisticRow)}
+
+
+def to_table(rows: Iterable[StatisticRow]) -> pa.Table:
+    """Rows as an Arrow table of `SCHEMA`."""
+    return pa.Table.from_pylist([_plain(row) for row in rows], schema=SCHEMA)
+
+
+def _plain(row: StatisticRow) -> dict[str, Any]:
+    return {name: _number(value) for name, value in asdict(row).items()}
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value

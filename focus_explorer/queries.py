@@ -167,6 +167,34 @@ QUERIES: dict[str, str] = {
             list_median(total_full) AS total_full, list_median(total_focus) AS total_focus
         FROM comparisons WHERE run_id = $run_id ORDER BY kind, window_size, top_k""",
     "crossovers": "SELECT * FROM crossovers WHERE run_id = $run_id ORDER BY layer, tokens",
+    "study_assignments": """
+        SELECT layer, position, membership, top_group, confidence, entropy
+        FROM assignments WHERE run_id = $run_id""",
+    "token_tags": "SELECT position, pos, dep, sentence FROM token_tags WHERE run_id = $run_id ORDER BY position",
+    "baseline_assignments": """
+        SELECT layer, position, membership, top_group, confidence, entropy
+        FROM baseline_assignments WHERE run_id = $run_id""",
+    "attention_queries": """
+        SELECT centroids, layer, position, local, sinks, grouped, dropped
+        FROM attention_queries WHERE run_id = $run_id""",
+    "study_links": """
+        WITH groups AS (
+            SELECT layer, position, probabilities FROM assignments WHERE run_id = $run_id AND position IN (
+                SELECT query FROM attention_links WHERE run_id = $run_id
+                UNION SELECT key FROM attention_links WHERE run_id = $run_id))
+        SELECT k.layer, k.head, k.kind, k.rank, k.query, k.key, k.probability,
+            list_inner_product(q.probabilities, o.probabilities) AS affinity
+        FROM attention_links k
+        JOIN groups q ON q.layer = k.layer AND q.position = k.query
+        JOIN groups o ON o.layer = k.layer AND o.position = k.key
+        WHERE k.run_id = $run_id ORDER BY k.layer, k.kind, k.head, k.rank""",
+    "measured": """
+        SELECT t.tagger, b.seed AS random_seed, b.balanced_on, b.perplexity AS random_perplexity,
+            (SELECT max(num_tokens) FROM attention_mass a WHERE a.run_id = r.run_id) AS attention_tokens,
+            (SELECT count(*) > 0 FROM attention_queries q WHERE q.run_id = r.run_id AND q.centroids = 'random')
+                AS attention_random
+        FROM runs r LEFT JOIN taggings t USING (run_id) LEFT JOIN baselines b USING (run_id)
+        WHERE r.run_id = $run_id""",
     "same_tokens": """
         WITH texts AS (
             SELECT run_id, count(*) AS count, string_agg(CAST(token_id AS VARCHAR), ' ' ORDER BY position) AS ids
@@ -175,6 +203,25 @@ QUERIES: dict[str, str] = {
                 WHERE r.run_id = $run_id AND o.status = 'complete' AND b.deleted_at IS NULL) GROUP BY run_id)
         SELECT t.run_id FROM texts t JOIN texts mine USING (ids)
         WHERE mine.run_id = $run_id AND t.run_id <> $run_id""",
+    "layer_numbers": "SELECT layer FROM layers WHERE run_id = $run_id ORDER BY layer",
+    "assignment_table": """
+        SELECT a.layer, a.position, t.piece, a.membership, a.top_group,
+            CASE WHEN a.top_group < 26 THEN chr(65 + a.top_group)
+                 ELSE chr(64 + a.top_group // 26) || chr(65 + a.top_group % 26) END AS label,
+            a.confidence, a.entropy
+        FROM assignments a JOIN tokens t ON t.run_id = a.run_id AND t.position = a.position
+        WHERE a.run_id = $run_id AND a.layer BETWEEN $first_layer AND $last_layer
+            AND a.position BETWEEN $first AND $last
+        ORDER BY a.layer, a.position""",
+    "timing_repeats": """
+        SELECT mode, stage, repeat, sequence_length, backend, milliseconds, peak_memory_bytes
+        FROM timings WHERE run_id = $run_id ORDER BY mode, stage, repeat""",
+    "loss_differences": """
+        SELECT position, max(nll) FILTER (mode = 'focus') - max(nll) FILTER (mode = 'full') AS difference
+        FROM losses WHERE run_id = $run_id GROUP BY position HAVING difference IS NOT NULL ORDER BY position""",
+    "mask_table": """
+        SELECT layer, row_block, col_block, block_size, local_only, group_only, local_and_group, sink_only, dropped
+        FROM masks WHERE run_id = $run_id ORDER BY layer, row_block, col_block""",
 }
 
 

@@ -1,11 +1,17 @@
-"""Tables of a run as CSV, JSON, Parquet and LaTeX, from the same queries the screen uses."""
+"""Tables of a run as CSV, JSON, Parquet, LaTeX and Markdown, from the same queries the screen uses.
+
+CSV, JSON and Parquet are written piece by piece, so that millions of rows need little memory. LaTeX and Markdown are
+for reading: chosen columns and a limited number of rows.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,131 +20,152 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from focus_explorer.errors import InputError
-from focus_explorer.queries import fetch, fetch_run
-from focus_runtime.mask import CAUSES
+from focus_explorer.exports.files import replacing
+from focus_explorer.exports.latex import latex_table
+from focus_explorer.exports.markdown import markdown_table
+from focus_explorer.exports.sources import WHAT, read
+from focus_explorer.exports.spreadsheet import harmless
+from focus_explorer.group_labels import group_label
 from focus_runtime.store.database import Database
 
-LAST = 2**31 - 2  # beyond any position
+__all__ = ["FORMATS", "READING_ROWS", "SUFFIXES", "WHAT", "group_label", "table", "write_table"]
 
-WHAT = ("groups", "tokens", "layers")
-FORMATS = ("csv", "json", "parquet", "latex")
-SUFFIXES = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "latex": ".tex"}
-_SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
-
-
-def group_label(index: int) -> str:
-    """A, B, ... Z, AA, AB, ... as on the screen."""
-    letters = ""
-    index += 1
-    while index:
-        index, rest = divmod(index - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
+FORMATS = ("csv", "json", "parquet", "latex", "markdown")
+SUFFIXES = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "latex": ".tex", "markdown": ".md"}
+READING_ROWS = 300  # of LaTeX and Markdown; seven pages
 
 
 def table(database: Database, run_id: str, what: str) -> pa.Table:
     """One of the tables in `WHAT`, every row with the run and the setting it was measured in.
 
+    Returns:
+        Rows with provenance as JSON under `focus_explorer` in the schema's metadata.
+
     Raises:
         InputError: unknown table or run.
     """
-    if what not in WHAT:
-        raise InputError(f"there is no table {what!r}", expected=" or ".join(WHAT))
-    run = fetch_run(database, run_id)
-    rows = {"groups": _groups, "tokens": _tokens, "layers": _layers}[what](database, run_id)
-    config = json.loads(run["config"])
-    setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
-    setting |= {name: config[name] for name in _SETTINGS}
-    for name, value in setting.items():
-        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
-    provenance = {key: str(value) for key, value in run.items() if value is not None}
-    return rows.replace_schema_metadata({"focus_explorer": json.dumps(provenance, sort_keys=True)})
+    return pa.concat_tables(read(database, run_id, what))
 
 
-def _groups(database: Database, run_id: str) -> pa.Table:
-    rows = fetch(database, "groups", run_id=run_id)
-    pieces: dict[tuple[int, int], list[str]] = {}
-    for row in fetch(database, "group_pieces", run_id=run_id).to_pylist():
-        pieces.setdefault((row["layer"], row["top_group"]), []).append(
-            f"{json.dumps(row['piece'], ensure_ascii=False)}×{row['uses']}"
-        )
-    keys = list(zip(rows["layer"].to_pylist(), rows["group_index"].to_pylist(), strict=True))
-    rows = rows.add_column(2, "label", pa.array([group_label(group) for _, group in keys]))
-    return rows.append_column("frequent_tokens", pa.array([" ".join(pieces.get(key, [])) for key in keys]))
-
-
-def _tokens(database: Database, run_id: str) -> pa.Table:
-    return fetch(database, "token_table", run_id=run_id, first=0, last=LAST)
-
-
-def _layers(database: Database, run_id: str) -> pa.Table:
-    return fetch(database, "layers", run_id=run_id)
-
-
-def write_table(database: Database, run_id: str, what: str, file_format: str, out: str | Path) -> Path:
+def write_table(
+    database: Database,
+    run_id: str,
+    what: str,
+    file_format: str,
+    out: str | Path,
+    *,
+    raw: bool = False,
+    rows: int | None = None,
+    layer: int | None = None,
+) -> Path:
     """Write a table atomically.
 
+    Args:
+        raw: leave text cells of a CSV file as they are, also where a spreadsheet would run them.
+        rows: write at most the first so many; None means all, or `READING_ROWS` of LaTeX and Markdown.
+        layer: only the rows of this layer.
+
     Raises:
-        InputError: unknown run, table or format, or the file cannot be written; nothing half-written stays.
+        InputError: unknown run, table, format or layer, or the file cannot be written; nothing half-written stays.
     """
     if file_format not in FORMATS:
         raise InputError(f"there is no format {file_format!r}", expected=" or ".join(FORMATS))
-    rows = table(database, run_id, what)
-    writers: dict[str, Callable[[pa.Table, Path], None]] = {
-        "csv": lambda t, p: pa.csv.write_csv(t, p),
-        "json": _write_json,
-        "parquet": lambda t, p: pa.parquet.write_table(t, p),
-        "latex": lambda t, p: _write_latex(t, p, what),
-    }
-    target = Path(os.path.expanduser(out))
+    if rows is not None and rows < 1:
+        raise InputError(f"rows is {rows}", expected="at least 1")
+    pieces = read(database, run_id, what)
+    if layer is not None:
+        pieces = _only_layer(pieces, run_id, what, layer)
+    if file_format in ("csv", "json", "parquet"):
+        if rows is not None:
+            pieces = _first_rows(pieces, rows)
+        if file_format == "csv" and not raw:
+            pieces = map(harmless, pieces)
+        first = next(pieces)
+        write: dict[str, Callable[[pa.Table, Iterator[pa.Table], Path], None]]
+        write = {"csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
+        with replacing(out) as part:
+            write[file_format](first, pieces, part)
+    else:
+        limit = READING_ROWS if rows is None else rows
+        shown, total = _beginning(pieces, limit)
+        text = (latex_table if file_format == "latex" else markdown_table)(shown, what, total)
+        with replacing(out) as part:
+            part.write_text(text, encoding="utf-8", newline="\n")
+    return Path(os.path.expanduser(out))
+
+
+def _only_layer(pieces: Iterator[pa.Table], run_id: str, what: str, layer: int) -> Iterator[pa.Table]:
+    first, found = None, False
+    for piece in pieces:
+        if "layer" not in piece.column_names:
+            raise InputError(f"the table {what} has no layers", fix="leave the layer out")
+        chosen = piece.filter(pa.compute.equal(piece["layer"], layer))
+        first = chosen if first is None else first
+        if chosen.num_rows:
+            found = True
+            yield chosen
+    if not found:
+        raise InputError(f"the table {what} of run {run_id} has no layer {layer}", fix="choose a layer of this run")
+
+
+def _first_rows(pieces: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    left = rows
+    for piece in pieces:
+        yield piece.slice(0, left)
+        left -= piece.num_rows
+        if left <= 0:
+            return
+
+
+def _beginning(pieces: Iterator[pa.Table], rows: int) -> tuple[pa.Table, int]:
+    """The first rows, and how many there are in all."""
+    kept: list[pa.Table] = []
+    held = total = 0
+    for piece in pieces:
+        if held < rows or not kept:
+            kept.append(piece.slice(0, rows - held))
+            held += kept[-1].num_rows
+        total += piece.num_rows
+    return pa.concat_tables(kept), total
+
+
+def _write_csv(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+    with pyarrow.csv.CSVWriter(part, first.schema) as writer:
+        for piece in itertools.chain([first], more):
+            writer.write_table(piece)
+
+
+def _write_parquet(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+    with pyarrow.parquet.ParquetWriter(part, first.schema) as writer:
+        for piece in itertools.chain([first], more):
+            writer.write_table(piece)
+
+
+def _write_json(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+    """A list with one object a line; numbers that JSON does not have become null."""
+    with part.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("[")
+        separator = "\n"
+        for piece in itertools.chain([first], more):
+            separator = _json_rows(piece, file, separator)
+        file.write("\n]\n")
+
+
+def _json_rows(piece: pa.Table, file: Any, separator: str) -> str:
+    for batch in piece.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            file.write(separator + _json(row))
+            separator = ",\n"
+    return separator
+
+
+def _json(row: dict[str, Any]) -> str:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".export-")
-        os.close(handle)
-        try:
-            writers[file_format](rows, Path(name))
-            os.chmod(name, 0o644)
-            os.replace(name, target)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {target}: {error.strerror or error}", fix="choose a writable folder with space"
-        ) from error
-    return target
+        return json.dumps(row, ensure_ascii=False, allow_nan=False, default=_iso)
+    except ValueError:
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        return json.dumps(finite, ensure_ascii=False, default=_iso)
 
 
-def _write_json(rows: pa.Table, path: Path) -> None:
-    path.write_text(json.dumps(rows.to_pylist(), ensure_ascii=False, indent=1), encoding="utf-8")
-
-
-_LATEX_COLUMNS = {
-    "groups": ("layer", "label", "tokens", "share", "mean_confidence", "frequent_tokens"),
-    "tokens": ("position", "piece", "nll_full", "nll_focus", "nll_difference"),
-    "layers": ("layer", "dominance", "retained_pairs", *CAUSES),
-}  # fmt: skip
-
-
-def _write_latex(rows: pa.Table, path: Path, what: str) -> None:
-    """A booktabs longtable: layers times groups outgrow one page."""
-    first: dict[str, Any] = rows.slice(0, 1).to_pylist()[0]
-    frame = rows.select(_LATEX_COLUMNS[what]).to_pandas()
-    if "piece" in frame:
-        frame["piece"] = [json.dumps(piece, ensure_ascii=False) for piece in frame["piece"]]
-    setting = (
-        f"{what.capitalize()} of run {first['run_id']}: {first['model_id']}, centroids {first['centroids']}, "
-        f"K={first['num_groups']}, k={first['top_k']}, window {first['window']}, {first['num_sinks']} sinks, "
-        f"{first['assignment']} assignment."
-    )
-    floats = frame.select_dtypes("float").columns
-    styler = frame.style.hide(axis="index").format(escape="latex").format("{:.4f}", subset=list(floats), na_rep="--")
-    styler = styler.format_index(escape="latex", axis="columns")
-    text = styler.to_latex(hrules=True, environment="longtable", caption=_escape(setting), label=f"tab:focus-{what}")
-    header = "% needs \\usepackage{booktabs,longtable}; compile with LuaLaTeX or XeLaTeX where tokens are not ASCII\n"
-    path.write_text(header + text, encoding="utf-8")
-
-
-def _escape(text: str) -> str:
-    for character in "&%$#_{}":
-        text = text.replace(character, "\\" + character)
-    return text
+def _iso(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

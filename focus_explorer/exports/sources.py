@@ -1,0 +1,138 @@
+"""What can be exported of a run, read from the named queries in pieces that fit in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from focus_explorer.errors import InputError
+from focus_explorer.group_labels import group_label
+from focus_explorer.queries import QUERIES, fetch, fetch_run
+from focus_explorer.statistics.tables import statistics_table
+from focus_runtime.store.database import Database
+from focus_runtime.version import __version__
+
+WHAT: dict[str, str] = {
+    "groups": "Size, confidence and most frequent tokens of every group of every layer.",
+    "tokens": "Every token with its loss under full attention and Focus, and its group in every layer.",
+    "layers": "Every layer with its largest group and its pairs by what keeps or drops them.",
+    "assignments": "Every token in every layer: groups, confidence and entropy of the routing.",
+    "losses": "Loss of every token under full attention and under Focus.",
+    "timings": "Median and range of the time of every stage.",
+    "timing_repeats": "Time of every stage in every timed repeat.",
+    "masks": "Pairs by what keeps or drops them, in blocks of every layer's mask.",
+    "attention": "Where full attention goes under the executed mask, by layer and head.",
+    "comparisons": "The same text measured again at other settings, without groups and with random centroids.",
+    "statistics": "Every statistic with its interval, beside shuffled groups, random centroids and window only.",
+    "characteristic": "Tokens that are characteristic of each group, by log-odds with an informative prior.",
+    "categories": "Word categories in each group, beside their shares of the text.",
+    "agreement": "How far every two layers sort the tokens alike, beside shuffled groups.",
+    "distances": "Pairs kept by distance, beside shuffled groups, random centroids and window only.",
+    "links": "The strongest kept and dropped links of full attention.",
+    "pairs": "The strongest pairs of the same group that are far apart.",
+}
+
+STATISTICS = ("statistics", "characteristic", "categories", "agreement", "distances", "links", "pairs")
+_PLAIN = {"layers": "layers", "losses": "losses", "timings": "timings", "timing_repeats": "timing_repeats",
+          "masks": "mask_table", "attention": "attention_mass", "comparisons": "comparisons"}  # fmt: skip
+SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
+SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS)
+ROWS_AT_ONCE = 250_000
+# What people say about a run changes while its numbers do not, and its title is a piece of the text.
+_NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
+
+
+def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
+    """The rows of a table in order, in pieces of one schema, at least one of them.
+
+    Raises:
+        InputError: unknown table or run; before the first piece.
+    """
+    if what not in WHAT:
+        raise InputError(f"there is no table {what!r}", expected=" or ".join(WHAT))
+    run = fetch_run(database, run_id)
+    config = json.loads(run["config"])
+    setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
+    setting |= {name: config[name] for name in SETTINGS}
+    metadata = {"focus_explorer": json.dumps(_about(run, what), sort_keys=True, ensure_ascii=False)}
+    return (_with_setting(rows, setting).replace_schema_metadata(metadata) for rows in _pieces(database, run, what))
+
+
+def provenance(run: dict[str, Any]) -> dict[str, str]:
+    """Where a run's numbers come from: its row and this tool's version."""
+    known = {key: str(value) for key, value in run.items() if value is not None and key not in _NOT_PROVENANCE}
+    return known | {"exported_by": f"focus-explorer {__version__}"}
+
+
+def _about(run: dict[str, Any], what: str) -> dict[str, str]:
+    return provenance(run) | {"table": what, "about": WHAT[what]}
+
+
+def _with_setting(rows: pa.Table, setting: dict[str, Any]) -> pa.Table:
+    for name, value in setting.items():
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+    return rows
+
+
+def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.Table]:
+    run_id = run["run_id"]
+    if what in STATISTICS:
+        yield statistics_table(database, run_id, what)
+    elif what in _PLAIN:
+        yield _exact(database, _PLAIN[what], run_id)
+    else:
+        several: dict[str, Callable[[Database, dict[str, Any]], Iterator[pa.Table]]]
+        several = {"groups": _groups, "tokens": _tokens, "assignments": _assignments}
+        yield from several[what](database, run)
+
+
+def _exact(database: Database, name: str, run_id: str) -> pa.Table:
+    """A named query on one thread: sums in the same order give the same last digit every time."""
+    with database.read() as connection:
+        connection.execute("SET threads = 1")
+        try:
+            return connection.sql(QUERIES[name], params={"run_id": run_id}).to_arrow_table()
+        finally:
+            connection.execute("RESET threads")
+
+
+def _groups(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    rows = _exact(database, "groups", run["run_id"])
+    pieces: dict[tuple[int, int], list[str]] = {}
+    for row in fetch(database, "group_pieces", run_id=run["run_id"]).to_pylist():
+        pieces.setdefault((row["layer"], row["top_group"]), []).append(
+            f"{json.dumps(row['piece'], ensure_ascii=False)}×{row['uses']}"
+        )
+    keys = list(zip(rows["layer"].to_pylist(), rows["group_index"].to_pylist(), strict=True))
+    rows = rows.add_column(2, "label", pa.array([group_label(group) for _, group in keys], pa.string()))
+    frequent = pa.array([" ".join(pieces.get(key, [])) for key in keys], pa.string())
+    yield rows.append_column("frequent_tokens", frequent)
+
+
+def _layer_numbers(database: Database, run_id: str) -> list[int]:
+    numbers: list[int] = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
+    return numbers
+
+
+def _tokens(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    step = max(1, ROWS_AT_ONCE // max(1, len(_layer_numbers(database, run["run_id"]))) * 4)
+    for first in range(0, max(1, run["num_tokens"]), step):
+        yield fetch(database, "token_table", run_id=run["run_id"], first=first, last=first + step - 1)
+
+
+def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    """Several short layers at once, or a long one in parts."""
+    run_id, tokens = run["run_id"], max(1, run["num_tokens"])
+    numbers = _layer_numbers(database, run_id)
+    together = max(1, ROWS_AT_ONCE // tokens)
+    for place in range(0, len(numbers), together):
+        first_layer, last_layer = numbers[place], numbers[min(place + together, len(numbers)) - 1]
+        for first in range(0, tokens, ROWS_AT_ONCE):
+            yield fetch(
+                database, "assignment_table", run_id=run_id, first_layer=first_layer, last_layer=last_layer,
+                first=first, last=first + ROWS_AT_ONCE - 1,
+            )  # fmt: skip

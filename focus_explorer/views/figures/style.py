@@ -1,0 +1,136 @@
+"""What all printed figures share: sizes and fonts set beforehand, light colours that also differ in grey."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+PX_PER_MM, PX_PER_PT = 96 / 25.4, 96 / 72
+SANS = "Arial, Liberation Sans, Helvetica, sans-serif"
+SERIF = "Times New Roman, Liberation Serif, Nimbus Roman, serif"
+
+INK, SOFT, GRID = "#1a1a1a", "#767676", "#dddddd"
+# Okabe and Ito's hues as on the page, in an order in which neighbours also differ in lightness.
+FULL, FOCUS = "#3d4550", "#0068ab"
+SHUFFLED, RANDOM, WINDOW = "#c77e00", "#b03a80", "#00805c"
+GROUPS = ("#0068ab", "#c77e00", "#00805c", "#b03a80", "#3399d4", "#b83d00", "#3d3900", "#3d4550")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
+# Steps of one hue from light to dark; lightness alone carries the value.
+SEQUENTIAL = ("#f4f7fb", "#d5e3f0", "#aecbe3", "#7fadd3", "#4f8bbd", "#286aa3", "#0d4a80", "#042b54")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preset:
+    """The size and type of a figure at its final place.
+
+    Attributes:
+        about: where it fits.
+        width, height: millimetres.
+        family: font families as in CSS, the first one that is installed is used.
+        size, small: points, of axis titles and of everything else.
+    """
+
+    about: str
+    width: float
+    height: float
+    family: str = SANS
+    size: float = 8.0
+    small: float = 7.0
+
+    @property
+    def width_px(self) -> int:
+        """Width in CSS pixels."""
+        return round(self.width * PX_PER_MM)
+
+    @property
+    def height_px(self) -> int:
+        """Height in CSS pixels."""
+        return round(self.height * PX_PER_MM)
+
+    def points(self, size: float) -> float:
+        """CSS pixels of so many points."""
+        return size * PX_PER_PT
+
+    def scaled(self, ratio: float) -> float:
+        """CSS pixels of a length that is `ratio` points at 8-point type."""
+        return ratio * PX_PER_PT * self.size / 8
+
+
+PRESETS: dict[str, Preset] = {
+    "column": Preset(about="one column of most two-column papers, 3.25 in", width=82.55, height=58),
+    "double": Preset(about="both columns of most two-column papers, 6.75 in", width=171.45, height=76),
+    "neurips": Preset(about="text width of NeurIPS and ICLR, 5.5 in", width=139.7, height=70, family=SERIF, size=9),
+    "icml": Preset(about="one column of ICML, 3.25 in", width=82.55, height=58, family=SERIF),
+    "icml-wide": Preset(about="both columns of ICML, 6.75 in", width=171.45, height=76, family=SERIF),
+    "acl": Preset(about="one column of ACL, 7.7 cm", width=77, height=56, family=SERIF, size=9, small=8),
+    "acl-wide": Preset(about="both columns of ACL, 16 cm", width=160, height=76, family=SERIF, size=9, small=8),
+    "ieee": Preset(about="one column of IEEE, 3.5 in", width=88.9, height=60, family=SERIF),
+    "slide": Preset(about="a 16:9 slide 10 in wide", width=254, height=142.9, size=20, small=17),
+}
+SCREEN = Preset(about="a web page; HTML has always this size", width=238, height=126, size=11, small=10)
+
+
+def group_mark(group: int) -> dict[str, Any]:
+    """Colour and shape of a group's points; together they differ for 64 groups."""
+    return {"color": GROUPS[group % len(GROUPS)], "symbol": SYMBOLS[(group + group // len(GROUPS)) % len(SYMBOLS)]}
+
+
+def axis(preset: Preset, title: str, **more: Any) -> dict[str, Any]:
+    """Settings of one axis: a line, outside ticks, a title."""
+    return {
+        "title": {"text": title, "font": {"size": preset.points(preset.size)}, "standoff": preset.scaled(4)},
+        "showline": True, "linecolor": INK, "linewidth": preset.scaled(0.6), "ticks": "outside",
+        "ticklen": preset.scaled(2.5), "tickwidth": preset.scaled(0.6), "tickcolor": INK, "showgrid": False,
+        "zeroline": False, "automargin": True, "tickfont": {"size": preset.points(preset.small)},
+    } | more  # fmt: skip
+
+
+def spread(preset: Preset, colour: str, middle: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
+    """Whiskers from `low` to `high` around points at `middle`."""
+    return {
+        "type": "data", "symmetric": False, "color": colour, "thickness": preset.scaled(0.8), "width": preset.scaled(2),
+        "array": [up - at for up, at in zip(high, middle, strict=True)],
+        "arrayminus": [at - down for at, down in zip(middle, low, strict=True)],
+    }  # fmt: skip
+
+
+def finish(
+    figure: go.Figure, preset: Preset, *, title: str, caption: str, corner: str, height: float = 1.0, **layout: Any
+) -> go.Figure:
+    """Size, type, legend and margins; title and caption travel in `layout.meta`, as papers print them beside.
+
+    Args:
+        corner: sample size, printed above the plot at the right.
+        height: of the preset's height.
+    """
+    small = preset.points(preset.small)
+    line = small * 1.45
+    rows = _legend_rows(figure, preset)
+    figure.update_layout(
+        template="none", width=preset.width_px, height=round(preset.height_px * height), paper_bgcolor="#ffffff",
+        plot_bgcolor="#ffffff", font={"family": preset.family, "size": small, "color": INK},
+        margin={"l": preset.scaled(8), "r": preset.scaled(8), "t": line * (rows + 1) + preset.scaled(5),
+                "b": preset.scaled(8), "pad": 0, "autoexpand": True},
+        showlegend=rows > 0, hovermode="closest", meta={"title": title, "caption": caption, "corner": corner},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "yref": "paper",
+                "font": {"size": small}, "itemwidth": 30, "itemsizing": "constant", "tracegroupgap": 0},
+    )  # fmt: skip
+    figure.update_layout(**layout)
+    figure.update_layout(  # a title is the one text that Plotly places by the edge of the page
+        title={"text": corner, "font": {"size": small, "color": SOFT}, "x": 1, "xref": "paper", "xanchor": "right",
+               "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": preset.scaled(3)}},
+    )  # fmt: skip
+    return figure
+
+
+def _legend_rows(figure: go.Figure, preset: Preset) -> int:
+    """Lines that the legend's entries take beside each other; where one is too few Plotly sets equal columns."""
+    small = preset.points(preset.small)
+    names = [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+    widths = [40 + 0.55 * small * len(name) for name in names]
+    room = preset.width_px * 0.86
+    if sum(widths) <= room:
+        return min(1, len(names))
+    return -(-len(names) // max(1, int(room // max(widths))))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.queries import fetch, fetch_run
+from focus_explorer.run_model import borrowed
 from focus_explorer.service import Progress, Service
 from focus_explorer.views.attention import distance_payload, links_payload, mass_payload, mean_payload, tile_payload
 from focus_runtime.config import FocusConfig
@@ -54,14 +55,8 @@ def measure_attention(
     config = FocusConfig.from_json(run["config"])
     ids = fetch(service.database, "token_ids", run_id=run_id)["token_id"].to_pylist()[:MEASURED_TOKENS]
     groups = {layer: bits[: len(ids)] for layer, bits in _memberships(service, run_id).items()}
-    with service._model_lock:  # Focus hangs on the one loaded model, which others use too
-        progress("Loading the model", 0.0)
-        loaded = service.load_model(run["model_id"])
-        if loaded.fingerprint != run["model_fingerprint"]:
-            raise InputError(
-                f"the model {run['model_id']} has other weights than when this run was stored",
-                fix="explore the text again",
-            )
+    progress("Loading the model", 0.0)
+    with borrowed(service, run) as loaded:
         found = measure(loaded.model, ids, groups, config, progress=step)
     progress("Saving", 0.98)
     write_attention(service.database, run_id, found, len(ids))

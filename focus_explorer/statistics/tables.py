@@ -2,12 +2,103 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
 from focus_explorer.errors import InputError
+from focus_explorer.queries import fetch
+from focus_explorer.statistics.agreement import between_samples, layer_agreement_table
+from focus_explorer.statistics.content import categories_table, characteristic_table
+from focus_explorer.statistics.describe import Layer, describe, measure
+from focus_explorer.statistics.distances import Bins
+from focus_explorer.statistics.pair_tables import distances_table, links_table, long_range_table
+from focus_explorer.statistics.resample import Resampler
+from focus_explorer.statistics.run_sample import run_sample, study_run
+from focus_explorer.statistics.sample import Sample
 from focus_runtime.store.database import Database
 
 NAMES = ("statistics", "characteristic", "categories", "agreement", "distances", "links", "pairs")
+KEPT = 2
+
+
+class Study:
+    """One run's sample and what was measured of it, computed once for all tables."""
+
+    def __init__(self, database: Database, run_id: str) -> None:
+        self.database, self.run_id = database, run_id
+        self.sample: Sample = run_sample(database, run_id)
+        self._measured: tuple[list[Layer], Resampler, Bins] | None = None
+        self._tables: dict[str, pa.Table] = {}
+
+    def measured(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Any:
+        """Layers, resampler and bins of distances."""
+        if self._measured is None:
+            self._measured = measure(self.sample, progress=progress)
+        return self._measured
+
+    def table(self, name: str) -> pa.Table:
+        """One of `NAMES`."""
+        if name not in self._tables:
+            self._tables[name] = getattr(self, f"_{name}")()
+        return self._tables[name]
+
+    def _statistics(self) -> pa.Table:
+        layers, resampler, _ = self.measured()
+        return describe(self.sample, layers, resampler)
+
+    def _distances(self) -> pa.Table:
+        layers, resampler, bins = self.measured()
+        return distances_table(self.sample, layers, resampler, bins)
+
+    def _characteristic(self) -> pa.Table:
+        return characteristic_table(self.sample)
+
+    def _categories(self) -> pa.Table:
+        return categories_table(self.sample)
+
+    def _agreement(self) -> pa.Table:
+        return layer_agreement_table(self.sample)
+
+    def _links(self) -> pa.Table:
+        return links_table(fetch(self.database, "study_links", run_id=self.run_id), self._pieces())
+
+    def _pairs(self) -> pa.Table:
+        rows: list[dict[str, Any]] = []
+        pieces = self._pieces()
+        for layer in self.sample.layers:
+            cells = fetch(self.database, "cells", run_id=self.run_id, layer=layer)
+            width = len(cells["probabilities"][0])
+            flat = cells["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            order = np.argsort(cells["position"].to_numpy())
+            rows += long_range_table(self.sample, layer, flat.reshape(-1, width)[order], pieces)
+        kinds = {"affinity": pa.float64(), "group": pa.string(), "query_piece": pa.string(), "key_piece": pa.string()}
+        names = ("layer", "rank", "query", "key", "query_piece", "key_piece", "distance", "affinity", "group")
+        return pa.Table.from_pylist(rows, schema=pa.schema([(name, kinds.get(name, pa.int64())) for name in names]))
+
+    def _pieces(self) -> list[str]:
+        return [self.sample.pieces[code] for code in self.sample.piece.tolist()]
+
+
+_studies: OrderedDict[tuple[str, str, str], Study] = OrderedDict()
+
+
+def study(database: Database, run_id: str) -> Study:
+    """The study of a run, kept while nothing more is measured of it.
+
+    Raises:
+        NotFoundError: there is no such run, or it was deleted.
+    """
+    key = (str(database.path), run_id, repr(sorted(study_run(database, run_id).items())))
+    if key not in _studies:
+        _studies[key] = Study(database, run_id)
+        while len(_studies) > KEPT:
+            _studies.popitem(last=False)
+    _studies.move_to_end(key)
+    return _studies[key]
 
 
 def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
@@ -18,4 +109,17 @@ def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
     """
     if name not in NAMES:
         raise InputError(f"there are no statistics {name!r}", expected=" or ".join(NAMES))
-    raise NotImplementedError  # being written in this very change
+    return study(database, run_id).table(name)
+
+
+def agreement_between(database: Database, run_id: str, other_id: str) -> pa.Table:
+    """Two runs of the same tokens, layer by layer; see `agreement.between_samples`.
+
+    Raises:
+        InputError: the tokens differ, or there is no such run.
+    """
+    ids = [fetch(database, "token_ids", run_id=one)["token_id"].to_numpy() for one in (run_id, other_id)]
+    first, second = study(database, run_id).sample, study(database, other_id).sample
+    if not np.array_equal(*ids):
+        raise InputError(f"the runs {run_id} and {other_id} have other tokens", expected="two runs of the same text")
+    return between_samples(first, second)

@@ -39,11 +39,13 @@ class LayerAttention:
         shares: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
         links: kind of `LINK_KINDS` -> (H, N) query, (H, N) key, (H, N) probability, strongest first; a probability of
             0 stands for no link.
+        queries: (T, 4) share of probability by cause of each query position, mean over heads.
     """
 
     layer: int
     shares: NDArray[np.float64]
     links: Links
+    queries: NDArray[np.float64]
 
 
 def measure_attention(
@@ -83,11 +85,11 @@ def measure_attention(
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
-        shares, links = mass_and_links(
+        shares, links, queries = mass_and_links(
             query, key, groups[layer.index], window=config.window, num_sinks=config.num_sinks, scale=scale,
             softcap=softcap, sliding_window=layer.sliding, top=top,
         )  # fmt: skip
-        found.append(LayerAttention(layer.index, shares, links))
+        found.append(LayerAttention(layer.index, shares, links, queries))
         progress(len(found), len(groups))
 
     try:
@@ -103,7 +105,7 @@ def measure_attention(
 def mass_and_links(
     query: Tensor, key: Tensor, membership: Tensor, *, window: int, num_sinks: int, scale: float,
     softcap: float | None = None, sliding_window: int | None = None, top: int = TOP,
-) -> tuple[NDArray[np.float64], Links]:  # fmt: skip
+) -> tuple[NDArray[np.float64], Links, NDArray[np.float64]]:  # fmt: skip
     """Shares by cause and strongest links of one sequence, in blocks of query rows.
 
     Args:
@@ -112,11 +114,12 @@ def mass_and_links(
         window: w; num_sinks: s; sliding_window: as in `mass_by_cause`.
 
     Returns:
-        (Hq, 4) shares as in `mass_by_cause`, and links as in `LayerAttention`.
+        (Hq, 4) shares as in `mass_by_cause`, links and (T, 4) shares of single queries as in `LayerAttention`.
     """
     _, heads, length, _ = query.shape
     reach = length if sliding_window is None else min(sliding_window, length)
     rows = max(1, attention_mass.BLOCK_SCORES // (heads * length))
+    by_query = torch.zeros(length, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     total = torch.zeros(heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     best = {kind: _Strongest(heads, top, length) for kind in LINK_KINDS}
     for start in range(0, length, rows):
@@ -125,10 +128,13 @@ def mass_and_links(
         part = key[:, :, first:stop]
         weights = full_probabilities(query[:, :, start:stop], part, start - first, reach, scale, softcap)[0]
         causes = pair_causes(membership, slice(start, stop), slice(first, stop), window, num_sinks)[0]
-        total += torch.einsum("hqk,qkc->hqc", weights, causes.to(weights.dtype)).double().sum(dim=1)
+        shares = torch.einsum("hqk,qkc->hqc", weights, causes.to(weights.dtype)).double()
+        total += shares.sum(dim=1)
+        by_query[start:stop] = shares.mean(dim=0)
         for kind, cause in LINK_KINDS.items():
             best[kind].add(weights * causes[..., MASS_CAUSES.index(cause)], start, first)
-    return (total / length).cpu().numpy(), {kind: found.arrays() for kind, found in best.items()}
+    links = {kind: found.arrays() for kind, found in best.items()}
+    return (total / length).cpu().numpy(), links, by_query.cpu().numpy()
 
 
 class _Strongest:

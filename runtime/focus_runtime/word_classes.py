@@ -11,6 +11,9 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 WORDS: dict[str, str] = {
     "determiner": "a an the this these those each every some any no all both either neither another such many much few "
     "several more most less least enough",
@@ -70,6 +73,16 @@ def classify(pieces: Sequence[str]) -> Words:
         else:
             classes.append("name" if _capitalised(word) and (not start or word in names) else "content")
     return Words(classes, words)
+
+
+def sentences(pieces: Sequence[str]) -> NDArray[np.int64]:
+    """(T,) number of the sentence each piece lies in, told by punctuation and paragraphs alone."""
+    starts = _sentence_starts(pieces)
+    begins = [
+        place > 0 and start and any(character.isalnum() for character in pieces[place])
+        for place, start in enumerate(starts)
+    ]
+    return np.cumsum(begins)
 
 
 def _kind(pieces: Sequence[str], place: int) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from focus_runtime.attention_links import LayerAttention
 from focus_runtime.store.database import Database
+from focus_runtime.store.statistics import insert_queries
 
 TABLES = ("attention_mass", "attention_links")
 
@@ -24,7 +25,9 @@ def write_attention(database: Database, run_id: str, layers: list[LayerAttention
     """
     mass = pa.concat_tables([_mass(run_id, layer, num_tokens) for layer in layers])
     links = pa.concat_tables([_links(run_id, layer, kind) for layer in layers for kind in layer.links])
+    queries = {"focus": {layer.layer: layer.queries for layer in layers}}
     with database.write() as connection:
+        insert_queries(connection, run_id, queries)
         for table, rows in zip(TABLES, (mass, links), strict=True):
             connection.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
             connection.register("incoming", rows)

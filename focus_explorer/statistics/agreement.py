@@ -1,0 +1,120 @@
+"""How far two labellings of the same tokens agree: layers of a run, or one layer under two sets of centroids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from focus_explorer.statistics import labellings
+from focus_explorer.statistics.resample import Estimate, Resampler, Values
+from focus_explorer.statistics.sample import Sample
+
+RESAMPLES, SHUFFLES = 300, 99
+COLUMNS = ("layer", "other_layer", "adjusted_rand", "low", "high", "shuffled", "shuffled_high", "random", "overlap",
+           "overlap_low", "overlap_high", "overlap_shuffled", "overlap_random", "count", "units", "unit")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Adjusted Rand index and the share of tokens in groups that are matched one to one, with what chance gives."""
+
+    rand: Estimate
+    overlap: Estimate
+    rand_shuffled: Values
+    overlap_shuffled: Values
+
+
+def agree(
+    first: NDArray[np.integer], second: NDArray[np.integer], shape: tuple[int, int], resampler: Resampler, *,
+    seed: int = 0,
+) -> Agreement:  # fmt: skip
+    """Compare two labellings of T tokens.
+
+    Groups are matched once on all tokens (Hungarian method); resamples keep the match, shuffles are matched anew.
+
+    Args:
+        first, second: (T,) labels below `shape`.
+    """
+    by_unit = resampler.tally(first.astype(np.int64) * shape[1] + second, shape[0] * shape[1])
+    table = by_unit.sum(axis=0).reshape(shape)
+    drawn = resampler.draw(by_unit).reshape(-1, *shape)
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    matched = drawn[:, rows, columns].sum(axis=1) / drawn.sum(axis=(1, 2))
+    shuffled = labellings.shuffled_tables(table, draws=SHUFFLES, seed=seed)
+    return Agreement(
+        Estimate(float(labellings.adjusted_rand(table)), labellings.adjusted_rand(drawn), -1.0),
+        Estimate(float(table[rows, columns].sum() / table.sum()), matched),
+        labellings.adjusted_rand(shuffled),
+        np.array([best_overlap(one) for one in shuffled]),
+    )
+
+
+def best_overlap(table: Values) -> float:
+    """Share of tokens in groups matched one to one, at best."""
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return float(table[rows, columns].sum() / table.sum())
+
+
+def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
+    """Every two layers of a sample, neighbours first in no order but that of layers: L (L - 1) / 2 rows.
+
+    `random` and `overlap_random` compare the same two layers under random centroids.
+    """
+    resampler = Resampler(sample.units, resamples=RESAMPLES, seed=seed)
+    shape = (sample.num_groups, sample.num_groups)
+    rows = []
+    for a, first in enumerate(sample.layers):
+        for b in range(a + 1, len(sample.layers)):
+            found = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, seed=seed)
+            row = agreement_row(found, resampler, sample) | {"layer": first, "other_layer": sample.layers[b]}
+            rows.append(row | _random(sample, a, b, shape))
+    return pa.Table.from_pylist(rows, schema=schema())
+
+
+def agreement_row(found: Agreement, resampler: Resampler, sample: Sample) -> dict[str, Any]:
+    """The numbers of one comparison under the names of `COLUMNS`."""
+    low, high = found.rand.interval(resampler.count)
+    overlap_low, overlap_high = found.overlap.interval(resampler.count)
+    return {
+        "adjusted_rand": found.rand.value, "low": low, "high": high, "shuffled": float(found.rand_shuffled.mean()),
+        "shuffled_high": float(np.quantile(found.rand_shuffled, 0.975)), "overlap": found.overlap.value,
+        "overlap_low": overlap_low, "overlap_high": overlap_high,
+        "overlap_shuffled": float(found.overlap_shuffled.mean()), "count": sample.num_tokens,
+        "units": resampler.count, "unit": sample.unit, "random": None, "overlap_random": None,
+    }  # fmt: skip
+
+
+def _random(sample: Sample, a: int, b: int, shape: tuple[int, int]) -> dict[str, float]:
+    if sample.random is None:
+        return {}
+    tops = sample.random.tops
+    flat = tops[a].astype(np.int64) * shape[1] + tops[b]
+    table = np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    return {"random": float(labellings.adjusted_rand(table)), "overlap_random": best_overlap(table)}
+
+
+def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table:
+    """Two runs of the same tokens, layer by layer: centroid files, seeds or settings. Columns of `COLUMNS`."""
+    resampler = Resampler(first.units, resamples=RESAMPLES, seed=seed)
+    shape = (first.num_groups, second.num_groups)
+    rows = []
+    for layer in sorted(set(first.layers) & set(second.layers)):
+        a, b = first.layers.index(layer), second.layers.index(layer)
+        found = agree(first.focus.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
+        row = agreement_row(found, resampler, first) | {"layer": layer, "other_layer": layer}
+        if first.random is not None:
+            chance = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
+            row |= {"random": chance.rand.value, "overlap_random": chance.overlap.value}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=schema())
+
+
+def schema() -> pa.Schema:
+    """Types of `COLUMNS`."""
+    whole = {"layer": pa.int32(), "other_layer": pa.int32(), "count": pa.int64(), "units": pa.int64()}
+    return pa.schema([(name, pa.string() if name == "unit" else whole.get(name, pa.float64())) for name in COLUMNS])

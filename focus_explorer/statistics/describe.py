@@ -1,0 +1,255 @@
+"""A sample -> rows of statistics: every layer measured, its baselines beside it, then the mean over layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.stats import false_discovery_control
+
+from focus_explorer.alignment import align
+from focus_explorer.group_labels import group_label
+from focus_explorer.statistics import labellings
+from focus_explorer.statistics.distances import Bins
+from focus_explorer.statistics.layer_measures import INFORMATION, Measured, measure_layer
+from focus_explorer.statistics.resample import Estimate, Resampler, mean_of
+from focus_explorer.statistics.rows import StatisticRow, to_table
+from focus_explorer.statistics.sample import Sample
+from focus_explorer.statistics.warnings import caution
+
+STABILITY_SHUFFLES = 99
+OF = {
+    "share": "tokens", "dominance": "tokens", "balance": "tokens", "confidence": "tokens", "entropy": "tokens",
+    "purity": "tokens", "stability": "tokens whose piece occurs at least 5 times", "pairs_kept": "causal pairs",
+    "distant_pairs_kept": "causal pairs beyond window and sinks", "mass_kept": "query positions, mean over heads",
+    "distant_mass_kept": "query positions, mean over heads",
+    **dict.fromkeys(INFORMATION, "tokens"),
+}  # fmt: skip
+COMPARED = ("purity", "nmi", "v_measure", "stability", "pairs_kept", "distant_pairs_kept", "mass_kept",
+            "distant_mass_kept", "dominance")  # fmt: skip
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Layer:
+    """What was measured of one layer, its baselines, and which random group each group is matched with (-1: none)."""
+
+    number: int
+    focus: Measured
+    random: Measured | None
+    partner: list[int]
+    shuffled: dict[str, NDArray[np.float64]]
+    shuffled_groups: dict[str, NDArray[np.float64]]
+
+
+def measure(
+    sample: Sample, *, resamples: int = 1000, seed: int = 0, progress: Progress = lambda done, total: None
+) -> tuple[list[Layer], Resampler, Bins]:
+    """Measure every layer of a sample.
+
+    Args:
+        resamples: of the bootstrap; seed: of resamples and shuffles.
+        progress: called after each layer with the number done and the total.
+    """
+    resampler = Resampler(sample.units, resamples=resamples, seed=seed)
+    longest = int((np.arange(sample.num_tokens) - sample.starts).max()) + 1
+    bins = Bins.of(longest, sample.window)
+    layers = []
+    for place in range(len(sample.layers)):
+        layers.append(_layer(sample, place, resampler, bins, seed))
+        progress(place + 1, len(sample.layers))
+    return layers, resampler, bins
+
+
+def describe(sample: Sample, layers: list[Layer], resampler: Resampler) -> pa.Table:
+    """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings."""
+    rows: list[StatisticRow] = []
+    for layer in layers:
+        rows += _group_rows(sample, layer, resampler)
+        rows += _layer_rows(sample, layer, resampler)
+    rows += _run_rows(sample, layers, resampler)
+    return to_table(_corrected(rows))
+
+
+def _layer(sample: Sample, place: int, resampler: Resampler, bins: Bins, seed: int) -> Layer:
+    focus = measure_layer(sample, sample.focus, place, resampler, bins, centroids="focus")
+    random, partner = None, [-1] * sample.num_groups
+    if sample.random is not None:
+        count = sample.num_groups
+        matched = align(sample.random.tops[place], sample.focus.tops[place], count, count)
+        partner = matched.names
+        leading = {name: _moved(best, partner) for name, best in focus.leading.items()}
+        random = measure_layer(sample, sample.random, place, resampler, bins, centroids="random", leading=leading)
+    return Layer(sample.layers[place], focus, random, partner, *_shuffle(sample, focus, place, seed))
+
+
+def _moved(best: NDArray[np.int64], partner: list[int]) -> NDArray[np.int64]:
+    """The commonest category of each group, for the random groups they are matched with."""
+    moved = best.copy()
+    for group, other in enumerate(partner):
+        if other >= 0:
+            moved[other] = best[group]
+    return moved
+
+
+def _shuffle(
+    sample: Sample, focus: Measured, place: int, seed: int
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]]:
+    """Draws of every statistic that shuffling changes; an exact expectation is a single draw."""
+    layers: dict[str, NDArray[np.float64]] = {}
+    groups: dict[str, NDArray[np.float64]] = {}
+    for name, counts in focus.counts.items():
+        tables = labellings.shuffled_tables(counts, seed=seed + place)
+        layers[f"purity:{name}"] = labellings.purity(tables)
+        for kind, values in labellings.information(tables).items():
+            layers[f"{kind}:{name}"] = values
+        inside = tables[:, np.arange(sample.num_groups), focus.leading[name]]
+        groups[f"purity:{name}"] = inside / np.maximum(tables.sum(axis=2), 1)
+    if "stability" in focus.layer:
+        tables = labellings.shuffled_tables(focus.by_type, draws=STABILITY_SHUFFLES, seed=seed + place)
+        layers["stability"] = tables.max(axis=2).sum(axis=1) / focus.by_type.sum()
+    assert focus.pairs is not None
+    sharing = focus.pairs.sharing
+    pairs, ruled = focus.pairs.pairs.sum(), focus.pairs.ruled.sum()
+    layers["pairs_kept"] = np.array([(ruled + (pairs - ruled) * sharing) / pairs])
+    layers["distant_pairs_kept"] = layers["distant_mass_kept"] = np.array([sharing])
+    if "mass_kept" in focus.layer:
+        local, sinks, grouped, dropped = sample.mass["focus"].shares[place].mean(axis=0)
+        layers["mass_kept"] = np.array([local + sinks + (grouped + dropped) * sharing])
+    return layers, groups
+
+
+def _group_rows(sample: Sample, layer: Layer, resampler: Resampler) -> list[StatisticRow]:
+    rows = []
+    base = {name: counts.sum(axis=0) / counts.sum() for name, counts in layer.focus.counts.items()}
+    for name, estimates in layer.focus.group.items():
+        statistic, _, scheme = name.partition(":")
+        for group, estimate in enumerate(estimates):
+            size = int(layer.focus.sizes[group])
+            best = int(layer.focus.leading[scheme][group]) if scheme else -1
+            category = f"{scheme}:{sample.schemes[scheme].names[best]}" if scheme else ""
+            row = StatisticRow(
+                scope="group", layer=layer.number, group=group_label(group), statistic=statistic, category=category,
+                value=estimate.value, count=sample.num_tokens if statistic == "share" else size,
+                denominator="tokens" if statistic == "share" else "tokens of the group", units=resampler.count,
+                unit=sample.unit,
+                window_only=float(base[scheme][best]) if scheme else None,
+            )  # fmt: skip
+            random = None
+            if layer.random is not None and layer.partner[group] >= 0:
+                random = layer.random.group[name][layer.partner[group]]
+            draws = layer.shuffled_groups[name][:, group] if scheme else None
+            if statistic == "share":
+                draws = np.array([estimate.value])  # shuffling keeps sizes
+            rows.append(_filled(row, estimate, random, draws, resampler, size))
+    return rows
+
+
+def _layer_rows(sample: Sample, layer: Layer, resampler: Resampler) -> list[StatisticRow]:
+    rows = []
+    for name, estimate in layer.focus.layer.items():
+        random = layer.random.layer.get(name) if layer.random is not None else None
+        draws = layer.shuffled.get(name, np.array([estimate.value]))  # sizes and probabilities survive shuffling
+        row = _row(sample, "layer", layer.number, name, estimate, layer.focus.tokens, resampler, _without(layer, name))
+        rows.append(_filled(row, estimate, random, draws, resampler, row.count))
+        if random is not None and row.statistic in COMPARED:
+            rows.append(_difference(row, estimate.minus(random), resampler))
+    return rows
+
+
+def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list[StatisticRow]:
+    rows = []
+    for name in layers[0].focus.layer:
+        having = [layer for layer in layers if name in layer.focus.layer]
+        estimate = mean_of([layer.focus.layer[name] for layer in having])
+        others = [layer.random.layer[name] for layer in having if layer.random and name in layer.random.layer]
+        random = mean_of(others) if len(others) == len(having) else None
+        fewest = min(layer.shuffled[name].size if name in layer.shuffled else 1 for layer in having)
+        draws = np.mean(
+            [layer.shuffled.get(name, np.array([layer.focus.layer[name].value]))[:fewest] for layer in having], axis=0
+        )
+        without = [_without(layer, name) for layer in having]
+        row = _row(
+            sample, "run", None, name, estimate, having[0].focus.tokens, resampler,
+            None if any(value is None for value in without) else float(np.mean([v for v in without if v is not None])),
+        )  # fmt: skip
+        rows.append(_filled(row, estimate, random, draws, resampler, row.count))
+        if random is not None and row.statistic in COMPARED:
+            rows.append(_difference(row, estimate.minus(random), resampler))
+    return rows
+
+
+def _without(layer: Layer, name: str) -> float | None:
+    """The statistic without groups: all tokens in one, pairs of window and sinks alone."""
+    statistic, _, scheme = name.partition(":")
+    if statistic == "purity":
+        counts = layer.focus.counts[scheme].sum(axis=0)
+        return float(counts.max() / counts.sum())
+    if statistic == "mass_kept":
+        return layer.focus.window_mass
+    if statistic == "pairs_kept":
+        assert layer.focus.pairs is not None
+        return float(layer.focus.pairs.ruled.sum() / layer.focus.pairs.pairs.sum())
+    fixed = {"dominance": 1.0, "balance": 0.0, "confidence": 1.0, "entropy": 0.0, "nmi": 0.0, "homogeneity": 0.0,
+             "completeness": 1.0, "v_measure": 0.0, "stability": 1.0, "distant_pairs_kept": 0.0,
+             "distant_mass_kept": 0.0}  # fmt: skip
+    return fixed.get(statistic)
+
+
+def _row(
+    sample: Sample, scope: str, number: int | None, name: str, estimate: Estimate, tokens: dict[str, int],
+    resampler: Resampler, window_only: float | None,
+) -> StatisticRow:  # fmt: skip
+    statistic, _, scheme = name.partition(":")
+    denominator = OF[statistic] + (", mean over layers" if scope == "run" else "")
+    return StatisticRow(
+        scope=scope, layer=number, statistic=statistic, category=scheme, value=estimate.value,
+        count=tokens.get(statistic, sample.num_tokens), denominator=denominator, units=resampler.count,
+        unit=sample.unit, window_only=window_only,
+    )  # fmt: skip
+
+
+def _filled(
+    row: StatisticRow, estimate: Estimate, random: Estimate | None, draws: NDArray[np.float64] | None,
+    resampler: Resampler, size: int,
+) -> StatisticRow:  # fmt: skip
+    """The row with interval, baselines, p-value and warning."""
+    low, high = estimate.interval(resampler.count)
+    row = replace(row, low=low, high=high)
+    if random is not None:
+        ends = random.interval(resampler.count)
+        row = replace(row, random=random.value, random_low=ends[0], random_high=ends[1])
+    if draws is not None and draws.size == 1:
+        row = replace(row, shuffled=float(draws[0]))
+    elif draws is not None:
+        least, most = np.quantile(draws, [0.025, 0.975]).tolist()
+        reached = int((draws >= estimate.value - 1e-12).sum()) if np.isfinite(estimate.value) else draws.size
+        row = replace(
+            row, shuffled=float(draws.mean()), shuffled_low=least, shuffled_high=most,
+            p_value=(1 + reached) / (1 + draws.size),
+        )  # fmt: skip
+    return replace(row, warning=caution(row, size))
+
+
+def _difference(row: StatisticRow, gain: Estimate, resampler: Resampler) -> StatisticRow:
+    low, high = gain.interval(resampler.count)
+    return replace(
+        row, statistic=f"{row.statistic}_minus_random", value=gain.value, low=low, high=high, window_only=None
+    )
+
+
+def _corrected(rows: list[StatisticRow]) -> list[StatisticRow]:
+    """q-values over all rows of one scope, statistic and set of categories (Benjamini and Hochberg 1995)."""
+    families: dict[tuple[str, str, str], list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.p_value is not None:
+            families.setdefault((row.scope, row.statistic, row.category.partition(":")[0]), []).append(place)
+    corrected = list(rows)
+    for places in families.values():
+        found = false_discovery_control([rows[place].p_value for place in places])
+        for place, value in zip(places, found, strict=True):
+            corrected[place] = replace(rows[place], q_value=float(value))
+    return corrected

@@ -1,0 +1,113 @@
+"""Pairs kept by distance, counted query by query so that they can be resampled. Causes are those of the mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.statistics.resample import Resampler, Values
+from focus_runtime.pairs import distance_bins, shuffled_sharing
+
+Ints = NDArray[np.int64]
+TABLE_ENTRIES = 1 << 24  # entries of the running counts held at once
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """B ranges of distances, none of them on both sides of the window: (B,) first and last distance."""
+
+    first: Ints
+    last: Ints
+
+    @classmethod
+    def of(cls, longest: int, window: int) -> Bins:
+        """Octaves up to the longest document, cut at the window."""
+        starts = distance_bins(longest, per_octave=1)[0]
+        if window + 1 < longest:
+            starts = np.unique(np.append(starts, window + 1))
+        return cls(starts, np.append(starts[1:], longest) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """Causal pairs by unit and distance.
+
+    Attributes:
+        pairs: (U, B) all of them; ruled: those that window and sinks keep; kept: those the mask keeps.
+        sharing: probability that two tokens share a group once groups are dealt out again at random.
+    """
+
+    pairs: Values
+    ruled: Values
+    kept: Values
+    sharing: float
+
+
+def count_pairs(
+    membership: Ints, starts: Ints, bins: Bins, window: int, num_sinks: int, resampler: Resampler
+) -> PairCounts:
+    """Count one layer's pairs, exactly.
+
+    Args:
+        membership: (T,) bit sets; starts: (T,) where each token's document begins.
+    """
+    place = np.arange(membership.size)
+    pairs, ruled = _by_rule(place, starts, bins, window, num_sinks, resampler)
+    shared = _shared(membership, place, starts, bins, resampler)
+    far = bins.first > window
+    kept = np.where(far, shared, pairs)
+    for sink in range(num_sinks):
+        key = starts + sink
+        distance = place - key
+        alone = (distance > window) & ((membership & membership[np.minimum(key, place)]) == 0)
+        kept += resampler_counts(resampler, alone, distance, bins)
+    return PairCounts(pairs, ruled, kept, shuffled_sharing(membership))
+
+
+def resampler_counts(resampler: Resampler, wanted: NDArray[np.bool_], distance: Ints, bins: Bins) -> Values:
+    """(U, B) tokens that are wanted, by unit and the bin of their distance."""
+    cells = bins.first.size
+    codes = np.searchsorted(bins.first, np.maximum(distance, 0), side="right") - 1
+    return resampler.tally(codes, cells, wanted.astype(np.float64))
+
+
+def _by_rule(
+    place: Ints, starts: Ints, bins: Bins, window: int, num_sinks: int, resampler: Resampler
+) -> tuple[Values, Values]:
+    zero = np.zeros_like(place)
+    pairs = np.zeros((resampler.bins, bins.first.size))
+    ruled = np.zeros_like(pairs)
+    back = place - starts
+    for number, (first, last) in enumerate(zip(bins.first.tolist(), bins.last.tolist(), strict=True)):
+        here = np.clip(np.minimum(back, last) - first + 1, 0, None)
+        pairs[:, number] = resampler.tally(zero, 1, here.astype(np.float64))[:, 0]
+        if last <= window:
+            ruled[:, number] = pairs[:, number]
+        else:  # sinks lie at distances back - s + 1 to back
+            sinks = np.clip(np.minimum(back, last) - np.maximum(back - num_sinks + 1, first) + 1, 0, None)
+            ruled[:, number] = resampler.tally(zero, 1, np.minimum(sinks, num_sinks).astype(np.float64))[:, 0]
+    return pairs, ruled
+
+
+def _shared(membership: Ints, place: Ints, starts: Ints, bins: Bins, resampler: Resampler) -> Values:
+    """(U, B) pairs that share a group."""
+    signatures, code = np.unique(membership, return_inverse=True)
+    meet = (signatures[:, None] & signatures[None, :]) != 0
+    found = np.zeros((resampler.bins, bins.first.size))
+    step = max(1, TABLE_ENTRIES // (place.size + 1))
+    for start in range(0, signatures.size, step):
+        rows = meet[start : start + step]
+        table = np.zeros((rows.shape[0], place.size + 1), dtype=np.int32)
+        np.cumsum(rows[:, code], axis=1, dtype=np.int32, out=table[:, 1:])
+        flat = table.ravel()
+        queries = np.flatnonzero((code >= start) & (code < start + step))
+        base = (code[queries] - start) * table.shape[1]
+        units, begin = resampler.of_token[queries], starts[queries]
+        for number, (first, last) in enumerate(zip(bins.first.tolist(), bins.last.tolist(), strict=True)):
+            high = np.maximum(queries - first + 1, begin)
+            low = np.maximum(queries - last, begin)
+            counts = flat[base + high] - flat[base + low]
+            found[:, number] += np.bincount(units, counts, minlength=resampler.bins)
+    return found

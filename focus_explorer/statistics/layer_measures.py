@@ -1,0 +1,174 @@
+"""Everything that is measured of one layer under one set of centroids, each with its resamples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.statistics import labellings
+from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs
+from focus_explorer.statistics.resample import Estimate, Resampler, Values, ratio
+from focus_explorer.statistics.sample import Groups, Sample
+
+LEAST_USES = 5  # of a token type, for its stability
+INFORMATION = ("nmi", "homogeneity", "completeness", "v_measure")
+
+
+@dataclass(slots=True)
+class Measured:
+    """One layer, K groups.
+
+    Attributes:
+        layer: name of a statistic, with ":scheme" where it has one -> estimate.
+        group: the same for groups, K estimates each.
+        counts: scheme -> (K, C) tokens by group and category.
+        leading: scheme -> (K,) commonest category of each group.
+        sizes: (K,) tokens.
+        tokens: statistic -> tokens or pairs in its denominator, where these are not all tokens.
+        pairs: pairs by unit and distance.
+        window_mass: share of full attention on window and sinks.
+        by_type: (V', K) uses of the token types that are used often enough, by group.
+    """
+
+    layer: dict[str, Estimate] = field(default_factory=dict)
+    group: dict[str, list[Estimate]] = field(default_factory=dict)
+    counts: dict[str, Values] = field(default_factory=dict)
+    leading: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    sizes: Values = field(default_factory=lambda: np.zeros(0))
+    tokens: dict[str, int] = field(default_factory=dict)
+    pairs: PairCounts | None = None
+    by_type: Values = field(default_factory=lambda: np.zeros((0, 0)))
+    window_mass: float | None = None
+
+
+def measure_layer(
+    sample: Sample, groups: Groups, place: int, resampler: Resampler, bins: Bins, *, centroids: str,
+    leading: dict[str, NDArray[np.int64]] | None = None,
+) -> Measured:  # fmt: skip
+    """Measure the layer at a place in `sample.layers`.
+
+    Args:
+        centroids: `focus` or `random`, whose attention mass is looked up.
+        leading: categories whose share is taken in each group; the group's own commonest when None.
+    """
+    found = Measured()
+    top = groups.tops[place].astype(np.int64)
+    _sizes(found, sample, groups, place, top, resampler)
+    for name in sample.schemes:
+        _categories(found, sample, name, top, resampler, None if leading is None else leading[name])
+    _stability(found, sample, top, resampler)
+    _pairs(found, sample, groups.membership[place], resampler, bins)
+    _mass(found, sample, place, centroids, resampler)
+    return found
+
+
+def _sizes(
+    found: Measured, sample: Sample, groups: Groups, place: int, top: NDArray[np.int64], resampler: Resampler
+) -> None:
+    count = sample.num_groups
+    by_unit = resampler.tally(top, count)
+    drawn, found.sizes = resampler.draw(by_unit), by_unit.sum(axis=0)
+    share = ratio(drawn, drawn.sum(axis=1, keepdims=True))
+    sizes, total = found.sizes, found.sizes.sum()
+    found.group["share"] = [Estimate(float(sizes[g] / total), share[:, g]) for g in range(count)]
+    found.layer["dominance"] = Estimate(float(labellings.dominance(sizes)), labellings.dominance(drawn), 1 / count)
+    found.layer["balance"] = Estimate(float(labellings.balance(sizes)), labellings.balance(drawn))
+    for name, values, most in (
+        ("confidence", groups.confidence[place], 1.0),
+        ("entropy", groups.entropy[place], float(np.log(max(count, 2)))),
+    ):
+        sums = resampler.tally(top, count, values.astype(np.float64))
+        drawn_sums = resampler.draw(sums)
+        means, everywhere = ratio(drawn_sums, drawn), ratio(drawn_sums.sum(axis=1), drawn.sum(axis=1))
+        own = ratio(sums.sum(axis=0), sizes)
+        found.group[name] = [Estimate(float(own[g]), means[:, g], 0.0, most) for g in range(count)]
+        found.layer[name] = Estimate(float(sums.sum() / total), everywhere, 0.0, most)
+
+
+def _categories(
+    found: Measured, sample: Sample, name: str, top: NDArray[np.int64], resampler: Resampler,
+    leading: NDArray[np.int64] | None,
+) -> None:  # fmt: skip
+    scheme, count = sample.schemes[name], sample.num_groups
+    width = len(scheme.names)
+    by_unit = resampler.tally(top * width + scheme.codes, count * width)
+    counts = by_unit.sum(axis=0).reshape(count, width)
+    used = np.flatnonzero(counts.sum(axis=0))  # absent categories change nothing
+    drawn = resampler.draw(by_unit.reshape(-1, count, width)[:, :, used].reshape(len(by_unit), -1))
+    drawn = drawn.reshape(-1, count, used.size)
+    found.counts[name] = counts
+    best = counts.argmax(axis=1) if leading is None else leading
+    found.leading[name] = best
+    column = {int(category): place for place, category in enumerate(used)}
+    sizes, drawn_sizes = counts.sum(axis=1), drawn.sum(axis=2)
+    shares = []
+    for g in range(count):
+        place = column.get(int(best[g]))
+        inside = drawn[:, g, place] if place is not None else np.zeros(len(drawn))
+        value = float(counts[g, best[g]] / sizes[g]) if sizes[g] else float("nan")
+        shares.append(Estimate(value, ratio(inside, drawn_sizes[:, g])))
+    found.group[f"purity:{name}"] = shares
+    found.layer[f"purity:{name}"] = Estimate(float(labellings.purity(counts)), labellings.purity(drawn))
+    own, replicates = labellings.information(counts), labellings.information(drawn)
+    for kind in INFORMATION:
+        found.layer[f"{kind}:{name}"] = Estimate(float(own[kind]), replicates[kind])
+
+
+def _stability(found: Measured, sample: Sample, top: NDArray[np.int64], resampler: Resampler) -> None:
+    """Share of uses of a token type that lie in the group most of its uses lie in, over types used often enough."""
+    types, count = len(sample.pieces), sample.num_groups
+    table = np.bincount(sample.piece * count + top, minlength=types * count).reshape(types, count)
+    often = table.sum(axis=1) >= LEAST_USES
+    found.by_type = table[often].astype(np.float64)
+    eligible = often[sample.piece]
+    if not eligible.any():
+        return
+    same = eligible & (table.argmax(axis=1)[sample.piece] == top)
+    sums = resampler.tally(np.zeros_like(top), 1, same.astype(np.float64))
+    of = resampler.tally(np.zeros_like(top), 1, eligible.astype(np.float64))
+    drawn = ratio(resampler.draw(sums)[:, 0], resampler.draw(of)[:, 0])
+    found.layer["stability"] = Estimate(float(same.sum() / eligible.sum()), drawn)
+    found.tokens["stability"] = int(eligible.sum())
+
+
+def _pairs(found: Measured, sample: Sample, membership: NDArray[np.int64], resampler: Resampler, bins: Bins) -> None:
+    counts = count_pairs(membership, sample.starts, bins, sample.window, sample.num_sinks, resampler)
+    found.pairs = counts
+    kept, pairs, ruled = (part.sum(axis=1) for part in (counts.kept, counts.pairs, counts.ruled))
+    found.layer["pairs_kept"] = quotient(resampler, kept, pairs)
+    found.tokens["pairs_kept"] = int(pairs.sum())
+    if (pairs - ruled).sum() > 0:
+        found.layer["distant_pairs_kept"] = quotient(resampler, kept - ruled, pairs - ruled)
+        found.tokens["distant_pairs_kept"] = int((pairs - ruled).sum())
+
+
+def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Estimate:
+    """Ratio of two sums over units, (U,) each.
+
+    Sums of pairs outgrow what 32 bits count exactly, so they are scaled first.
+    """
+    scale = max(float(denominator.max()), 1.0)
+    drawn = resampler.draw(np.stack([numerator, denominator], axis=1) / scale)
+    total = denominator.sum()
+    return Estimate(float(numerator.sum() / total) if total else float("nan"), ratio(drawn[:, 0], drawn[:, 1]))
+
+
+def _mass(found: Measured, sample: Sample, place: int, centroids: str, resampler: Resampler) -> None:
+    if centroids not in sample.mass:
+        return
+    shares = sample.mass[centroids].shares[place]
+    zero = np.zeros(len(shares), dtype=np.int64)
+
+    def summed(values: NDArray[np.float64]) -> Values:
+        return resampler.tally(zero, 1, values)[:, 0]
+
+    local, sinks, grouped, dropped = shares.T
+    found.window_mass = float((local + sinks).mean())
+    found.layer["mass_kept"] = quotient(resampler, summed(1.0 - dropped), summed(np.ones(len(shares))))
+    found.tokens["mass_kept"] = len(shares)
+    far = grouped + dropped
+    if far.sum() > 0:
+        found.layer["distant_mass_kept"] = quotient(resampler, summed(grouped), summed(far))
+        found.tokens["distant_mass_kept"] = len(shares)

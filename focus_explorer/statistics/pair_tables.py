@@ -1,0 +1,159 @@
+"""Pairs as tables: kept by distance beside every baseline, the strongest links, and the strongest long-range pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.group_labels import group_label
+from focus_explorer.statistics.describe import Layer
+from focus_explorer.statistics.distances import Bins, PairCounts
+from focus_explorer.statistics.layer_measures import quotient
+from focus_explorer.statistics.resample import Estimate, Resampler, mean_of
+from focus_explorer.statistics.sample import Sample
+
+PAIRS_SHOWN, MOST_WORDS = 20, 2000
+NAMED = ("PROPN", "NOUN", "name", "content")  # words that mean something far away
+
+
+def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, bins: Bins) -> pa.Table:
+    """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null)."""
+    rows: list[dict[str, Any]] = []
+    of_focus = [[_share(part, number, resampler) for number in range(bins.first.size)] for part in _pairs(layers)]
+    randoms = [layer.random.pairs for layer in layers if layer.random is not None and layer.random.pairs is not None]
+    of_random = [[_share(part, number, resampler) for number in range(bins.first.size)] for part in randoms]
+    for place, layer in enumerate(layers):
+        part = _pairs([layer])[0]
+        random = of_random[place] if of_random else None
+        rows += _rows(bins, part, of_focus[place], random, layer.number, sample, resampler)
+    means = [mean_of([one[number] for one in of_focus]) for number in range(bins.first.size)]
+    random_means = [mean_of([one[number] for one in of_random]) for number in range(bins.first.size)]
+    rows += _rows(
+        bins, _mean_counts(_pairs(layers)), means, random_means if of_random else None, None, sample, resampler
+    )
+    names = ("layer", "first", "last", "pairs", "kept", "share", "low", "high", "shuffled", "random", "random_low",
+             "random_high", "window_only", "units", "unit")  # fmt: skip
+    kinds = {"layer": pa.int32(), "first": pa.int64(), "last": pa.int64(), "pairs": pa.int64(), "units": pa.int64(),
+             "unit": pa.string()}  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, kinds.get(name, pa.float64())) for name in names]))
+
+
+def _pairs(layers: list[Layer]) -> list[PairCounts]:
+    found = []
+    for layer in layers:
+        assert layer.focus.pairs is not None
+        found.append(layer.focus.pairs)
+    return found
+
+
+def _mean_counts(parts: list[PairCounts]) -> PairCounts:
+    """Counts of the layers, averaged."""
+    kept = np.mean([part.kept.sum(axis=0) for part in parts], axis=0)[None]
+    first = parts[0]
+    return PairCounts(
+        first.pairs.sum(axis=0)[None], first.ruled.sum(axis=0)[None], kept,
+        float(np.mean([part.sharing for part in parts])),
+    )  # fmt: skip
+
+
+def _share(part: PairCounts, number: int, resampler: Resampler) -> Estimate:
+    return quotient(resampler, part.kept[:, number], part.pairs[:, number])
+
+
+def _rows(
+    bins: Bins, part: PairCounts, shares: Sequence[Estimate], random: Sequence[Estimate] | None, layer: int | None,
+    sample: Sample, resampler: Resampler,
+) -> list[dict[str, Any]]:  # fmt: skip
+    rows = []
+    pairs, ruled, kept = (values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept))
+    for number in range(bins.first.size):
+        low, high = shares[number].interval(resampler.count)
+        by_rule = float(ruled[number] / pairs[number])
+        row = {
+            "layer": layer, "first": int(bins.first[number]), "last": int(bins.last[number]),
+            "pairs": int(pairs[number]), "kept": float(kept[number]), "share": shares[number].value, "low": low,
+            "high": high, "shuffled": by_rule + (1 - by_rule) * part.sharing, "window_only": by_rule,
+            "units": resampler.count, "unit": sample.unit,
+        }  # fmt: skip
+        if random is not None:
+            ends = random[number].interval(resampler.count)
+            row |= {"random": random[number].value, "random_low": ends[0], "random_high": ends[1]}
+        rows.append(row)
+    return rows
+
+
+def links_table(links: pa.Table, pieces: Sequence[str]) -> pa.Table:
+    """The strongest links of full attention that the mask keeps and drops, with their pieces, distance and affinity.
+
+    Args:
+        links: rows of the query `study_links`; empty until attention was measured.
+        pieces: of the run's tokens.
+    """
+    query, key = links["query"].to_numpy(), links["key"].to_numpy()
+    return pa.table(
+        {
+            "layer": links["layer"], "head": links["head"], "kind": links["kind"], "rank": links["rank"],
+            "query": query, "key": key, "query_piece": pa.array([pieces[i] for i in query], pa.string()),
+            "key_piece": pa.array([pieces[i] for i in key], pa.string()), "distance": query - key,
+            "probability": links["probability"], "affinity": links["affinity"],
+        }
+    )  # fmt: skip
+
+
+def long_range_table(
+    sample: Sample, layer: int, probabilities: NDArray[np.float32], names: list[str]
+) -> list[dict[str, Any]]:
+    """The strongest pairs of meaningful words beyond the window that share their most probable group in one layer.
+
+    At most `MOST_WORDS` words, evenly spaced, are looked at. Every two pieces are listed once, at their highest affinity.
+
+    Args:
+        probabilities: (T, K) of the layer.
+        names: piece of every token.
+
+    Returns:
+        Rows: layer, rank, positions and pieces of both, distance in tokens, affinity g_i . g_j, group.
+    """
+    scheme = sample.schemes.get("pos") or sample.schemes["word"]
+    wanted = np.isin(scheme.codes, [number for number, name in enumerate(scheme.names) if name in NAMED])
+    places = np.flatnonzero(wanted & np.array([len(name.strip()) > 2 for name in names]))
+    if places.size > MOST_WORDS:
+        places = places[np.linspace(0, places.size - 1, MOST_WORDS).round().astype(int)]
+    chosen = probabilities[places]
+    top = chosen.argmax(axis=1) if places.size else np.zeros(0, dtype=int)
+    affinity = chosen @ chosen.T
+    same_document = sample.starts[places][:, None] == sample.starts[places][None, :]
+    distant = (places[:, None] - places[None, :]) > sample.window
+    affinity[~(distant & same_document & (top[:, None] == top[None, :]))] = -1.0
+    rows: list[dict[str, Any]] = []
+    seen: set[tuple[str, str]] = set()
+    for i, j in zip(*np.unravel_index(_largest(affinity.ravel(), 50 * PAIRS_SHOWN), affinity.shape), strict=True):
+        if affinity[i, j] < 0 or len(rows) == PAIRS_SHOWN:
+            break
+        query, key = int(places[i]), int(places[j])
+        pair = (names[query].strip(), names[key].strip())
+        if pair in seen or pair[::-1] in seen:
+            continue
+        seen.add(pair)
+        rows.append(
+            {
+                "layer": layer, "rank": len(rows) + 1, "query": query, "key": key, "query_piece": names[query],
+                "key_piece": names[key], "distance": query - key, "affinity": float(affinity[i, j]),
+                "group": group_label(int(top[j])),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _largest(values: NDArray[np.float32], limit: int) -> NDArray[np.int64]:
+    """Places of the largest values, in order, the earlier one first where two are equal."""
+    if values.size > limit:
+        least = np.partition(values, values.size - limit)[values.size - limit]
+        places = np.flatnonzero(values >= least)
+    else:
+        places = np.arange(values.size)
+    return places[np.argsort(-values[places], kind="stable")][:limit]

@@ -1,0 +1,102 @@
+"""A stored run -> the sample its statistics are computed from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.queries import fetch, fetch_run, fetch_several
+from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
+from focus_runtime.store.database import Database
+from focus_runtime.word_classes import CLASSES, classify, sentences
+
+CAUSES = ("local", "sinks", "grouped", "dropped")
+NO_TAGGER = (
+    "The words are not tagged: categories are from English word lists and sentences from punctuation. "
+    "`focus-explorer statistics` tags them where the tagger is installed."
+)
+NO_RANDOM = "Random centroids were not run on this text, so that baseline is missing. `focus-explorer statistics` does."
+
+
+def run_sample(database: Database, run_id: str) -> Sample:
+    """Read what is needed of a run.
+
+    Raises:
+        NotFoundError: there is no such run, or it was deleted.
+    """
+    run = fetch_run(database, run_id)
+    config, count = json.loads(run["config"]), run["num_tokens"]
+    names = ("study_assignments", "pieces", "token_tags", "baseline_assignments", "attention_queries")
+    rows = fetch_several(database, names, run_id=run_id)
+    layers = np.unique(rows["study_assignments"]["layer"].to_numpy())
+    pieces = rows["pieces"]["piece"].to_pylist()
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
+    tagged = rows["token_tags"].num_rows == count
+    schemes, units = _tagged(rows["token_tags"]) if tagged else _listed(pieces)
+    random = rows["baseline_assignments"]
+    notes = [] if tagged else [NO_TAGGER]
+    if not random.num_rows:
+        notes.append(NO_RANDOM)
+    return Sample(
+        layers=layers.tolist(), num_groups=config["num_groups"], window=config["window"],
+        num_sinks=config["num_sinks"], focus=_groups(rows["study_assignments"], layers, count),
+        random=_groups(random, layers, count) if random.num_rows else None, pieces=list(known), piece=codes,
+        schemes=schemes, units=units, unit="sentence", starts=np.zeros(count, dtype=np.int64),
+        mass=_mass(rows["attention_queries"], layers), notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _groups(rows: pa.Table, layers: NDArray[np.int64], count: int) -> Groups:
+    place = np.searchsorted(layers, rows["layer"].to_numpy()), rows["position"].to_numpy()
+
+    def placed(name: str, kind: Any) -> NDArray[Any]:
+        values = np.zeros((layers.size, count), dtype=kind)
+        values[place] = rows[name].to_numpy()
+        return values
+
+    return Groups(
+        placed("top_group", np.uint8), placed("membership", np.int64), placed("confidence", np.float32),
+        placed("entropy", np.float32),
+    )  # fmt: skip
+
+
+def _tagged(rows: pa.Table) -> tuple[dict[str, Scheme], NDArray[np.int64]]:
+    schemes = {name: scheme(rows[name].to_pylist()) for name in ("pos", "dep")}
+    _, units = np.unique(rows["sentence"].to_numpy(), return_inverse=True)
+    return schemes, units.astype(np.int64)
+
+
+def _listed(pieces: list[str]) -> tuple[dict[str, Scheme], NDArray[np.int64]]:
+    place = {name: number for number, name in enumerate(CLASSES)}
+    codes = np.array([place[name] for name in classify(pieces).classes], dtype=np.uint8)
+    return {"word": Scheme(list(CLASSES), codes)}, sentences(pieces)
+
+
+def scheme(labels: list[str]) -> Scheme:
+    """Categories in the order of their names, so that the same text gives the same numbers."""
+    names, codes = np.unique(np.array(labels, dtype=str), return_inverse=True)
+    return Scheme([str(name) for name in names], codes.astype(np.uint8))
+
+
+def _mass(rows: pa.Table, layers: NDArray[np.int64]) -> dict[str, MassByQuery]:
+    found = {}
+    for centroids in ("focus", "random"):
+        mine = rows.filter(pa.compute.equal(rows["centroids"], centroids))
+        if mine.num_rows:
+            values = np.stack([mine[name].to_numpy() for name in CAUSES], axis=1)
+            place = np.searchsorted(layers, mine["layer"].to_numpy()), mine["position"].to_numpy()
+            shares = np.zeros((layers.size, int(place[1].max()) + 1, len(CAUSES)))
+            shares[place] = values
+            found[centroids] = MassByQuery(shares)
+    return found
+
+
+def study_run(database: Database, run_id: str) -> dict[str, Any]:
+    """What a run was measured with: tagger, seed of the random centroids, tokens with attention; None where not."""
+    found = fetch(database, "measured", run_id=run_id).to_pylist()
+    return found[0] if found else {}

@@ -1,0 +1,106 @@
+"""What statistics need beyond a run itself -> rows: tags, groups of random centroids, attention by query.
+
+Measuring again replaces what was stored before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_runtime.baseline import Chance
+from focus_runtime.store.database import Database
+from focus_runtime.tagging import Tags
+
+CAUSES = ("local", "sinks", "grouped", "dropped")
+
+
+def write_tags(database: Database, run_id: str, tags: Tags) -> None:
+    """Store the tags of a run's tokens."""
+    count = len(tags.pos)
+    rows = pa.table(
+        {
+            "run_id": _constant(run_id, count),
+            "position": np.arange(count),
+            "pos": tags.pos,
+            "dep": tags.dep,
+            "sentence": tags.sentence,
+        }
+    )
+    with database.write() as connection:
+        _replace(connection, "token_tags", run_id, rows)
+        connection.execute("INSERT OR REPLACE INTO taggings VALUES (?, ?, ?)", [run_id, tags.tagger, datetime.now(UTC)])
+
+
+def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
+    """Store the groups random centroids gave a run's tokens."""
+    parts = []
+    for layer, groups in chance.layers.items():
+        count = groups.membership.size
+        parts.append(
+            pa.table(
+                {
+                    "run_id": _constant(run_id, count),
+                    "layer": _constant(layer, count, pa.int32()),
+                    "position": np.arange(count),
+                    "membership": groups.membership,
+                    "top_group": groups.top.astype(np.int32),
+                    "confidence": groups.confidence,
+                    "entropy": groups.entropy,
+                }
+            )
+        )
+    with database.write() as connection:
+        _replace(connection, "baseline_assignments", run_id, pa.concat_tables(parts))
+        connection.execute(
+            "INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?, ?)",
+            [run_id, chance.seed, chance.balanced_on, chance.perplexity, datetime.now(UTC)],
+        )
+
+
+def write_attention_queries(
+    database: Database, run_id: str, found: Mapping[str, Mapping[int, NDArray[np.float64]]]
+) -> None:
+    """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`."""
+    with database.write() as connection:
+        insert_queries(connection, run_id, found)
+
+
+def insert_queries(connection: Any, run_id: str, found: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> None:
+    """The same within a transaction.
+
+    Args:
+        found: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
+    """
+    for centroids, layers in found.items():
+        connection.execute("DELETE FROM attention_queries WHERE run_id = ? AND centroids = ?", [run_id, centroids])
+        for layer, shares in layers.items():
+            count = len(shares)
+            columns = {name: shares[:, number] for number, name in enumerate(CAUSES)}
+            rows = {
+                "run_id": _constant(run_id, count),
+                "centroids": _constant(centroids, count),
+                "layer": _constant(layer, count, pa.int32()),
+                "position": np.arange(count),
+            }
+            _insert(connection, "attention_queries", pa.table(rows | columns))
+
+
+def _replace(connection: Any, table: str, run_id: str, rows: pa.Table) -> None:
+    connection.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
+    _insert(connection, table, rows)
+
+
+def _insert(connection: Any, table: str, rows: pa.Table) -> None:
+    connection.register("incoming", rows)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+    connection.unregister("incoming")
+
+
+def _constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
+    return pa.repeat(pa.scalar(value, type=kind), count)

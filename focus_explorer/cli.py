@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from focus_explorer import comparing_command, finetuning, run_commands, settings
+from focus_explorer import comparing_command, export_commands, finetuning, run_commands, settings
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce import command as reproduce_command
@@ -73,13 +73,7 @@ def _add_analyze(commands: Any) -> None:
 
 def _add_runs(commands: Any) -> None:
     run_commands.add_parser(commands)
-    parser = commands.add_parser("export", help="write a table of a run")
-    parser.add_argument("run_id", help="as listed by `focus-explorer runs`")
-    parser.add_argument("--what", required=True, choices=("groups", "tokens", "layers"), help="which table")
-    parser.add_argument("--format", required=True, choices=("csv", "json", "parquet", "latex"), help="file format")
-    parser.add_argument("--out", required=True, help="file to write")
-    _common(parser, "db")
-    parser.set_defaults(run=_export)
+    export_commands.add_parser(commands)
 
 
 def _add_centroids(commands: Any) -> None:
@@ -266,10 +260,6 @@ def _describe(summary: dict[str, Any]) -> str:
         f"stored in              {summary['db']}",
     ]
     return "\n".join(lines)
-
-
-def _export(arguments: argparse.Namespace) -> None:
-    print(_service(arguments).export(arguments.run_id, arguments.what, arguments.format, arguments.out))
 
 
 def _check(arguments: argparse.Namespace) -> None:

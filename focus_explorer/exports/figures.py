@@ -64,7 +64,7 @@ def figure(
         raise InputError(f"there is no preset {preset!r}", expected=" or ".join(sizes))
     run = fetch_run(database, run_id)
     if name in LAYERED:
-        layer = _checked_layer(database, run_id, layer)
+        layer = checked_layer(database, run_id, layer)
     elif layer is not None:
         raise InputError(f"the figure {name} shows all layers", fix=f"a layer is for {' and '.join(LAYERED)}")
     drawn = _DRAWN[name](database, run, sizes[preset], layer)
@@ -99,7 +99,7 @@ def write_figure(
     return Path(os.path.expanduser(out))
 
 
-def _checked_layer(database: Database, run_id: str, layer: int | None) -> int:
+def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
     """The layer that was asked for, or the middle one, where the page opens a run."""
     layers: list[int] = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
     if layer is None:
@@ -133,8 +133,8 @@ def _group_sizes(database: Database, run: dict[str, Any], preset: Preset, layer:
 def _map(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     assert layer is not None
     rows = _rows(database, run, "projection", f"no stored map of layer {layer}",
-                 f"draw it first: `focus-explorer map {run['run_id']} --layer {layer}`, or open the layer's map on the "
-                 "page", layer=layer)  # fmt: skip
+                 f"open it on the page, or `focus-explorer figure {run['run_id']} --what map --layer {layer}` makes it",
+                 layer=layer)  # fmt: skip
     tops = fetch(database, "tops", run_id=run["run_id"])
     tops = tops.filter(pa.compute.equal(tops["layer"], layer))
     groups = dict(zip(tops["position"].to_pylist(), tops["top_group"].to_pylist(), strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.stats import false_discovery_control, norm
 
 from focus_explorer.group_labels import group_label
 from focus_explorer.group_statistics import contingency, log_odds
-from focus_explorer.statistics.resample import Estimate, Resampler, ratio
+from focus_explorer.statistics.resample import Resampler, ends, ratio
 from focus_explorer.statistics.sample import Sample
 
 CHARACTERISTIC, FREQUENT = 12, 12
@@ -22,9 +21,9 @@ LEAST_USES, MOST_Q = 2, 0.05
 def characteristic_table(sample: Sample) -> pa.Table:
     """The most characteristic and the most frequent pieces of every group.
 
-    `kind` is `characteristic` (log-odds with an informative prior above what chance gives at a false discovery rate of
-    5 % within the layer) or `frequent`; `z` is in standard errors, `p_value` two-sided of z, `q_value` corrected over all
-    pieces and groups of the layer; `uses` in the group, `uses_in_text` in all.
+    `kind` is `characteristic` (log-odds with an informative prior above what chance gives, false discovery rate 5 %
+    within the layer) or `frequent`; `z` is in standard errors, `p_value` two-sided of z, `q_value` corrected over
+    all pieces and groups of the layer; `uses` in the group, `uses_in_text` in all.
     """
     rows: list[dict[str, Any]] = []
     shape = (sample.num_groups, len(sample.pieces))
@@ -70,19 +69,20 @@ def categories_table(sample: Sample, *, seed: int = 0) -> pa.Table:
     categories of the layer and scheme. `random` is the share in the random group with the largest overlap.
     """
     resampler = Resampler(sample.units, resamples=300, seed=seed)
-    parts: list[dict[str, Any]] = []
-    for place, layer in enumerate(sample.layers):
-        for name in sample.schemes:
-            parts += _layer_categories(sample, place, layer, name, resampler)
+    parts = [
+        _layer_categories(sample, place, layer, name, resampler)
+        for place, layer in enumerate(sample.layers)
+        for name in sample.schemes
+    ]
     kinds = {"layer": pa.int32(), "tokens": pa.int64(), "group_tokens": pa.int64(), "units": pa.int64()}
     names = ("layer", "group", "scheme", "category", "tokens", "group_tokens", "share", "low", "high", "share_of_text",
              "lift", "z", "p_value", "q_value", "random", "units", "unit")  # fmt: skip
     text = ("group", "scheme", "category", "unit")
     schema = pa.schema([(name, pa.string() if name in text else kinds.get(name, pa.float64())) for name in names])
-    return pa.Table.from_pylist(parts, schema=schema)
+    return pa.concat_tables([pa.Table.from_pydict(part, schema=schema) for part in parts])
 
 
-def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampler: Resampler) -> list[dict[str, Any]]:
+def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampler: Resampler) -> dict[str, list[Any]]:
     scheme, groups = sample.schemes[name], sample.num_groups
     width = len(scheme.names)
     top = sample.focus.tops[place].astype(np.int64)
@@ -98,33 +98,42 @@ def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampl
     values = 2 * norm.sf(np.abs(z))
     corrected = false_discovery_control(values.ravel()).reshape(values.shape)
     random = _random_shares(sample, place, name, counts.shape)
-    rows = []
-    for group in range(groups):
-        for category in range(width):
-            if not sizes[group]:
-                continue
-            share = float(counts[group, category] / sizes[group])
-            low, high = Estimate(share, replicates[:, group, category]).interval(resampler.count)
-            rows.append(
-                {
-                    "layer": layer, "group": group_label(group), "scheme": name, "category": scheme.names[category],
-                    "tokens": int(counts[group, category]), "group_tokens": int(sizes[group]), "share": share,
-                    "low": low, "high": high, "share_of_text": float(base[category]),
-                    "lift": share / float(base[category]) if base[category] else None,
-                    "z": float(z[group, category]), "p_value": float(values[group, category]),
-                    "q_value": float(corrected[group, category]),
-                    "random": None if random is None or math.isnan(random[group, category])
-                    else float(random[group, category]),
-                    "units": resampler.count, "unit": sample.unit,
-                }
-            )  # fmt: skip
-    return rows
+    groups_used = np.flatnonzero(sizes)
+    shares = counts[groups_used] / sizes[groups_used, None]
+    low, high = _ends(shares, replicates[:, groups_used], resampler.count)
+    columns: dict[str, NDArray[Any]] = {
+        "tokens": counts[groups_used].astype(np.int64), "group_tokens": np.broadcast_to(
+            sizes[groups_used, None].astype(np.int64), shares.shape), "share": shares, "low": low, "high": high,
+        "share_of_text": np.broadcast_to(base, shares.shape), "lift": ratio(shares, base[None]), "z": z[groups_used],
+        "p_value": values[groups_used], "q_value": corrected[groups_used], "random": random[groups_used],
+    }  # fmt: skip
+    flat = {
+        key: [None if value != value else value for value in part.ravel().tolist()] for key, part in columns.items()
+    }
+    fixed: dict[str, list[Any]] = {
+        "layer": [layer] * shares.size, "scheme": [name] * shares.size,
+        "group": [group_label(int(group)) for group in groups_used for _ in range(width)],
+        "category": scheme.names * groups_used.size, "units": [resampler.count] * shares.size,
+        "unit": [sample.unit] * shares.size,
+    }  # fmt: skip
+    return fixed | flat
 
 
-def _random_shares(sample: Sample, place: int, name: str, shape: tuple[int, int]) -> NDArray[np.float64] | None:
+def _ends(shares: NDArray[np.float64], replicates: NDArray[np.float64], units: int) -> tuple[Any, Any]:
+    """Intervals of (K, C) shares; NaN where a group was lost in most resamples or there is one unit."""
+    missing = np.isnan(replicates).any(axis=2).mean(axis=0) > 0.5
+    if units < 2:
+        return np.full(shares.shape, np.nan), np.full(shares.shape, np.nan)
+    filled = np.where(np.isnan(replicates), shares[None], replicates)
+    low, high = ends(shares.ravel(), filled.reshape(len(filled), -1), units)
+    low, high = low.reshape(shares.shape), high.reshape(shares.shape)
+    return np.where(missing[:, None], np.nan, low), np.where(missing[:, None], np.nan, high)
+
+
+def _random_shares(sample: Sample, place: int, name: str, shape: tuple[int, int]) -> NDArray[np.float64]:
     """(K, C) shares in the random groups matched with ours, NaN where a group has no partner."""
     if sample.random is None:
-        return None
+        return np.full(shape, np.nan)
     from focus_explorer.alignment import align
 
     tops = sample.random.tops[place]

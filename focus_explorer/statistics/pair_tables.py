@@ -104,26 +104,30 @@ def links_table(links: pa.Table, pieces: Sequence[str]) -> pa.Table:
     )  # fmt: skip
 
 
-def long_range_table(
-    sample: Sample, layer: int, probabilities: NDArray[np.float32], names: list[str]
-) -> list[dict[str, Any]]:
-    """The strongest pairs of meaningful words beyond the window that share their most probable group in one layer.
+def meaningful(sample: Sample) -> NDArray[np.int64]:
+    """Places of the words long-range pairs are sought among: at most `MOST_WORDS` nouns and names, evenly spaced."""
+    scheme = sample.schemes.get("pos") or sample.schemes["word"]
+    wanted = np.isin(scheme.codes, [number for number, name in enumerate(scheme.names) if name in NAMED])
+    places = np.flatnonzero(wanted & np.array([len(name.strip()) > 2 for name in sample.pieces])[sample.piece])
+    if places.size > MOST_WORDS:
+        places = places[np.linspace(0, places.size - 1, MOST_WORDS).round().astype(int)]
+    return places
 
-    At most `MOST_WORDS` words, evenly spaced, are looked at. Every two pieces are listed once, at their highest affinity.
+
+def long_range_rows(
+    sample: Sample, layer: int, places: NDArray[np.int64], chosen: NDArray[np.float32]
+) -> list[dict[str, Any]]:
+    """The strongest pairs of some words beyond the window that share their most probable group in one layer.
+
+    Every two pieces are listed once, at their highest affinity.
 
     Args:
-        probabilities: (T, K) of the layer.
-        names: piece of every token.
+        places: (n,) positions of the words; chosen: (n, K) their probabilities in the layer.
 
     Returns:
         Rows: layer, rank, positions and pieces of both, distance in tokens, affinity g_i . g_j, group.
     """
-    scheme = sample.schemes.get("pos") or sample.schemes["word"]
-    wanted = np.isin(scheme.codes, [number for number, name in enumerate(scheme.names) if name in NAMED])
-    places = np.flatnonzero(wanted & np.array([len(name.strip()) > 2 for name in names]))
-    if places.size > MOST_WORDS:
-        places = places[np.linspace(0, places.size - 1, MOST_WORDS).round().astype(int)]
-    chosen = probabilities[places]
+    names = {int(place): sample.pieces[sample.piece[place]] for place in places}
     top = chosen.argmax(axis=1) if places.size else np.zeros(0, dtype=int)
     affinity = chosen @ chosen.T
     same_document = sample.starts[places][:, None] == sample.starts[places][None, :]

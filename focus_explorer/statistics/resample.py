@@ -7,7 +7,9 @@ since a percentile interval is too narrow for few units (Hesterberg 2015).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +43,33 @@ class Estimate:
         found = self.replicates[np.isfinite(self.replicates)]
         if units < 2 or not np.isfinite(self.value) or found.size < self.replicates.size / 2:
             return None, None
-        tail = (1 - LEVEL) / 2
-        wide = float(t.ppf(1 - tail, units - 1) / norm.ppf(1 - tail)) * float(np.sqrt(units / (units - 1)))
-        low, high = np.quantile(found, [tail, 1 - tail]) - found.mean()
-        return max(self.least, self.value + wide * low), min(self.most, self.value + wide * high)
+        low, high = ends(np.array([self.value]), found[:, None], units, self.least, self.most)
+        return float(low[0]), float(high[0])
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference, resampled in pairs."""
         return Estimate(self.value - other.value, self.replicates - other.replicates, -1.0, 1.0)
+
+
+def ends(
+    values: Values, replicates: Values, units: int, least: float = 0.0, most: float = 1.0
+) -> tuple[Values, Values]:
+    """Ends of the 95 % intervals of many statistics at once.
+
+    Args:
+        values: (n,); replicates: (R, n), finite; units: at least 2.
+        least, most: ends of their range.
+    """
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(replicates, [tail, 1 - tail], axis=0) - replicates.mean(axis=0)
+    wide = _widening(units)
+    return np.maximum(least, values + wide * low), np.minimum(most, values + wide * high)
+
+
+@cache
+def _widening(units: int) -> float:
+    tail = 1 - (1 - LEVEL) / 2
+    return float(t.ppf(tail, units - 1) / norm.ppf(tail)) * math.sqrt(units / (units - 1))
 
 
 def mean_of(estimates: list[Estimate]) -> Estimate:

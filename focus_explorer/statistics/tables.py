@@ -15,7 +15,7 @@ from focus_explorer.statistics.agreement import between_samples, layer_agreement
 from focus_explorer.statistics.content import categories_table, characteristic_table
 from focus_explorer.statistics.describe import Layer, describe, measure
 from focus_explorer.statistics.distances import Bins
-from focus_explorer.statistics.pair_tables import distances_table, links_table, long_range_table
+from focus_explorer.statistics.pair_tables import distances_table, links_table, long_range_rows, meaningful
 from focus_explorer.statistics.resample import Resampler
 from focus_explorer.statistics.run_sample import run_sample, study_run
 from focus_explorer.statistics.sample import Sample
@@ -68,13 +68,13 @@ class Study:
 
     def _pairs(self) -> pa.Table:
         rows: list[dict[str, Any]] = []
-        pieces = self._pieces()
-        for layer in self.sample.layers:
-            cells = fetch(self.database, "cells", run_id=self.run_id, layer=layer)
-            width = len(cells["probabilities"][0])
-            flat = cells["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            order = np.argsort(cells["position"].to_numpy())
-            rows += long_range_table(self.sample, layer, flat.reshape(-1, width)[order], pieces)
+        places = meaningful(self.sample)
+        found = fetch(self.database, "all_probabilities", run_id=self.run_id, positions=places.tolist())
+        layer = found["layer"].to_numpy()
+        flat = found["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        chosen = flat.reshape(layer.size, -1)
+        for number in self.sample.layers:
+            rows += long_range_rows(self.sample, number, places, chosen[layer == number])
         kinds = {"affinity": pa.float64(), "group": pa.string(), "query_piece": pa.string(), "key_piece": pa.string()}
         names = ("layer", "rank", "query", "key", "query_piece", "key_piece", "distance", "affinity", "group")
         return pa.Table.from_pylist(rows, schema=pa.schema([(name, kinds.get(name, pa.int64())) for name in names]))

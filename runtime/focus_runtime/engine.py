@@ -240,7 +240,7 @@ def _info(
         "dtype": str(parameter.dtype).removeprefix("torch."),
         "backend": backend,
         "seed": options.seed,
-        "versions": versions(),
+        "versions": versions() | {"threads": str(torch.get_num_threads())},  # they too decide the last digits
     }
 
 

@@ -1,0 +1,89 @@
+"""What a bundle says to the person who opens it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_HEAD = """\
+{title}
+{rule}
+
+{runs}
+
+What is here
+------------
+manifest.json    how every number came about: model, centroids, settings, hashes, seeds, versions, measured times,
+                 coordinates of maps, and the hash of every file here
+data/RUN/        tables as Parquet; where they come from stands in their metadata (key focus_explorer)
+tables/RUN/      the same tables as CSV, JSON, LaTeX and Markdown; LaTeX and Markdown show the columns and first rows
+                 that fit on paper
+figures/RUN/     figures as PDF and SVG
+references.bib   what to cite
+{text_line}
+
+How to make the tables again
+----------------------------
+    focus-explorer rebuild manifest.json{text_option}
+
+On the same machine this gives the same bytes; elsewhere it says what differs and by how much. Times are
+measurements: they are carried over, never measured again. Figures are not made again.
+
+{text_part}
+"""
+_WITH = """\
+The text
+--------
+This bundle includes the text, whole, in text/, and token by token in several tables. Publish it only where you may
+publish the text.
+"""
+_WITHOUT = """\
+The text
+--------
+The text is not here. Nothing here stands in the order of the text: no tokens, token ids, losses, groups or links by
+place, because whoever has the model can find the tokens again from any of them. What is here of the text: its hashes
+and lengths; the most frequent and most characteristic tokens of each group with their counts, which name words of the
+text, not where they stand; tags and statistics over all tokens; and map coordinates in the order of their x. From a
+text of a few dozen tokens the counted tokens are most of its words: leave such a bundle unpublished if the text is
+confidential.
+"""
+
+
+def readme(manifest: dict[str, Any]) -> str:
+    """README.txt of a bundle, from its manifest without the list of files."""
+    runs, with_text = manifest["runs"], manifest["includes_text"]
+    title = "Focus Explorer bundle of " + (f"run {runs[0]['run_id']}" if len(runs) == 1 else f"{len(runs)} runs")
+    parts = [
+        _HEAD.format(
+            title=title,
+            rule="=" * len(title),
+            runs="\n".join(_run(entry) for entry in runs),
+            text_line="text/            the texts, in UTF-8" if with_text else "",
+            text_option="" if with_text else " --text FILE",
+            text_part=_WITH if with_text else _WITHOUT,
+        ).replace("\n\n\n", "\n\n"),
+        *_missing(manifest),
+    ]
+    return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _run(entry: dict[str, Any]) -> str:
+    config, text = entry["config"], entry["text"]
+    return (
+        f"Run {entry['run_id']}: {text['tokens']:,} tokens, {entry['model']['id']}, centroids "
+        f"{entry['centroids']['name']}, K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
+        f"{config['num_sinks']} sinks, {config['assignment']} assignment."
+    )
+
+
+def _missing(manifest: dict[str, Any]) -> list[str]:
+    """What is not in the bundle, and why."""
+    lines = []
+    for entry in manifest["runs"]:
+        lines += [f"table {what} of {entry['run_id']}: {why}" for what, why in entry["left_out"].items()]
+    reasons: dict[str, list[str]] = {}
+    for one in manifest["figures"]["missing"]:
+        reasons.setdefault(one["why"], []).append(f"{one['name']} of {one['run_id']}")
+    lines += [f"figures {', '.join(names)}: {why}" for why, names in reasons.items()]
+    if not manifest["figures"]["asked_for"]:
+        lines.append("figures: none were asked for")
+    return ["What is not here\n----------------\n" + "\n".join(f"- {line}" for line in lines)] if lines else []

@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from focus_explorer import comparing_command, export_commands, finetuning, run_commands, settings
+from focus_explorer import bundle_commands, comparing_command, export_commands, finetuning, run_commands, settings
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce import command as reproduce_command
@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce_command.add_parser(commands)
     finetuning.add_parser(commands)
     comparing_command.add_parser(commands)
+    bundle_commands.add_parser(commands)
     return parser
 
 

@@ -26,11 +26,14 @@ KEPT = 2
 
 
 class Study:
-    """One run's sample and what was measured of it, computed once for all tables."""
+    """One run's sample and what was measured of it, computed once for all tables.
 
-    def __init__(self, database: Database, run_id: str) -> None:
+    A corpus gives its own sample and has no tables `links` and `pairs`.
+    """
+
+    def __init__(self, database: Database, run_id: str, sample: Sample | None = None) -> None:
         self.database, self.run_id = database, run_id
-        self.sample: Sample = run_sample(database, run_id)
+        self.sample: Sample = run_sample(database, run_id) if sample is None else sample
         self._measured: tuple[list[Layer], Resampler, Bins] | None = None
         self._tables: dict[str, pa.Table] = {}
 

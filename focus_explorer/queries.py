@@ -205,14 +205,10 @@ QUERIES: dict[str, str] = {
         WHERE mine.run_id = $run_id AND t.run_id <> $run_id""",
     "layer_numbers": "SELECT layer FROM layers WHERE run_id = $run_id ORDER BY layer",
     "assignment_table": """
-        SELECT a.layer, a.position, t.piece, a.membership, a.top_group,
-            CASE WHEN a.top_group < 26 THEN chr(65 + a.top_group)
-                 ELSE chr(64 + a.top_group // 26) || chr(65 + a.top_group % 26) END AS label,
-            a.confidence, a.entropy
-        FROM assignments a JOIN tokens t ON t.run_id = a.run_id AND t.position = a.position
-        WHERE a.run_id = $run_id AND a.layer BETWEEN $first_layer AND $last_layer
-            AND a.position BETWEEN $first AND $last
-        ORDER BY a.layer, a.position""",
+        SELECT layer, position, membership, top_group, confidence, entropy
+        FROM assignments WHERE run_id = $run_id
+            AND layer BETWEEN $first_layer AND $last_layer AND position BETWEEN $first AND $last
+        ORDER BY layer, position""",
     "timing_repeats": """
         SELECT mode, stage, repeat, sequence_length, backend, milliseconds, peak_memory_bytes
         FROM timings WHERE run_id = $run_id ORDER BY mode, stage, repeat""",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from focus_explorer.errors import InputError
@@ -40,7 +41,7 @@ _PLAIN = {"layers": "layers", "losses": "losses", "timings": "timings", "timing_
           "masks": "mask_table", "attention": "attention_mass", "comparisons": "comparisons"}  # fmt: skip
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS)
-ROWS_AT_ONCE = 250_000
+ROWS_AT_ONCE = 400_000
 # What people say about a run changes while its numbers do not, and its title is a piece of the text.
 _NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
 
@@ -58,7 +59,8 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
     metadata = {"focus_explorer": json.dumps(_about(run, what), sort_keys=True, ensure_ascii=False)}
-    return (_with_setting(rows, setting).replace_schema_metadata(metadata) for rows in _pieces(database, run, what))
+    pieces = _with_setting(_pieces(database, run, what), setting)
+    return (rows.replace_schema_metadata(metadata) for rows in pieces)
 
 
 def provenance(run: dict[str, Any]) -> dict[str, str]:
@@ -71,11 +73,18 @@ def _about(run: dict[str, Any], what: str) -> dict[str, str]:
     return provenance(run) | {"table": what, "about": WHAT[what]}
 
 
-def _with_setting(rows: pa.Table, setting: dict[str, Any]) -> pa.Table:
-    for name, value in setting.items():
-        if name not in rows.column_names:
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
-    return rows
+def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterator[pa.Table]:
+    """The setting as columns; equal values are made once and shared by all pieces of a long table."""
+    shared: dict[str, pa.Array] = {}
+    for rows in pieces:
+        for name, value in setting.items():
+            if name in rows.column_names:
+                continue
+            if len(shared.get(name, ())) < rows.num_rows or name not in shared:
+                one = pa.array([value])
+                shared[name] = one.take(pa.array(np.zeros(rows.num_rows, dtype=np.int32)))
+            rows = rows.append_column(name, shared[name].slice(0, rows.num_rows))
+        yield rows
 
 
 def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.Table]:
@@ -125,14 +134,18 @@ def _tokens(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
 
 
 def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
-    """Several short layers at once, or a long one in parts."""
+    """Several short layers at once, or a long one in parts; pieces are read once instead of joined to every layer."""
     run_id, tokens = run["run_id"], max(1, run["num_tokens"])
-    numbers = _layer_numbers(database, run_id)
+    numbers, pieces = _layer_numbers(database, run_id), fetch(database, "pieces", run_id=run_id)["piece"]
+    pieces = pieces.combine_chunks()
+    letters = pa.array([group_label(group) for group in range(json.loads(run["config"])["num_groups"])])
     together = max(1, ROWS_AT_ONCE // tokens)
     for place in range(0, len(numbers), together):
         first_layer, last_layer = numbers[place], numbers[min(place + together, len(numbers)) - 1]
         for first in range(0, tokens, ROWS_AT_ONCE):
-            yield fetch(
+            rows = fetch(
                 database, "assignment_table", run_id=run_id, first_layer=first_layer, last_layer=last_layer,
                 first=first, last=first + ROWS_AT_ONCE - 1,
             )  # fmt: skip
+            rows = rows.add_column(2, "piece", pieces.take(rows["position"]))
+            yield rows.add_column(5, "label", letters.take(rows["top_group"]))

@@ -31,10 +31,10 @@ def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, b
         random = of_random[place] if of_random else None
         rows += _rows(bins, part, of_focus[place], random, layer.number, sample, resampler)
     means = [mean_of([one[number] for one in of_focus]) for number in range(bins.first.size)]
-    random_means = [mean_of([one[number] for one in of_random]) for number in range(bins.first.size)]
-    rows += _rows(
-        bins, _mean_counts(_pairs(layers)), means, random_means if of_random else None, None, sample, resampler
-    )
+    random_means = None
+    if of_random:
+        random_means = [mean_of([one[number] for one in of_random]) for number in range(bins.first.size)]
+    rows += _rows(bins, _mean_counts(_pairs(layers)), means, random_means, None, sample, resampler)
     names = ("layer", "first", "last", "pairs", "kept", "share", "low", "high", "shuffled", "random", "random_low",
              "random_high", "window_only", "units", "unit")  # fmt: skip
     kinds = {"layer": pa.int32(), "first": pa.int64(), "last": pa.int64(), "pairs": pa.int64(), "units": pa.int64(),

@@ -75,7 +75,7 @@ class Study:
         found = fetch(self.database, "all_probabilities", run_id=self.run_id, positions=places.tolist())
         layer = found["layer"].to_numpy()
         flat = found["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        chosen = flat.reshape(layer.size, -1)
+        chosen = flat.reshape(layer.size, -1) if layer.size else flat.reshape(0, self.sample.num_groups)
         for number in self.sample.layers:
             rows += long_range_rows(self.sample, number, places, chosen[layer == number])
         kinds = {"affinity": pa.float64(), "group": pa.string(), "query_piece": pa.string(), "key_piece": pa.string()}

@@ -13,6 +13,7 @@ from focus_explorer import settings
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import stage_bar
 
+WIDTH = 51
 NAMES = {
     "dominance": "largest group", "balance": "balance of group sizes", "confidence": "confidence",
     "entropy": "assignment entropy, nats", "purity": "purity", "nmi": "normalised mutual information",
@@ -106,30 +107,33 @@ def _measure(service: Any, arguments: argparse.Namespace) -> None:
 def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None) -> str:
     """The run's statistics, a line each, and what they rest on."""
     table = [row for row in rows.to_pylist() if row["scope"] == "run"]
+    cautions = [set(row["warning"].split("; ")) - {""} for row in table]
+    common = set.intersection(*cautions)
     lines = [
         f"{run_id}: {sample.num_tokens:,} tokens, {rows['units'][0].as_py():,} {sample.unit}s, {len(sample.layers)} "
         f"layers, K = {sample.num_groups}; means over layers",
-        f"{'':<42}{'value':>8}  {'95 % interval':<18}{'shuffled':>9}{'random':>9}{'no groups':>11}",
+        f"{'':<{WIDTH}}{'value':>8}  {'95 % interval':<18}{'shuffled':>9}{'random':>9}{'no groups':>11}",
     ]
     for row in table:
         if row["statistic"].endswith("_minus_random"):
             name = "  more than random centroids"
-            lines.append(f"{name:<42}{_number(row['value'], sign=True):>8}  {_interval(row, sign=True)}")
+            lines.append(f"{name:<{WIDTH}}{_number(row['value'], sign=True):>8}  {_interval(row, sign=True)}")
             continue
         about = {"pos": ", part of speech", "dep": ", syntactic relation", "word": ", word lists"}
         name = NAMES[row["statistic"]] + about.get(row["category"], "")
         lines.append(
-            f"{name:<42}{_number(row['value']):>8}  {_interval(row):<18}{_number(row['shuffled']):>9}"
+            f"{name:<{WIDTH}}{_number(row['value']):>8}  {_interval(row):<18}{_number(row['shuffled']):>9}"
             f"{_number(row['random']):>9}{_number(row['window_only']):>11}"
-            + (f"  ! {row['warning']}" if row["warning"] else "")
+            + (f"  ! {'; '.join(sorted(own))}" if (own := set(row["warning"].split("; ")) - {""} - common) else "")
         )
     if between is not None:
         values = [row["adjusted_rand"] for row in between.to_pylist()]
         overlap = [row["overlap"] for row in between.to_pylist()]
         lines.append(
-            f"agreement with the other run, {len(values)} layers: adjusted Rand {min(values):.2f} to {max(values):.2f}, "
-            f"tokens in matched groups {min(overlap):.0%} to {max(overlap):.0%}"
+            f"agreement with the other run over {len(values)} layers: adjusted Rand {min(values):.2f} to "
+            f"{max(values):.2f}, tokens in matched groups {min(overlap):.0%} to {max(overlap):.0%}"
         )
+    lines += [f"note: {caution}" for caution in sorted(common)]
     lines += [f"note: {note}" for note in sample.notes]
     lines.append("every layer and group: `focus-explorer export RUN --what statistics`; meaning: docs/statistics.md")
     return "\n".join(lines)

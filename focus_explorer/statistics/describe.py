@@ -237,8 +237,9 @@ def _filled(
 def _difference(row: StatisticRow, gain: Estimate, resampler: Resampler) -> StatisticRow:
     low, high = gain.interval(resampler.count)
     return replace(
-        row, statistic=f"{row.statistic}_minus_random", value=gain.value, low=low, high=high, window_only=None
-    )
+        row, statistic=f"{row.statistic}_minus_random", value=gain.value, low=low, high=high, window_only=None,
+        warning=caution(row, row.count),
+    )  # fmt: skip
 
 
 def _corrected(rows: list[StatisticRow]) -> list[StatisticRow]:

@@ -26,8 +26,8 @@ class StatisticRow:
         shuffled, shuffled_low, shuffled_high: mean and 95 % range under shuffled assignments of the same sizes.
         random, random_low, random_high: the same statistic, with its interval, for random centroids on the same text.
         window_only: the same without groups: one group of all tokens, pairs of window and sinks alone.
-        p_value: two-sided against shuffled assignments; q_value: corrected over all rows of this statistic and category
-            set (Benjamini and Hochberg).
+        p_value: how often shuffled assignments reach the value, itself counted in; q_value: corrected over all rows of
+            this scope, statistic and set of categories (Benjamini and Hochberg).
         count: tokens or pairs in the denominator; denominator: what they are.
         units: resampled units; unit: `sentence`, `document` or `block`.
         warning: why the number tells little, "" if it does.

@@ -30,16 +30,20 @@ def test_words_have_the_tags_a_reader_would_give():
     starts, ends = spans(TEXT, "Mr.", " Darcy", " looked", " at", "\n", "her", " quickly", ".", " tired"[1:], " rain")
     found = tag(TEXT, starts, ends)
     assert found.pos == ["PROPN", "PROPN", "VERB", "ADP", "SPACE", "PRON", "ADV", "PUNCT", "ADJ", "NOUN"]
-    assert found.dep[1] == "nsubj" and found.dep[3] == "prep" and found.dep[4] == "SPACE"
+    assert found.dep[1] == "nsubj"
+    assert found.dep[3] == "prep"
+    assert found.dep[4] == "SPACE"
     assert found.sentence.tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
-    assert "spaCy" in found.tagger and "en_core_web_sm 3.8.0" in found.tagger
+    assert "spaCy" in found.tagger
+    assert "en_core_web_sm 3.8.0" in found.tagger
 
 
 def test_parts_of_one_word_share_its_tag_and_a_piece_of_two_takes_the_longer():
     text = "The grandmothers sang."
     starts, ends = [0, 3, 9, 16, 17], [3, 9, 16, 17, 22]
     found = tag(text, starts, ends)
-    assert found.pos[:4] == ["DET", "NOUN", "NOUN", "SPACE"] and found.pos[4] == "VERB"
+    assert found.pos[:4] == ["DET", "NOUN", "NOUN", "SPACE"]
+    assert found.pos[4] == "VERB"
 
 
 def test_a_long_text_is_tagged_in_parts_without_losing_its_place():
@@ -47,7 +51,8 @@ def test_a_long_text_is_tagged_in_parts_without_losing_its_place():
     text = sentence * 400
     starts = [place * len(sentence) + 8 for place in range(400)]
     found = tag(text, starts, [start + 3 for start in starts])
-    assert set(found.pos) == {"NOUN"} and set(found.pos) <= set(POS)
+    assert set(found.pos) == {"NOUN"}
+    assert set(found.pos) <= set(POS)
     assert found.sentence.tolist() == list(range(400))
 
 

@@ -58,11 +58,16 @@ def one(rows, statistic, layer=None, group=None, category=""):
 def test_groups_that_are_categories_are_found_and_groups_by_chance_are_not(found):
     rows = found[0]
     same, chance = one(rows, "nmi", 3), one(rows, "nmi", 7)
-    assert same["value"] == pytest.approx(1) and same["shuffled"] < 0.05 and same["p_value"] == 0.001
-    assert chance["value"] < 0.05 and chance["low"] is not None
+    assert same["value"] == pytest.approx(1)
+    assert same["shuffled"] < 0.05
+    assert same["p_value"] == 0.001
+    assert chance["value"] < 0.05
+    assert chance["low"] is not None
     gain = one(rows, "nmi_minus_random", 3)
-    assert gain["low"] > 0.9 and gain["window_only"] is None
-    assert one(rows, "stability", 3)["value"] == 1 and one(rows, "purity", 3)["window_only"] < 0.4
+    assert gain["low"] > 0.9
+    assert gain["window_only"] is None
+    assert one(rows, "stability", 3)["value"] == 1
+    assert one(rows, "purity", 3)["window_only"] < 0.4
     means = [one(rows, "purity", layer)["value"] for layer in (3, 7)]
     assert one(rows, "purity")["value"] == pytest.approx(np.mean(means))
 
@@ -70,10 +75,14 @@ def test_groups_that_are_categories_are_found_and_groups_by_chance_are_not(found
 def test_every_row_has_its_baselines_denominator_and_unit(found, sample):
     for row in found[0]:
         assert list(row) == list(COLUMNS)
-        assert row["units"] == 50 and row["unit"] == "sentence" and row["denominator"] and row["count"] > 0
+        assert row["units"] == 50
+        assert row["unit"] == "sentence"
+        assert row["denominator"]
+        assert row["count"] > 0
         assert row["low"] is None or row["low"] <= row["value"] <= row["high"]
         if not row["statistic"].endswith("_minus_random"):
-            assert row["random"] is not None and row["random_low"] is not None
+            assert row["random"] is not None
+            assert row["random_low"] is not None
             assert row["shuffled"] is not None or (row["scope"], row["statistic"]) in {
                 ("group", "confidence"), ("group", "entropy")
             }  # fmt: skip
@@ -87,7 +96,8 @@ def test_group_rows_count_as_by_hand(found, sample):
         inside = pos.codes[top == group]
         row = one(found[0], "purity", 7, "ABCD"[group], "pos")
         best = np.bincount(inside, minlength=4).argmax()
-        assert row["category"] == f"pos:{pos.names[best]}" and row["count"] == inside.size
+        assert row["category"] == f"pos:{pos.names[best]}"
+        assert row["count"] == inside.size
         assert row["value"] == pytest.approx((inside == best).mean())
         assert row["window_only"] == pytest.approx((pos.codes == best).mean())
         assert one(found[0], "share", 7, "ABCD"[group])["value"] == pytest.approx(inside.size / TOKENS)
@@ -104,7 +114,8 @@ def test_attention_kept_is_the_share_not_dropped(found, sample):
 
 def test_corrected_p_values_are_never_below_the_plain_ones(found):
     rows = [row for row in found[0] if row["p_value"] is not None]
-    assert rows and all(row["q_value"] >= row["p_value"] - 1e-12 for row in rows)
+    assert rows
+    assert all(row["q_value"] >= row["p_value"] - 1e-12 for row in rows)
     told = [row for row in rows if row["p_value"] > 0.05]
     assert all("no more than under shuffled assignments" in row["warning"] for row in told)
 
@@ -124,11 +135,13 @@ def test_the_same_sample_gives_the_same_bytes(sample):
 def test_distances_stand_beside_window_and_chance(found, sample):
     rows = distances_table(sample, *found[1:]).to_pylist()
     near = [row for row in rows if row["last"] <= sample.window]
-    assert near and all(row["share"] == row["window_only"] == row["random"] == 1 for row in near)
+    assert near
+    assert all(row["share"] == row["window_only"] == row["random"] == 1 for row in near)
     far = next(row for row in rows if row["layer"] == 3 and row["first"] > 100)
-    assert far["window_only"] < 0.02 and far["low"] < far["share"] < far["high"]
+    assert far["window_only"] < 0.02
+    assert far["low"] < far["share"] < far["high"]
     assert far["shuffled"] == pytest.approx(0.25, abs=0.03)
-    mean = [row for row in rows if row["layer"] is None and row["first"] == far["first"]][0]
+    mean = next(row for row in rows if row["layer"] is None and row["first"] == far["first"])
     assert mean["share"] == pytest.approx(
         np.mean([row["share"] for row in rows if row["layer"] is not None and row["first"] == far["first"]])
     )
@@ -145,14 +158,17 @@ def test_categories_and_pieces_that_make_a_group(sample):
 
 def test_layers_agree_with_themselves_and_not_with_chance(sample):
     row = layer_agreement_table(sample).to_pylist()[0]
-    assert (row["layer"], row["other_layer"]) == (3, 7) and abs(row["adjusted_rand"]) < 0.05
+    assert (row["layer"], row["other_layer"]) == (3, 7)
+    assert abs(row["adjusted_rand"]) < 0.05
     renamed = Groups(sample.focus.tops[:, :].max() - sample.focus.tops, *(
         getattr(sample.focus, name) for name in ("membership", "confidence", "entropy")
     ))  # fmt: skip
     other = Sample(**{name: getattr(sample, name) for name in Sample.__slots__} | {"focus": renamed})
     for row in between_samples(sample, other).to_pylist():
-        assert row["adjusted_rand"] == row["overlap"] == 1 and row["low"] == 1
-        assert row["overlap_shuffled"] < 0.45 and abs(row["shuffled"]) < 0.02
+        assert row["adjusted_rand"] == row["overlap"] == 1
+        assert row["low"] == 1
+        assert row["overlap_shuffled"] < 0.45
+        assert abs(row["shuffled"]) < 0.02
 
 
 def test_long_range_pairs_are_distant_nouns_of_one_group(sample):
@@ -160,5 +176,6 @@ def test_long_range_pairs_are_distant_nouns_of_one_group(sample):
     assert set(sample.schemes["pos"].codes[places]) == {2}
     chosen = np.eye(4, dtype=np.float32)[sample.focus.tops[1][places]]
     rows = long_range_rows(sample, 7, places, chosen)
-    assert rows and all(row["distance"] > sample.window and row["affinity"] == 1 for row in rows)
+    assert rows
+    assert all(row["distance"] > sample.window and row["affinity"] == 1 for row in rows)
     assert len({frozenset((row["query_piece"], row["key_piece"])) for row in rows}) == len(rows)

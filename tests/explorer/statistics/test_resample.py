@@ -45,7 +45,8 @@ def test_mutual_information_is_covered_though_resamples_overstate_it():
 def test_one_unit_has_no_interval_and_ends_stay_in_range():
     assert Estimate(0.5, np.full(10, 0.5)).interval(1) == (None, None)
     low, high = Estimate(0.99, np.linspace(0.8, 1.0, 101)).interval(5)
-    assert 0 <= low < 0.99 and high == 1
+    assert 0 <= low < 0.99
+    assert high == 1
     assert Estimate(float("nan"), np.ones(9)).interval(9) == (None, None)
 
 
@@ -54,7 +55,8 @@ def test_differences_are_paired(fresh_seed):
     noise = generator.normal(0.5, 0.1, 300)
     gain = Estimate(0.52, noise + 0.02).minus(Estimate(0.5, noise))
     low, high = gain.interval(50)
-    assert gain.value == pytest.approx(0.02) and high - low < 1e-9
+    assert gain.value == pytest.approx(0.02)
+    assert high - low < 1e-9
 
 
 def test_more_units_than_fit_are_joined_and_nothing_is_lost():

@@ -30,7 +30,9 @@ def stored(tmp_path_factory, model_folder):
 def measured(stored):
     service, run_id = stored
     bare = study(service.database, run_id).sample
-    assert bare.notes == (NO_TAGGER, NO_RANDOM) and bare.random is None and list(bare.schemes) == ["word"]
+    assert bare.notes == (NO_TAGGER, NO_RANDOM)
+    assert bare.random is None
+    assert list(bare.schemes) == ["word"]
     assert measure_run(service, run_id, attention=True) == []
     return service, run_id
 
@@ -38,7 +40,9 @@ def measured(stored):
 def test_what_is_measured_is_kept_and_not_measured_twice(measured, monkeypatch):
     service, run_id = measured
     have = study_run(service.database, run_id)
-    assert have["tagger"].startswith("spaCy 3.") and have["random_seed"] == 0 and have["attention_random"]
+    assert have["tagger"].startswith("spaCy 3.")
+    assert have["random_seed"] == 0
+    assert have["attention_random"]
     assert have["random_perplexity"] > 1
     monkeypatch.setattr(service, "load_model", None)  # calling it would fail
     assert measure_run(service, run_id, attention=True) == []
@@ -47,7 +51,9 @@ def test_what_is_measured_is_kept_and_not_measured_twice(measured, monkeypatch):
 def test_every_table_of_a_measured_run_has_rows_and_the_baselines(measured):
     service, run_id = measured
     sample = study(service.database, run_id).sample
-    assert sample.notes == () and list(sample.schemes) == ["pos", "dep"] and set(sample.mass) == {"focus", "random"}
+    assert sample.notes == ()
+    assert list(sample.schemes) == ["pos", "dep"]
+    assert set(sample.mass) == {"focus", "random"}
     for name in NAMES:
         assert statistics_table(service.database, run_id, name).num_rows > 0, name
     layers = fetch(service.database, "layers", run_id=run_id).to_pylist()
@@ -68,7 +74,8 @@ def test_agreement_of_two_runs_needs_the_same_tokens(measured, model_folder):
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
     other = service.analyze(TEXT, request, command="focus-explorer test")
     rows = agreement_between(service.database, run_id, other).to_pylist()
-    assert [row["layer"] for row in rows] == [0, 1] and rows[0]["adjusted_rand"] == 1
+    assert [row["layer"] for row in rows] == [0, 1]
+    assert rows[0]["adjusted_rand"] == 1
     short = service.analyze(TEXT[:90], request, command="focus-explorer test")
     with pytest.raises(InputError, match="have other tokens"):
         agreement_between(service.database, run_id, short)
@@ -81,7 +88,9 @@ def test_the_command_says_the_same_as_the_tables(measured, capsys):
     assert found["statistics"] == statistics_table(service.database, run_id, "statistics").to_pylist()
     assert main(["statistics", run_id, "--db", str(service.database.path), "--no-measure"]) == 0
     text = capsys.readouterr().out
-    assert "sentences" in text and "normalised mutual information, part of speech" in text and "nan" not in text
+    assert "sentences" in text
+    assert "normalised mutual information, part of speech" in text
+    assert "nan" not in text
     assert main(["statistics", "none", "--db", str(service.database.path)]) == 2
     assert "there is no run 'none'" in capsys.readouterr().err
 
@@ -92,4 +101,6 @@ def test_without_the_tagger_the_rest_goes_on(stored, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, tagging.PACKAGE, None)
     problems = measure_run(service, run_id, random=False, again=True)
     tagging._pipeline.cache_clear()
-    assert len(problems) == 1 and "the tagger is not installed" in problems[0] and "make setup" in problems[0]
+    assert len(problems) == 1
+    assert "the tagger is not installed" in problems[0]
+    assert "make setup" in problems[0]

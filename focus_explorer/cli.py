@@ -15,7 +15,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from focus_explorer import bundle_commands, comparing_command, export_commands, finetuning, run_commands, settings
+from focus_explorer import (
+    bundle_commands,
+    comparing_command,
+    corpus_command,
+    export_commands,
+    finetuning,
+    run_commands,
+    settings,
+    statistics_command,
+)
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce import command as reproduce_command
@@ -45,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     finetuning.add_parser(commands)
     comparing_command.add_parser(commands)
     bundle_commands.add_parser(commands)
+    corpus_command.add_parser(commands)
+    statistics_command.add_parser(commands)
     return parser
 
 
@@ -57,8 +68,9 @@ def _common(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def _add_analyze(commands: Any) -> None:
-    parser = commands.add_parser("analyze", help="run full attention and Focus on a text and store the run")
-    parser.add_argument("file", help="a UTF-8 text file, or - for standard input")
+    parser = commands.add_parser("analyze", help="run full attention and Focus on a text or a corpus and store it")
+    parser.add_argument("file", help="a UTF-8 text file, - for standard input, or a corpus: a folder, a .jsonl or a "
+                        ".parquet file")  # fmt: skip
     _common(parser, "model", "centroids", "db")
     parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
     parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
@@ -69,6 +81,7 @@ def _add_analyze(commands: Any) -> None:
     parser.add_argument("--attention", action="store_true", help="also measure where full attention goes under the "
                         "mask, and its strongest links: one more, slower pass")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    corpus_command.add_options(parser)
     parser.set_defaults(run=_analyze)
 
 
@@ -199,9 +212,11 @@ def _read(source: str) -> str:
     return read_text_file(Path(os.path.expanduser(source)))
 
 
-def _analyze(arguments: argparse.Namespace) -> None:
+def _analyze(arguments: argparse.Namespace) -> int:
     from focus_explorer.service import AnalyzeRequest
 
+    if corpus_command.wanted(arguments):
+        return corpus_command.analyze(arguments, _command_line())
     text = _read(arguments.file)
     request = AnalyzeRequest(
         model=arguments.model, centroids=arguments.centroids, top_k=arguments.top_k, window=arguments.window,
@@ -218,6 +233,7 @@ def _analyze(arguments: argparse.Namespace) -> None:
             measure_attention(service, run_id, progress=progress)
     summary = service.summary(run_id)
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
+    return 0
 
 
 def _announce(message: str) -> None:

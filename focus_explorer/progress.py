@@ -21,3 +21,20 @@ def stage_bar() -> Iterator[Callable[[str, float], None]]:
             bar.refresh()
 
         yield update
+
+
+@contextmanager
+def document_bar() -> Iterator[Callable[[int, int], None]]:
+    """A bar that takes how many documents are done, and of how many; it shows the time that is expected to be left."""
+    from tqdm import tqdm
+
+    layout = "{n_fmt} of {total_fmt} documents |{bar:30}| {elapsed}, {remaining} left"
+    with tqdm(total=0, file=sys.stderr, bar_format=layout, disable=None, mininterval=0.5) as bar:
+
+        def update(done: int, total: int) -> None:
+            if bar.total != total:
+                bar.total = total
+                bar.initial = bar.n = max(0, done - 1)  # what was there before says nothing of the speed
+            bar.update(done - bar.n)
+
+        yield update

@@ -145,6 +145,23 @@ class FocusModel:
             self.measuring_full = before
 
     @contextmanager
+    def with_routers(self, routers: Mapping[int, CentroidRouter]) -> Iterator[nn.Module]:
+        """The same layers and settings with other routers, such as random ones, without composing again.
+
+        Args:
+            routers: one for every focused layer, with as many groups, on the model's device.
+        """
+        layers = [layer for layer in self._layers() if layer.router is not None]
+        before = [layer.router for layer in layers]
+        for layer in layers:
+            layer.router = routers[layer.index]
+        try:
+            yield self.model
+        finally:
+            for layer, router in zip(layers, before, strict=True):
+                layer.router = router
+
+    @contextmanager
     def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
         """Soft gates instead of the hard mask."""
         self.soft_gate = gate

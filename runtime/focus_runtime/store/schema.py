@@ -127,6 +127,17 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             local DOUBLE NOT NULL, sinks DOUBLE NOT NULL, grouped DOUBLE NOT NULL, dropped DOUBLE NOT NULL);
         """,
     ),
+    (
+        "0007_corpora",
+        """
+        CREATE TABLE corpora (
+            corpus_id VARCHAR PRIMARY KEY, created_at TIMESTAMPTZ NOT NULL, name VARCHAR NOT NULL,
+            source VARCHAR NOT NULL, folder VARCHAR NOT NULL, model_id VARCHAR NOT NULL,
+            model_fingerprint VARCHAR NOT NULL, centroids_name VARCHAR NOT NULL, centroids_sha256 VARCHAR NOT NULL,
+            config VARCHAR NOT NULL, settings VARCHAR NOT NULL, versions VARCHAR NOT NULL, command VARCHAR NOT NULL,
+            documents BIGINT NOT NULL, skipped VARCHAR NOT NULL, status VARCHAR NOT NULL);
+        """,
+    ),
 )
 
 

@@ -1,0 +1,83 @@
+"""The register of corpora: what each was made of and with; its rows lie in Parquet files, see corpus_parquet.py."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from focus_runtime.store.database import Database
+
+# what makes two commands the same corpus; where and how fast it is worked on does not
+IDENTITY = ("source", "folder", "model_fingerprint", "centroids_sha256", "config", "settings")
+COLUMNS = ("corpus_id", "created_at", "name", "source", "folder", "model_id", "model_fingerprint", "centroids_name",
+           "centroids_sha256", "config", "settings", "versions", "command", "documents", "skipped",
+           "status")  # fmt: skip
+RUNNING, COMPLETE = "running", "complete"
+_TEXTS = ("config", "settings", "versions", "skipped")
+
+
+def open_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
+    """The newest corpus of the same source, settings, model and centroids, running again; a new one where none is.
+
+    Args:
+        values: every column but corpus_id, created_at, documents, skipped and status; config, settings and versions as
+            objects. A name of "" keeps the earlier one, or means that of the source.
+
+    Returns:
+        Its row as `corpora` gives it, with documents as they were counted last.
+
+    Raises:
+        StoreError: the database cannot be written.
+    """
+    texts = {name: json.dumps(values[name], sort_keys=True) for name in ("config", "settings", "versions")}
+    row = values | texts
+    where = " AND ".join(f"{name} = ?" for name in IDENTITY)
+    with database.write() as connection:
+        found = connection.execute(
+            f"SELECT corpus_id, name FROM corpora WHERE {where} ORDER BY created_at DESC",
+            [row[name] for name in IDENTITY],
+        ).fetchone()
+        if found is None:
+            corpus_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+            row |= {"corpus_id": corpus_id, "created_at": datetime.now(UTC), "documents": 0, "skipped": "[]"}
+            row["name"] = row["name"] or Path(row["source"]).name
+            marks = ", ".join("?" for _ in COLUMNS)
+            connection.execute(
+                f"INSERT INTO corpora VALUES ({marks})", [(row | {"status": RUNNING})[name] for name in COLUMNS]
+            )
+        else:
+            corpus_id = str(found[0])
+            connection.execute(
+                "UPDATE corpora SET status = ?, name = ?, versions = ?, command = ? WHERE corpus_id = ?",
+                [RUNNING, row["name"] or found[1], row["versions"], row["command"], corpus_id],
+            )
+    return next(row for row in corpora(database) if row["corpus_id"] == corpus_id)
+
+
+def close_corpus(
+    database: Database, corpus_id: str, *, documents: int, skipped: list[dict[str, str]], complete: bool
+) -> None:
+    """Write down how far a corpus has come."""
+    with database.write() as connection:
+        connection.execute(
+            "UPDATE corpora SET documents = ?, skipped = ?, status = ? WHERE corpus_id = ?",
+            [documents, json.dumps(skipped, ensure_ascii=False), COMPLETE if complete else RUNNING, corpus_id],
+        )
+
+
+def forget_corpus(database: Database, corpus_id: str) -> None:
+    """Take a corpus out of the register; its files stay."""
+    with database.write() as connection:
+        connection.execute("DELETE FROM corpora WHERE corpus_id = ?", [corpus_id])
+
+
+def corpora(database: Database) -> list[dict[str, Any]]:
+    """Every registered corpus, newest first; config, settings, versions and skipped as objects."""
+    with database.read() as connection:
+        columns = ", ".join(COLUMNS)
+        rows = connection.execute(f"SELECT {columns} FROM corpora ORDER BY created_at DESC, corpus_id").fetchall()
+    found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    return [row | {name: json.loads(row[name]) for name in _TEXTS} for row in found]

@@ -87,8 +87,8 @@ def main() -> None:
         run = fetch(database, "runs").to_pylist()[0]
         layers = fetch(database, "layer_numbers", run_id=run["run_id"]).num_rows
         result = {
-            "what": f"the table {TABLE} of a made-up run, {run['num_tokens']:,} tokens, {layers} layers; each export in a "
-                    "new process, from a warm file",
+            "what": f"the table {TABLE} of a made-up run, {run['num_tokens']:,} tokens, {layers} layers; each "
+                    "export in a new process, from a warm file",
             "machine": machine(), "load_average_before": load, "rows": run["num_tokens"] * layers,
             "formats": measure(path, run["run_id"], Path(folder), arguments.repeats),
         }  # fmt: skip

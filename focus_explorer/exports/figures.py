@@ -18,12 +18,17 @@ from focus_explorer.exports.sources import provenance
 from focus_explorer.exports.standalone import page
 from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.statistics import mean_interval
+from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.views.figures import (
+    agreement,
     attention,
+    categories,
+    distances,
     group_sizes,
     loss_difference,
     mask,
     quality,
+    structure,
     timings,
     token_map,
 )
@@ -37,12 +42,18 @@ FIGURES: dict[str, str] = {
     "group_sizes": "Size of the groups by layer.",
     "map": "Map of one layer's tokens by group, with centroids and trustworthiness.",
     "mask": "Executed mask of one layer in blocks, by what keeps or drops the pairs.",
+    "structure": "Purity and mutual information of groups and word categories by layer, with baselines.",
+    "categories": "Share of word categories in each group of one layer, beside the whole text.",
+    "agreement": "How far every two layers sort the tokens alike.",
+    "distances": "Pairs kept by distance, with baselines; of one layer or the mean over layers.",
     "loss": "Loss with Focus minus loss with full attention along the text.",
     "quality": "Loss difference against pairs kept, over the settings the run was compared at.",
     "timings": "Time by stage, full attention beside Focus, with the range over repeats.",
     "attention": "Share of full attention that the executed mask keeps, by layer and cause.",
 }
-LAYERED = ("map", "mask")
+LAYERED = ("map", "mask", "categories")  # of one layer, the middle one when none is named
+EITHER = ("distances",)  # of one layer, or of all when none is named
+SCHEMES = ("pos", "word")  # sets of categories: a tagger's parts of speech where the run was tagged
 
 
 def figure(
@@ -52,7 +63,7 @@ def figure(
 
     Args:
         preset: one of `PRESETS`, or `screen`.
-        layer: of the figures in `LAYERED`; the middle one when None.
+        layer: of the figures in `LAYERED`, the middle one when None; of those in `EITHER`, all when None.
 
     Raises:
         InputError: unknown run, figure, preset or layer, or what it shows was not measured yet.
@@ -63,10 +74,10 @@ def figure(
     if preset not in sizes:
         raise InputError(f"there is no preset {preset!r}", expected=" or ".join(sizes))
     run = fetch_run(database, run_id)
-    if name in LAYERED:
+    if name in LAYERED or (name in EITHER and layer is not None):
         layer = checked_layer(database, run_id, layer)
-    elif layer is not None:
-        raise InputError(f"the figure {name} shows all layers", fix=f"a layer is for {' and '.join(LAYERED)}")
+    elif layer is not None and name not in EITHER:
+        raise InputError(f"the figure {name} shows all layers", fix=f"a layer is for {', '.join(LAYERED + EITHER)}")
     drawn = _DRAWN[name](database, run, sizes[preset], layer)
     known = provenance(run) | {"figure": name} | ({} if layer is None else {"layer": str(layer)})
     drawn.layout.meta = {**drawn.layout.meta, "setting": _setting(run), "provenance": known}
@@ -148,6 +159,41 @@ def _mask(database: Database, run: dict[str, Any], preset: Preset, layer: int | 
     return mask.mask_figure(rows, layer, run["num_tokens"], preset)
 
 
+def _statistic(database: Database, run: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = statistics_table(database, run["run_id"], name).to_pylist()
+    return found
+
+
+def _best_scheme(known: set[str]) -> str:
+    return next(scheme for scheme in SCHEMES if scheme in known)
+
+
+def _structure(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
+    rows = [row for row in _statistic(database, run, "statistics") if row["scope"] == "layer"]
+    scheme = _best_scheme({row["category"] for row in rows if row["statistic"] == "nmi"})
+    return structure.structure_figure([row for row in rows if row["category"] == scheme], scheme, preset)
+
+
+def _categories(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
+    assert layer is not None
+    rows = [row for row in _statistic(database, run, "categories") if row["layer"] == layer]
+    scheme = _best_scheme({row["scheme"] for row in rows})
+    return categories.categories_figure([row for row in rows if row["scheme"] == scheme], scheme, layer, preset)
+
+
+def _agreement(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
+    rows = _statistic(database, run, "agreement")
+    if not rows:
+        raise InputError(f"run {run['run_id']} has one layer only", fix="agreement is between two layers")
+    return agreement.agreement_figure(rows, preset)
+
+
+def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
+    rows = [row for row in _statistic(database, run, "distances") if row["layer"] == layer]
+    window = json.loads(run["config"])["window"]
+    return distances.distances_figure(rows, window, run["num_tokens"], layer, preset)
+
+
 def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = _rows(database, run, "loss_differences", "no losses", "analyse the text again: `focus-explorer analyze`")
     differences = rows["difference"].to_numpy()
@@ -175,6 +221,7 @@ def _attention(database: Database, run: dict[str, Any], preset: Preset, layer: i
 
 
 _DRAWN: dict[str, Callable[[Database, dict[str, Any], Preset, int | None], go.Figure]] = {
-    "group_sizes": _group_sizes, "map": _map, "mask": _mask, "loss": _loss, "quality": _quality, "timings": _timings,
+    "group_sizes": _group_sizes, "map": _map, "mask": _mask, "structure": _structure, "categories": _categories,
+    "agreement": _agreement, "distances": _distances, "loss": _loss, "quality": _quality, "timings": _timings,
     "attention": _attention,
 }  # fmt: skip

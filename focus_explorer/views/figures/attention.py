@@ -31,8 +31,12 @@ def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset
     kept = [np.array([row["mass_kept"] for row in by_layer[layer]]) for layer in layers]
     means = [float(values.mean()) for values in kept]
     figure.add_scatter(
-        x=layers, y=means, mode="markers", name="range over heads", marker={"size": 0.1, "color": INK},
+        x=layers, y=means, mode="markers", showlegend=False, marker={"size": 0.1, "color": INK},
         error_y=spread(preset, INK, means, [float(v.min()) for v in kept], [float(v.max()) for v in kept]),
+    )  # fmt: skip
+    figure.add_scatter(
+        x=[None], y=[None], mode="markers", name="range of heads",
+        marker={"symbol": "line-ns", "size": preset.scaled(6), "line": {"color": INK, "width": preset.scaled(0.8)}},
     )  # fmt: skip
     figure.add_scatter(
         x=layers, y=[pairs[layer] for layer in layers], mode="markers", name="pairs kept",

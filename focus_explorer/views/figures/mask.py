@@ -12,8 +12,8 @@ from focus_explorer.views.figures.style import INK, Preset, axis, finish
 CELLS = 64  # a side; more are no longer seen in print and make a file heavy
 # Hues of the page; lightness differs too: both darkest, then window, sinks, group, dropped.
 CAUSES = {
-    "local_and_group": ("window and group", "#37357f"), "local_only": ("window only", "#2f78ad"),
-    "sink_only": ("sink only", "#8f8000"), "group_only": ("group only", "#e7a877"), "dropped": ("dropped", "#f1f2f4"),
+    "local_and_group": ("both", "#37357f"), "local_only": ("window", "#2f78ad"),
+    "sink_only": ("sink", "#8f8000"), "group_only": ("same group", "#e7a877"), "dropped": ("dropped", "#f1f2f4"),
 }  # fmt: skip
 
 
@@ -44,8 +44,8 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset) -> go.F
     kept = 1 - whole[-1] / whole.sum()
     caption = (
         f"Executed mask of layer {layer}: {int(whole.sum()):,} causal pairs of {tokens:,} tokens in blocks of {step} × "
-        f"{step}. A block has the colours of what keeps or drops its pairs, mixed by their number. {kept:.1%} of the "
-        "pairs are kept: "
+        f"{step}. A block has the colours of what keeps or drops its pairs, mixed by their number: the window, a "
+        f"shared group, both, or a sink alone. {kept:.1%} of the pairs are kept; "
         + ", ".join(f"{name} {n / whole.sum():.1%}" for (name, _), n in zip(CAUSES.values(), whole, strict=True)) + "."
     )  # fmt: skip
     ends = [0, len(totals) * step]

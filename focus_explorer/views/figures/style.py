@@ -115,7 +115,9 @@ def finish(
                 "b": preset.scaled(8), "pad": 0, "autoexpand": True},
         showlegend=rows > 0, hovermode="closest", meta={"title": title, "caption": caption, "corner": corner},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "yref": "paper",
-                "font": {"size": small}, "itemwidth": 30, "itemsizing": "constant", "tracegroupgap": 0},
+                "font": {"size": small}, "itemwidth": 30, "tracegroupgap": 0, "traceorder": "normal",
+                "bgcolor": "rgba(0,0,0,0)",
+                "entrywidth": _entry_width(figure, preset), "entrywidthmode": "pixels"},
     )  # fmt: skip
     figure.update_layout(**layout)
     figure.update_layout(  # a title is the one text that Plotly places by the edge of the page
@@ -125,12 +127,16 @@ def finish(
     return figure
 
 
+def _legend_names(figure: go.Figure) -> list[str]:
+    return [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+
+
+def _entry_width(figure: go.Figure, preset: Preset) -> float:
+    """Room for the longest name in CSS pixels; entries are as wide as the widest one."""
+    return 0.5 * preset.points(preset.small) * max(map(len, _legend_names(figure)), default=0) + 6
+
+
 def _legend_rows(figure: go.Figure, preset: Preset) -> int:
-    """Lines that the legend's entries take beside each other; where one is too few Plotly sets equal columns."""
-    small = preset.points(preset.small)
-    names = [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
-    widths = [40 + 0.55 * small * len(name) for name in names]
-    room = preset.width_px * 0.86
-    if sum(widths) <= room:
-        return min(1, len(names))
-    return -(-len(names) // max(1, int(room // max(widths))))
+    names = _legend_names(figure)
+    room = preset.width_px * 0.82
+    return -(-len(names) // max(1, int(room // (_entry_width(figure, preset) + 40))))

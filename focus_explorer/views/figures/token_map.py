@@ -27,10 +27,12 @@ def token_map_figure(
     size = preset.scaled(2.6 if len(tokens) > 1000 else 3.4)
     for group in sorted({groups[row["position"]] for row in tokens}):
         mine = [row for row in tokens if groups[row["position"]] == group]
+        letter, mark = group_label(group), group_mark(group)
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=letter, marker=mark | {"size": preset.scaled(5)})
         figure.add_scatter(
-            x=[row["x"] for row in mine], y=[row["y"] for row in mine], mode="markers", name=group_label(group),
-            text=[pieces[row["position"]] for row in mine], hovertemplate="%{text}<extra>%{fullData.name}</extra>",
-            marker=group_mark(group) | {"size": size, "opacity": 0.75, "line": {"width": 0}},
+            x=[row["x"] for row in mine], y=[row["y"] for row in mine], mode="markers", showlegend=False,
+            text=[pieces[row["position"]] for row in mine], hovertemplate="%{text}<extra>" + letter + "</extra>",
+            marker=mark | {"size": size, "opacity": 0.75, "line": {"width": 0}},
         )  # fmt: skip
     centres = [row for row in rows if row["position"] < 0]
     if centres:

@@ -1,0 +1,47 @@
+"""How far every two layers sort the tokens alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from focus_explorer.views.figures.cells import add_cells, colour_bar
+from focus_explorer.views.figures.style import Preset, axis, finish
+
+
+def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
+    """Adjusted Rand index of every two layers; the diagonal, which is 1, is left out.
+
+    Args:
+        rows: of the table `agreement`.
+    """
+    layers = sorted({row[key] for row in rows for key in ("layer", "other_layer")})
+    columns, lines, values = [], [], []
+    for row in rows:
+        for one, other in ((row["layer"], row["other_layer"]), (row["other_layer"], row["layer"])):
+            columns.append(one)
+            lines.append(other)
+            values.append(row["adjusted_rand"])
+    figure = go.Figure()
+    top = max(values)
+    bar = colour_bar(preset, "Adjusted Rand index")
+    add_cells(figure, columns, lines, values, limits=(min(0.0, min(values)), top), bar=bar,
+              hover="layers %{x} and %{customdata[0]:.0f}: %{marker.color:.3f}<extra></extra>")  # fmt: skip
+    figure.data[0].customdata = [[line] for line in lines]
+    neighbours = [row["adjusted_rand"] for row in rows if row["other_layer"] - row["layer"] == 1]
+    widest = max(row["high"] - row["low"] for row in rows) / 2
+    chance = max(row["shuffled_high"] for row in rows)
+    count, units, unit = rows[0]["count"], rows[0]["units"], rows[0]["unit"]
+    caption = (
+        f"Adjusted Rand index of the groups of every two layers over {count:,} tokens; 1 is the same sorting, 0 is "
+        f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. 95 % intervals over {units:,} "
+        f"{unit}s are at most ±{widest:.3f} wide; shuffled groups reach at most {chance:.3f}."
+    )  # fmt: skip
+    ends = [layers[0] - 0.5, layers[-1] + 0.5]
+    return finish(
+        figure, preset, title="Agreement of layers", caption=caption, height=1.25,
+        corner=f"n = {count:,} tokens, {len(layers)} layers",
+        xaxis=axis(preset, "Layer", range=ends, constrain="domain", nticks=8),
+        yaxis=axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", nticks=8),
+    )  # fmt: skip

@@ -1,0 +1,56 @@
+"""A statistic as a line with its interval, beside the same under baselines; dashes and marks differ besides colour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from focus_explorer.views.figures.style import FOCUS, RANDOM, SHUFFLED, WINDOW, Preset
+
+# name of the columns -> name in the legend, colour, dash, mark; value and interval of Focus come last, on top
+LINES = {
+    "window_only": ("window only", WINDOW, "dashdot", "cross-thin-open"),
+    "random": ("random centroids", RANDOM, "dash", "triangle-up-open"),
+    "shuffled": ("shuffled groups", SHUFFLED, "dot", "square-open"),
+    "value": ("Focus", FOCUS, "solid", "circle"),
+}
+
+
+def add_bands(
+    figure: go.Figure, rows: list[dict[str, Any]], x: list[float], preset: Preset, *, legend: bool = True, **where: Any
+) -> list[str]:
+    """One line per series of `LINES` that the rows have, with its band where they have one.
+
+    Args:
+        rows: with `value`, `low`, `high` and the baselines, one for each x.
+        where: `xaxis` and `yaxis` of a panel.
+
+    Returns:
+        Names of the lines drawn.
+    """
+    drawn = []
+    for key, (name, colour, dash, symbol) in LINES.items():
+        values = [row.get(key) for row in rows]
+        if all(value is None for value in values):
+            continue
+        drawn.append(name)
+        ends = ("low", "high") if key == "value" else (f"{key}_low", f"{key}_high")
+        low, high = ([row.get(end) for row in rows] for end in ends)
+        if all(value is not None for value in low + high):
+            figure.add_scatter(
+                x=[*x, *reversed(x)], y=[*high, *reversed(low)], fill="toself", mode="lines", line={"width": 0},
+                fillcolor=_faded(colour), hoverinfo="skip", showlegend=False, **where,
+            )  # fmt: skip
+        line = {"color": colour, "width": preset.scaled(1.2), "dash": dash}
+        mark = {"symbol": symbol, "size": preset.scaled(3.2), "color": colour,
+                "line": {"width": preset.scaled(0.8), "color": colour}}  # fmt: skip
+        figure.add_scatter(x=x, y=values, mode="lines+markers", name=name, line=line, marker=mark, legendgroup=name,
+                           showlegend=legend, **where)  # fmt: skip
+    return drawn
+
+
+def _faded(colour: str) -> str:
+    """A quarter of the colour on white; see-through fills are not understood by every printer."""
+    mixed = (round(255 - 0.25 * (255 - int(colour[at : at + 2], 16))) for at in (1, 3, 5))
+    return "#" + "".join(f"{value:02x}" for value in mixed)

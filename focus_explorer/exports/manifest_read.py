@@ -43,6 +43,11 @@ class Bundle:
     source: Path
     manifest: dict[str, Any]
 
+    @property
+    def is_zip(self) -> bool:
+        """Whether it came whole, as a zip."""
+        return zipfile.is_zipfile(self.source)
+
     def file(self, path: str) -> bytes | None:
         """A file of the bundle, checked by its hash; None where the manifest came alone.
 

@@ -115,8 +115,9 @@ def _check_files(bundle: Bundle) -> None:
                     f"the manifest in {bundle.source.name} is damaged: it does not list {missing[0]}",
                     fix="get the bundle again",
                 )
-    for path in listed:
-        bundle.file(path)
+    for row in bundle.manifest["files"]:
+        if bundle.file(row["path"]) is None and bundle.is_zip:
+            raise InputError(f"{bundle.source.name} lacks {row['path']}", fix="get the bundle again")
 
 
 def _stored(service: Service | None, entry: Row) -> SteadyDatabase | None:

@@ -19,9 +19,9 @@ from focus_runtime.corpus_document import DocumentOptions
 from focus_runtime.corpus_parquet import CorpusFolder
 from focus_runtime.corpus_ray import Cluster, check_ray, work_on_ray
 from focus_runtime.corpus_source import GLOB, TEXT_COLUMN, Document, Skipped, Source
-from focus_runtime.corpus_work import CorpusJob, Outcome, Task, work_here
+from focus_runtime.corpus_work import CorpusJob, Outcome, Task, check_device, work_here
 from focus_runtime.engine import versions
-from focus_runtime.store.corpora import close_corpus, corpora, forget_corpus, open_corpus
+from focus_runtime.store.corpora import close_corpus, corpora, find_corpus, forget_corpus, go_on_with
 
 ENGINES = ("local", "ray")
 Announce = Callable[[str], None]
@@ -129,10 +129,12 @@ def analyze_corpus(
     with service.database.write():  # learn about a full disk or a foreign file before any work
         pass
     job, loaded, values = _prepare(service, request, out.resolve(), announce)
-    row = open_corpus(service.database, values | {"command": command, "source": str(source.path.resolve())})
+    values |= {"command": command, "source": str(source.path.resolve())}
+    row = find_corpus(service.database, values)
     folder = CorpusFolder.of(row["folder"], row["corpus_id"])
     done = _Progress()
     with folder.lock():
+        go_on_with(service.database, row["corpus_id"], values)
         folder.sweep()
         numbers, gone = folder.numbering(names)
         for number in gone:
@@ -235,6 +237,7 @@ def _work(
     with service._model_lock:
         job = _balanced(service, request, job, loaded)
         if request.engine == "local":
+            check_device(job)
             loaded.model.to(job.device)
             yield from work_here(job, tasks, (loaded.model, loaded.tokenizer))
             return

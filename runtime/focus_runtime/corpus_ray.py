@@ -66,8 +66,8 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
     import ray
 
     job = _on_disk(job)
-    _connect(job, cluster)
     try:
+        _connect(job, cluster)
         todo = iter(tasks)
         for first in todo:
             yield from _wave(job, _some(chain([first], todo)), cluster)
@@ -103,6 +103,12 @@ def _connect(job: CorpusJob, cluster: Cluster) -> None:
             f"cannot start {where}: {reason[:200]}", expected="a running cluster of the same Ray and Python version",
             fix="check --address, or use --engine local",
         ) from error  # fmt: skip
+    found = ray.cluster_resources().get("GPU", 0)
+    if found < cluster.gpus_per_worker:  # Ray would wait for one for ever
+        raise InputError(
+            f"Ray has {found:g} GPUs", expected=f"{cluster.gpus_per_worker:g} for each worker",
+            fix="leave out --gpus-per-worker, or start machines with GPUs first",
+        )  # fmt: skip
 
 
 def _some(tasks: Iterator[Task]) -> list[dict[str, Any]]:

@@ -105,12 +105,16 @@ class Source:
         """All documents in the order of `names`, one at a time."""
         for file in self._files():
             kind = _kind_of(file)
-            rows = self._lines(file) if kind == "lines" else self._rows(file) if kind == "table" else None
-            if rows is None:
+            if kind == "text":
                 yield self._text_file(file)
                 continue
-            for name, value in rows:
-                yield value if isinstance(value, Skipped) else self._document(name, value)
+            try:
+                for name, value in self._lines(file) if kind == "lines" else self._rows(file):
+                    yield value if isinstance(value, Skipped) else self._document(name, value)
+            except InputError as error:
+                if file == self.path:
+                    raise
+                yield Skipped(self._name(file), "unreadable", error.problem)
 
     def _files(self) -> list[Path]:
         if not self.path.exists():
@@ -137,15 +141,20 @@ class Source:
 
     def _names_in(self, file: Path) -> Iterator[str]:
         kind, name = _kind_of(file), self._name(file)
-        if kind == "text":
-            yield name
-        elif kind == "lines":
-            self._check_lines(file)
-            with _opened(file) as stream:
-                yield from (f"{name}:{number}" for number, line in enumerate(stream) if line.strip())
-        else:
-            with self._table(file) as table:
-                yield from (f"{name}:{number}" for number in range(table.metadata.num_rows))
+        try:
+            if kind == "text":
+                yield name
+            elif kind == "lines":
+                self._check_lines(file)
+                with _opened(file) as stream:
+                    yield from (f"{name}:{number}" for number, line in enumerate(stream) if line.strip())
+            else:
+                with self._table(file) as table:
+                    yield from (f"{name}:{number}" for number in range(table.metadata.num_rows))
+        except InputError:
+            if file == self.path:
+                raise
+            yield name  # one bad file of a folder; reading it gives the reason
 
     def _text_file(self, file: Path) -> Document | Skipped:
         name = self._name(file)
@@ -175,6 +184,7 @@ class Source:
 
     def _lines(self, file: Path) -> Iterator[tuple[str, Any]]:
         name = self._name(file)
+        self._check_lines(file)
         with _opened(file) as stream:
             for number, line in enumerate(stream):
                 row = f"{name}:{number}"

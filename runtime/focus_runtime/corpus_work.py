@@ -131,13 +131,20 @@ def _read(centroids: Centroids | Path) -> Centroids:
     return load_centroids(centroids) if isinstance(centroids, Path) else centroids
 
 
+def check_device(job: CorpusJob) -> None:
+    """Learn before any work whether this process has the device.
+
+    Raises:
+        ModelError: it sees no GPU.
+    """
+    if job.device == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"{socket.gethostname()} has no GPU for it", expected="one", fix="leave out --gpus-per-worker")
+
+
 def _load(job: CorpusJob) -> tuple[Any, Any]:
     from focus_runtime.models import fingerprint, load_model
 
-    if job.device == "cuda" and not torch.cuda.is_available():
-        raise ModelError(
-            f"a worker on {socket.gethostname()} sees no GPU", expected="one", fix="leave out --gpus-per-worker"
-        )
+    check_device(job)
     model, tokenizer = load_model(job.model, device=job.device, cache_dir=job.cache_dir)
     if fingerprint(model) != job.fingerprint:
         raise ModelError(

@@ -80,7 +80,8 @@ def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, service, mod
     place = summary["folder"]
     documents = {row["name"]: row for row in rows_of(place, "document")}
     assert [documents[name]["document"] for name in sorted(TEXTS)] == [0, 1, 2]
-    for name, text in TEXTS.items():
+    for name in ("a.txt", "deep/c.txt"):
+        text = TEXTS[name]
         number, run_id = documents[name]["document"], service.analyze(text, request)
         with service.database.read() as connection:
 
@@ -167,6 +168,12 @@ def test_jsonl_and_parquet_rows(run, tmp_path):
     other, _ = run(table, "--text-column", "body", "--no-tags", "--no-baseline")
     assert [(each["name"], each["kind"]) for each in other["skipped"]] == [("x.parquet:3", "empty")]
     assert rows_of(other["folder"], "tokens") == rows_of(summary["folder"], "tokens")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more")
+    flags = ("--glob", "*.*", "--text-column", "body", "--no-tags", "--no-baseline", "--out", str(tmp_path / "out"))
+    (tmp_path / "a.duckdb").rename(tmp_path / "a")  # not a document
+    several, _ = run(tmp_path, *flags)
+    assert several["documents"] == 6
+    assert ("broken.parquet", "unreadable") in {(each["name"], each["kind"]) for each in several["skipped"]}
     assert "holds int64" in run(table, "--text-column", "n", status=2)
     assert "body, n" in run(table, status=2)
 
@@ -223,8 +230,7 @@ def test_two_commands_at_once_and_the_register(run, folder, tmp_path, capsys):
         assert "being worked on" in capsys.readouterr().err
     assert main(["corpora", "--json", *database]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["name"], row["documents"], row["status"]) == ("three", 3, "interrupted")  # the refused command began it
-    run(folder, "--no-tags", "--no-baseline")
+    assert (row["name"], row["documents"], row["status"]) == ("three", 3, "complete")
     assert main(["corpora", *database]) == 0
     assert re.search(r"complete +3 documents .* three", capsys.readouterr().out)
     assert main(["corpora", "show", summary["corpus_id"], "--json", *database]) == 0

@@ -19,42 +19,45 @@ RUNNING, COMPLETE = "running", "complete"
 _TEXTS = ("config", "settings", "versions", "skipped")
 
 
-def open_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
-    """The newest corpus of the same source, settings, model and centroids, running again; a new one where none is.
+def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
+    """The newest corpus of the same source, settings, model and centroids; a new one where none is.
 
     Args:
         values: every column but corpus_id, created_at, documents, skipped and status; config, settings and versions as
-            objects. A name of "" keeps the earlier one, or means that of the source.
+            objects. A name of "" means that of the source.
 
     Returns:
-        Its row as `corpora` gives it, with documents as they were counted last.
+        Its row as `corpora` gives it.
 
     Raises:
         StoreError: the database cannot be written.
     """
-    texts = {name: json.dumps(values[name], sort_keys=True) for name in ("config", "settings", "versions")}
-    row = values | texts
+    row = values | {name: json.dumps(values[name], sort_keys=True) for name in ("config", "settings", "versions")}
     where = " AND ".join(f"{name} = ?" for name in IDENTITY)
     with database.write() as connection:
         found = connection.execute(
-            f"SELECT corpus_id, name FROM corpora WHERE {where} ORDER BY created_at DESC",
-            [row[name] for name in IDENTITY],
+            f"SELECT corpus_id FROM corpora WHERE {where} ORDER BY created_at DESC", [row[name] for name in IDENTITY]
         ).fetchone()
         if found is None:
-            corpus_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-            row |= {"corpus_id": corpus_id, "created_at": datetime.now(UTC), "documents": 0, "skipped": "[]"}
+            now = datetime.now(UTC)
+            corpus_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+            row |= {"corpus_id": corpus_id, "created_at": now, "documents": 0, "skipped": "[]", "status": RUNNING}
             row["name"] = row["name"] or Path(row["source"]).name
             marks = ", ".join("?" for _ in COLUMNS)
-            connection.execute(
-                f"INSERT INTO corpora VALUES ({marks})", [(row | {"status": RUNNING})[name] for name in COLUMNS]
-            )
+            connection.execute(f"INSERT INTO corpora VALUES ({marks})", [row[name] for name in COLUMNS])
         else:
             corpus_id = str(found[0])
-            connection.execute(
-                "UPDATE corpora SET status = ?, name = ?, versions = ?, command = ? WHERE corpus_id = ?",
-                [RUNNING, row["name"] or found[1], row["versions"], row["command"], corpus_id],
-            )
     return next(row for row in corpora(database) if row["corpus_id"] == corpus_id)
+
+
+def go_on_with(database: Database, corpus_id: str, values: dict[str, Any]) -> None:
+    """Write down that a corpus is worked on, by which command and versions; a name of "" keeps the one it has."""
+    with database.write() as connection:
+        connection.execute(
+            "UPDATE corpora SET status = ?, name = coalesce(nullif(?, ''), name), versions = ?, command = ? "
+            "WHERE corpus_id = ?",
+            [RUNNING, values["name"], json.dumps(values["versions"], sort_keys=True), values["command"], corpus_id],
+        )
 
 
 def close_corpus(

@@ -14,7 +14,7 @@ from focus_explorer.statistics import labellings
 from focus_explorer.statistics.resample import Estimate, Resampler, Values
 from focus_explorer.statistics.sample import Sample
 
-RESAMPLES, SHUFFLES = 300, 99
+RESAMPLES, SHUFFLES = 300, 49
 COLUMNS = ("layer", "other_layer", "adjusted_rand", "low", "high", "shuffled", "shuffled_high", "random", "overlap",
            "overlap_low", "overlap_high", "overlap_shuffled", "overlap_random", "count", "units", "unit")  # fmt: skip
 

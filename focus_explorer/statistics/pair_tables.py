@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 from focus_explorer.group_labels import group_label
 from focus_explorer.statistics.describe import Layer
 from focus_explorer.statistics.distances import Bins, PairCounts
-from focus_explorer.statistics.layer_measures import quotient
-from focus_explorer.statistics.resample import Estimate, Resampler, mean_of
+from focus_explorer.statistics.resample import Estimate, Resampler, mean_of, ratio
 from focus_explorer.statistics.sample import Sample
 
-PAIRS_SHOWN, MOST_WORDS = 20, 2000
+PAIRS_SHOWN, MOST_WORDS = 20, 1200
 NAMED = ("PROPN", "NOUN", "name", "content")  # words that mean something far away
 
 
 def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, bins: Bins) -> pa.Table:
     """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null)."""
     rows: list[dict[str, Any]] = []
-    of_focus = [[_share(part, number, resampler) for number in range(bins.first.size)] for part in _pairs(layers)]
+    of_focus = [_shares(part, resampler) for part in _pairs(layers)]
     randoms = [layer.random.pairs for layer in layers if layer.random is not None and layer.random.pairs is not None]
-    of_random = [[_share(part, number, resampler) for number in range(bins.first.size)] for part in randoms]
+    of_random = [_shares(part, resampler) for part in randoms]
     for place, layer in enumerate(layers):
         part = _pairs([layer])[0]
         random = of_random[place] if of_random else None
@@ -60,8 +59,14 @@ def _mean_counts(parts: list[PairCounts]) -> PairCounts:
     )  # fmt: skip
 
 
-def _share(part: PairCounts, number: int, resampler: Resampler) -> Estimate:
-    return quotient(resampler, part.kept[:, number], part.pairs[:, number])
+def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
+    """Share kept in each range of distances."""
+    scale = max(float(part.pairs.max()), 1.0)  # 32 bits count sums of pairs only so far
+    drawn = resampler.draw(np.concatenate([part.kept, part.pairs], axis=1) / scale)
+    cells = part.pairs.shape[1]
+    replicates = ratio(drawn[:, :cells], drawn[:, cells:])
+    values = ratio(part.kept.sum(axis=0), part.pairs.sum(axis=0))
+    return [Estimate(float(values[number]), replicates[:, number]) for number in range(cells)]
 
 
 def _rows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -73,7 +73,7 @@ def to_table(rows: Iterable[StatisticRow]) -> pa.Table:
 
 
 def _plain(row: StatisticRow) -> dict[str, Any]:
-    return {name: _number(value) for name, value in asdict(row).items()}
+    return {name: _number(getattr(row, name)) for name in COLUMNS}
 
 
 def _number(value: Any) -> Any:

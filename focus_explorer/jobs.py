@@ -71,7 +71,7 @@ class Jobs:
             if self.newest is not None and self.newest.live:
                 raise InputError("another comparison is being measured", fix="stop it, or wait for it")
             self.newest = job = Job(kind, run_id)
-        threading.Thread(target=_run, args=(job, work), daemon=True).start()
+        threading.Thread(target=run_job, args=(job, work), daemon=True).start()
 
     def stop(self) -> None:
         """Ask the job to stop at its next layer; what it has measured is kept."""
@@ -83,7 +83,8 @@ class Jobs:
         return None if self.newest is None else self.newest.told()
 
 
-def _run(job: Job, work: Callable[[Job], object]) -> None:
+def run_job(job: Job, work: Callable[[Job], object]) -> None:
+    """Do a job's work and keep how it ended; what went wrong is its message."""
     try:
         work(job)
         job.state, job.fraction = "done", 1.0

@@ -62,11 +62,11 @@
     return el("div", { class: "fx-notes", role: "note" }, el("strong", {}, text.header.notes), el("ul", {}, list.map((note) => el("li", {}, note))));
   }
 
-  FX.header = (run, tooltip) =>
+  FX.header = (run, tooltip, action = null) =>
     el(
       "header",
       { class: "fx-header", "data-testid": "fx-header" },
-      el("h2", { class: "fx-title", title: run.info.name ? run.info.title : null }, run.info.name || run.info.title || text.header.untitled),
+      el("div", { class: "fx-header-line" }, el("h2", { class: "fx-title", title: run.info.name ? run.info.title : null }, run.info.name || run.info.title || text.header.untitled), action),
       el(
         "div",
         { class: "fx-about" },

@@ -3,7 +3,7 @@
   const el = FX.el;
   const text = FX.strings;
   // In the order of the tabs; every file of a view defines one of these.
-  const NAMED = { tokens: FX.TokensView, groups: FX.GroupsView, map: FX.MapView, sparsity: FX.SparsityView, compare: FX.CompareView };
+  const NAMED = { tokens: FX.TokensView, groups: FX.GroupsView, map: FX.MapView, sparsity: FX.SparsityView, compare: FX.CompareView, statistics: FX.StatisticsView };
   const VIEWS = Object.fromEntries(Object.entries(NAMED).filter(([, View]) => View));
   const apps = new WeakMap();
   const SLIDER_PAUSE = 60; // ms
@@ -95,7 +95,7 @@
       this.wantedSelection = null;
       this.selectionBar.update(this.selection);
       this.showContent();
-      this.headerPlace.replaceChildren(FX.header(this.run, this.tooltip));
+      this.headerPlace.replaceChildren(FX.header(this.run, this.tooltip, FX.exportButton(this)));
       this.problemPlace.replaceChildren();
       this.layerControl.update(this.run, this.layerIndex);
       this.openView(this.view);

@@ -11,6 +11,8 @@ from focus_explorer.service import Service
 from focus_explorer.ui import answers_groups
 from focus_explorer.ui.answers_compare import COMPARE_ANSWERS
 from focus_explorer.ui.answers_sparsity import SPARSITY_ANSWERS
+from focus_explorer.ui.answers_statistics import STATISTICS_ANSWERS
+from focus_explorer.ui.exporting import EXPORT_ANSWERS
 
 Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
 
@@ -20,6 +22,8 @@ ANSWERS: dict[str, Answer] = {
     **answers_groups.QUESTIONS,
     **SPARSITY_ANSWERS,
     **COMPARE_ANSWERS,
+    **STATISTICS_ANSWERS,
+    **EXPORT_ANSWERS,
 }
 
 

@@ -14,7 +14,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.run_labels import purge_expired
 from focus_explorer.service import AnalyzeRequest, Service
-from focus_explorer.ui import api, centroids_tab, explore_tab, runs_tab, training_tab
+from focus_explorer.ui import api, centroids_tab, explore_tab, exporting, runs_tab, training_tab
 from focus_explorer.ui.browser import head_html, host_style, static_paths
 from focus_explorer.ui.text import SAID, TABS, TAGLINE, TITLE
 
@@ -74,6 +74,7 @@ class App:
                 run_history=False,
                 mcp_server=mcp,
                 prevent_thread_lock=not block,
+                app_kwargs={"routes": exporting.routes(self.service)},
             )
         except OSError as error:
             raise InputError(f"the page cannot be served: {error}", fix="choose another --host or --port") from error

@@ -1,0 +1,84 @@
+// The statistics view: every number of a run with its interval, beside what chance gives. Its parts draw themselves.
+(function () {
+  const el = FX.el;
+  const text = FX.strings.statistics;
+
+  FX.StatisticsView = class {
+    constructor(app, panel) {
+      this.app = app;
+      this.section = FX.part(Object.keys(text.parts), "overview");
+      this.status = el("div", { class: "fx-status" });
+      this.parts = {
+        overview: new FX.StatOverview(app, this),
+        layers: new FX.StatLayers(app, this),
+        groups: new FX.StatGroups(app, this),
+        distances: new FX.StatDistances(app, this),
+        agreement: new FX.StatAgreement(app, this),
+      };
+      this.choice = FX.choice(text.show, text.parts, this.section, (name) => this.openPart(name));
+      panel.append(el("div", { class: "fx-toolbar" }, this.choice), this.status, ...Object.values(this.parts).map((part) => part.node));
+    }
+
+    openPart(name) {
+      this.section = name;
+      this.choice.querySelector(`[value="${name}"]`).checked = true;
+      this.app.tooltip.hide();
+      this.app.writeAddress();
+      this.update();
+    }
+
+    // For the address: nothing for the part that opens by itself.
+    get part() {
+      return this.section === "overview" ? null : this.section;
+    }
+
+    get parameters() {
+      const own = (name) => this.parts[name].parameters;
+      const closed = (name) => Object.fromEntries(Object.keys(own(name)).map((key) => [key, null]));
+      return Object.assign({}, ...["layers", "agreement"].map((name) => (this.section === name ? own(name) : closed(name))));
+    }
+
+    update() {
+      for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.section;
+      if (this.shown !== this.section || this.of !== this.app.run) this.status.replaceChildren();
+      this.shown = this.section;
+      this.of = this.app.run;
+      this.parts[this.section].update();
+    }
+
+    selectionChanged() {
+      const part = this.parts[this.section];
+      if (part.selectionChanged) part.selectionChanged();
+    }
+
+    isOpen(name) {
+      return this.app.isOpen("statistics") && this.section === name;
+    }
+
+    // An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
+    // any more, or when it failed, which is said.
+    async answer(name, what, details = {}, keep = true) {
+      const { run } = this.app;
+      if (this.answersOf !== run) this.forget();
+      const key = JSON.stringify([what, details]);
+      if (this.answers.has(key)) return this.answers.get(key);
+      const waiting = FX.statProgress(what === "statistics" ? text.waiting : text.waitingPart);
+      this.waitingFor = key;
+      this.status.replaceChildren(waiting.node);
+      const found = await FX.askComputed(this.app, what, details, waiting.told);
+      if (found === null || this.waitingFor !== key || !this.isOpen(name)) return null;
+      this.status.replaceChildren();
+      if (found.error !== undefined) {
+        this.status.replaceChildren(FX.alert(found.error, () => this.update()));
+        return null;
+      }
+      if (keep) this.answers.set(key, found);
+      return found;
+    }
+
+    forget() {
+      this.answersOf = this.app.run;
+      this.answers = new Map();
+    }
+  };
+})();

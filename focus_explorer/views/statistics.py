@@ -1,0 +1,101 @@
+"""Tables of statistics -> what the page draws: rows as columns of numbers, with what each can be told from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+DIGITS = 6  # significant
+DIFFERENCE = "_minus_random"
+MOST_P = 0.05
+Row = Mapping[str, Any]
+
+SHOWN = ("layer", "group", "statistic", "category", "value", "low", "high", "shuffled", "shuffled_low",
+         "shuffled_high", "random", "random_low", "random_high", "window_only", "difference", "difference_low",
+         "difference_high", "p_value", "q_value", "count", "denominator", "warning", "from_shuffled",
+         "from_random")  # fmt: skip
+
+
+def compact(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Rows as columns, numbers with `DIGITS` significant digits."""
+    return {name: [_short(row.get(name)) for row in rows] for name in names}
+
+
+def columns(table: pa.Table, names: Sequence[str] | None = None) -> dict[str, list[Any]]:
+    """A table as columns, numbers with `DIGITS` significant digits."""
+    wanted = table.column_names if names is None else names
+    return {name: [_short(value) for value in table[name].to_pylist()] for name in wanted}
+
+
+def _short(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.{DIGITS}g}") if value == value else None
+
+
+def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
+    """Rows of one scope, each with its difference from random centroids and what it can be told from.
+
+    `from_shuffled` and `from_random` are `above`, `below`, `same` (cannot be told) or None (nothing to compare with, or
+    the same by definition).
+
+    Args:
+        table: of `statistics.rows.SCHEMA`.
+    """
+    rows = table.filter(pa.compute.equal(table["scope"], scope)).to_pylist()
+    gains = {_key(row, DIFFERENCE): row for row in rows if row["statistic"].endswith(DIFFERENCE)}
+    found = []
+    for row in rows:
+        if row["statistic"].endswith(DIFFERENCE):
+            continue
+        gain = gains.get(_key(row))
+        difference = {} if gain is None else {
+            "difference": gain["value"], "difference_low": gain["low"], "difference_high": gain["high"],
+        }  # fmt: skip
+        verdicts = {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
+        found.append(row | difference | verdicts)
+    return found
+
+
+def _key(row: Row, suffix: str = "") -> tuple[Any, ...]:
+    return row["layer"], row["group"], row["statistic"].removesuffix(suffix), row["category"]
+
+
+def from_shuffled(row: Row) -> str | None:
+    """Whether a value lies above or below what shuffled groups give; None where shuffling changes nothing."""
+    value, shuffled = row["value"], row["shuffled"]
+    if value is None or shuffled is None or value == shuffled:
+        return None
+    if row["p_value"] is None:  # an exact expectation: the value's own interval decides
+        return _side(row["low"], row["high"], shuffled)
+    if row["p_value"] <= MOST_P:
+        return "above"
+    return "below" if row["shuffled_low"] is not None and value < row["shuffled_low"] else "same"
+
+
+def from_random(row: Row, gain: Row | None) -> str | None:
+    """Whether a value lies above or below that of random centroids.
+
+    Args:
+        gain: the row of the difference, resampled with both; without it the two intervals must not overlap.
+    """
+    if gain is not None:
+        return _side(gain["low"], gain["high"], 0.0)
+    ends = [row[name] for name in ("low", "high", "random_low", "random_high")]
+    if row["random"] is None or any(end is None for end in ends):
+        return None
+    low, high, other_low, other_high = ends
+    return "above" if low > other_high else "below" if high < other_low else "same"
+
+
+def _side(low: float | None, high: float | None, other: float) -> str | None:
+    if low is None or high is None:
+        return None
+    return "above" if low > other else "below" if high < other else "same"
+
+
+def of_layer(table: pa.Table, layer: int) -> pa.Table:
+    """The rows of one layer."""
+    return table.filter(pa.compute.equal(table["layer"], layer))

@@ -8,6 +8,7 @@ root. It loads nothing from elsewhere: MathJax is switched off.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,9 +38,15 @@ class Renderer:
             raise
 
     async def _start(self) -> Any:
-        from kaleido import Kaleido
+        from kaleido import Kaleido, PageGenerator
 
-        browser = Kaleido(n=1, timeout=TIMEOUT, mathjax=False)
+        class Page(PageGenerator):
+            """Kaleido's page under another title, which PDF files inherit."""
+
+            def generate_index(self, *arguments: Any) -> str:
+                return re.sub("<title>.*?</title>", "<title>Focus Explorer</title>", super().generate_index(*arguments))
+
+        browser = Kaleido(n=1, timeout=TIMEOUT, page_generator=Page(mathjax=False))
         await browser.open()
         return browser
 

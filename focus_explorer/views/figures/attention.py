@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from focus_explorer.views.figures.style import INK, Preset, axis, finish, spread
 
 # Light to dark upwards, so that the bars also differ in grey; hues of the page's causes.
-PARTS = (("local", "window", "#2f5f9e"), ("sinks", "sinks", "#8f8000"), ("grouped", "same group", "#e7a877"))
+PARTS = (("local", "window", "#234a7d"), ("sinks", "sinks", "#a69b2a"), ("grouped", "same group", "#eebf97"))
 
 
 def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset: Preset) -> go.Figure:

@@ -29,12 +29,8 @@ def add_bands(
     Returns:
         Names of the lines drawn.
     """
-    drawn = []
-    for key, (name, colour, dash, symbol) in LINES.items():
-        values = [row.get(key) for row in rows]
-        if all(value is None for value in values):
-            continue
-        drawn.append(name)
+    known = {key: look for key, look in LINES.items() if any(row.get(key) is not None for row in rows)}
+    for key, (_, colour, _, _) in known.items():  # all bands first, so that none hides a line
         ends = ("low", "high") if key == "value" else (f"{key}_low", f"{key}_high")
         low, high = ([row.get(end) for row in rows] for end in ends)
         if all(value is not None for value in low + high):
@@ -42,12 +38,13 @@ def add_bands(
                 x=[*x, *reversed(x)], y=[*high, *reversed(low)], fill="toself", mode="lines", line={"width": 0},
                 fillcolor=_faded(colour), hoverinfo="skip", showlegend=False, **where,
             )  # fmt: skip
+    for key, (name, colour, dash, symbol) in known.items():
         line = {"color": colour, "width": preset.scaled(1.2), "dash": dash}
         mark = {"symbol": symbol, "size": preset.scaled(3.2), "color": colour,
                 "line": {"width": preset.scaled(0.8), "color": colour}}  # fmt: skip
-        figure.add_scatter(x=x, y=values, mode="lines+markers", name=name, line=line, marker=mark, legendgroup=name,
-                           showlegend=legend, **where)  # fmt: skip
-    return drawn
+        figure.add_scatter(x=x, y=[row.get(key) for row in rows], mode="lines+markers", name=name, line=line,
+                           marker=mark, legendgroup=name, showlegend=legend, **where)  # fmt: skip
+    return [name for name, _, _, _ in known.values()]
 
 
 def _faded(colour: str) -> str:

@@ -51,5 +51,5 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
 
 def _places(wide: bool) -> list[tuple[list[float], list[float]]]:
     if wide:
-        return [([0.0, 0.44], [0.0, 1.0]), ([0.56, 1.0], [0.0, 1.0])]
+        return [([0.0, 0.41], [0.0, 1.0]), ([0.59, 1.0], [0.0, 1.0])]
     return [([0.0, 1.0], [0.54, 1.0]), ([0.0, 1.0], [0.0, 0.46])]

@@ -61,11 +61,11 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "column": Preset(about="one column of most two-column papers, 3.25 in", width=82.55, height=58),
     "double": Preset(about="both columns of most two-column papers, 6.75 in", width=171.45, height=76),
-    "neurips": Preset(about="text width of NeurIPS and ICLR, 5.5 in", width=139.7, height=70, family=SERIF, size=9),
+    "neurips": Preset(about="text width of NeurIPS and ICLR, 5.5 in", width=139.7, height=70, family=SERIF),
     "icml": Preset(about="one column of ICML, 3.25 in", width=82.55, height=58, family=SERIF),
     "icml-wide": Preset(about="both columns of ICML, 6.75 in", width=171.45, height=76, family=SERIF),
-    "acl": Preset(about="one column of ACL, 7.7 cm", width=77, height=56, family=SERIF, size=9, small=8),
-    "acl-wide": Preset(about="both columns of ACL, 16 cm", width=160, height=76, family=SERIF, size=9, small=8),
+    "acl": Preset(about="one column of ACL, 7.7 cm", width=77, height=56, family=SERIF),
+    "acl-wide": Preset(about="both columns of ACL, 16 cm", width=160, height=76, family=SERIF),
     "ieee": Preset(about="one column of IEEE, 3.5 in", width=88.9, height=60, family=SERIF),
     "slide": Preset(about="a 16:9 slide 10 in wide", width=254, height=142.9, size=20, small=17),
 }
@@ -103,14 +103,15 @@ def finish(
 
     Args:
         corner: sample size, printed above the plot at the right.
-        height: of the preset's height.
+        height: of the preset's height; a legend of more than two lines comes on top.
     """
     small = preset.points(preset.small)
     line = small * 1.45
     rows = _legend_rows(figure, preset)
     figure.update_layout(
-        template="none", width=preset.width_px, height=round(preset.height_px * height), paper_bgcolor="#ffffff",
-        plot_bgcolor="#ffffff", font={"family": preset.family, "size": small, "color": INK},
+        template="none", width=preset.width_px, paper_bgcolor="#ffffff",
+        height=round(preset.height_px * height + line * max(0, rows - 2)), plot_bgcolor="#ffffff",
+        font={"family": preset.family, "size": small, "color": INK},
         margin={"l": preset.scaled(8), "r": preset.scaled(8), "t": line * (rows + 1) + preset.scaled(5),
                 "b": preset.scaled(8), "pad": 0, "autoexpand": True},
         showlegend=rows > 0, hovermode="closest", meta={"title": title, "caption": caption, "corner": corner},
@@ -133,10 +134,11 @@ def _legend_names(figure: go.Figure) -> list[str]:
 
 def _entry_width(figure: go.Figure, preset: Preset) -> float:
     """Room for the longest name in CSS pixels; entries are as wide as the widest one."""
-    return 0.5 * preset.points(preset.small) * max(map(len, _legend_names(figure)), default=0) + 6
+    letter = 0.44 if preset.family == SERIF else 0.5  # of the type size, on average
+    return letter * preset.points(preset.small) * max(map(len, _legend_names(figure)), default=0) + 6
 
 
 def _legend_rows(figure: go.Figure, preset: Preset) -> int:
     names = _legend_names(figure)
-    room = preset.width_px * 0.82
+    room = preset.width_px - 7.2 * preset.points(preset.small) - preset.scaled(10)  # less numbers and title of the axis
     return -(-len(names) // max(1, int(room // (_entry_width(figure, preset) + 40))))

@@ -58,10 +58,16 @@ class CorpusFolder:
     def text_hash(self, number: int) -> str | None:
         """The text a document was made from; None where there is no such document."""
         try:
-            table = pq.read_table(self.document(number) / "document.parquet", columns=["text_sha256"])
+            return str(self._column(number, "text_sha256"))
         except (OSError, pa.ArrowException):
             return None
-        return str(table.column(0)[0].as_py())
+
+    def num_tokens(self, number: int) -> int:
+        """Tokens of a document that is there."""
+        return int(self._column(number, "num_tokens"))
+
+    def _column(self, number: int, name: str) -> Any:
+        return pq.read_table(self.document(number) / "document.parquet", columns=[name]).column(0)[0].as_py()
 
     def write(self, number: int, tables: Tables) -> None:
         """Put a document in its place, instead of an earlier version of it.

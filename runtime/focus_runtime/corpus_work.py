@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 
 from focus_runtime.checkpoint import Centroids, load_centroids
@@ -59,7 +58,8 @@ class Outcome:
     Attributes:
         number, name: which one.
         tokens: analysed tokens; 0 when skipped.
-        model_seconds, seconds: in forward passes; in all, both by the worker's clock.
+        model_seconds, seconds: in forward passes; in all, both by the worker's clock. A document that a worker which
+            died had finished has none in forward passes.
         kind, reason: why it was skipped, "" when it was not.
         fatal: why no document can be analysed any more, "" as a rule.
         worker: machine and process.
@@ -107,9 +107,9 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
             StoreError: it cannot be written.
         """
         start = time.perf_counter()
-        folder = self.job.folder
-        if folder.text_hash(number) == document.sha256:  # a worker that was killed may have come so far
-            row = pq.read_table(folder.document(number) / "document.parquet").to_pylist()[0]
+        folder, model_seconds = self.job.folder, 0.0
+        if folder.text_hash(number) == document.sha256:  # a worker that was killed had come so far
+            tokens = folder.num_tokens(number)
         else:
             try:
                 tables = self._analyst.analyze(document)
@@ -121,8 +121,9 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
                 )
             folder.write(number, tables)
             row = tables["document"].to_pylist()[0]
+            tokens, model_seconds = row["num_tokens"], row["model_seconds"]
         return Outcome(
-            number=number, name=document.name, tokens=row["num_tokens"], model_seconds=row["model_seconds"],
+            number=number, name=document.name, tokens=tokens, model_seconds=model_seconds,
             seconds=time.perf_counter() - start, worker=self._name,
         )  # fmt: skip
 

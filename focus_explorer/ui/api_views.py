@@ -11,10 +11,12 @@ import numpy as np
 from focus_explorer.errors import InputError
 from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.service import Service
+from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.ui.answers import answer
 
 ALL_LAYERS = -1
 NO_PARTNER = 255
+MOST_ROWS = 5000
 
 
 def view_functions(service: Service) -> dict[str, Callable[..., Any]]:
@@ -27,7 +29,8 @@ def view_functions(service: Service) -> dict[str, Callable[..., Any]]:
     def numbers(run_id: str) -> list[int]:
         return [int(layer) for layer in fetch(service.database, "layers", run_id=run_id)["layer"].to_pylist()]
 
-    return {**_of_groups(ask, numbers), **_of_pairs(ask, numbers), **_of_settings(ask)}
+    return {**_of_groups(ask, numbers), **_of_pairs(ask, numbers), **_of_settings(ask),
+            **_of_statistics(service)}  # fmt: skip
 
 
 Ask = Callable[..., dict[str, Any]]
@@ -198,3 +201,27 @@ def _of_settings(ask: Ask) -> dict[str, Callable[..., Any]]:
         return found | {"top": top}
 
     return {"settings": settings, "lengths": lengths, "beside": beside}
+
+
+def _of_statistics(service: Service) -> dict[str, Callable[..., Any]]:
+    def statistics(run_id: str, table: str = "statistics", layer: int = ALL_LAYERS) -> list:
+        """What can be said about the groups, each number with its interval and baselines; measures nothing itself.
+
+        Args:
+            run_id: as listed by runs.
+            table: statistics, characteristic, categories, agreement, distances, links or pairs; docs/statistics.md says
+                what they hold.
+            layer: only rows of this layer; -1 for those of all layers.
+
+        Returns:
+            Rows as objects, at most 5,000: value, low and high (95 %), shuffled, random (null until random centroids
+            were run on the text), window_only, p_value, q_value, count with denominator, units, and a warning.
+        """
+        rows = statistics_table(service.database, run_id, table).to_pylist()
+        if layer != ALL_LAYERS:
+            rows = [row for row in rows if row["layer"] == layer]
+        if len(rows) > MOST_ROWS:
+            raise InputError(f"the table has {len(rows):,} rows", expected=f"at most {MOST_ROWS:,}", fix="name a layer")
+        return rows
+
+    return {"statistics": statistics}

@@ -26,7 +26,8 @@ from focus_explorer.ui.shell import build_app
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
-VIEWS = ("agreement", "map", "mask", "distances", "attention", "attention_links", "settings", "lengths", "beside")
+VIEWS = ("agreement", "map", "mask", "distances", "attention", "attention_links", "settings", "lengths", "beside",
+         "statistics")  # fmt: skip
 
 
 def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
@@ -113,6 +114,8 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     assert found["attention_links"] == {"dropped": [], "kept": []}
     assert found["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
     assert found["lengths"] == {"layers": {}}
+    assert {row["statistic"] for row in found["statistics"]} >= {"nmi", "purity", "pairs_kept"}
+    assert {row["layer"] for row in views["statistics"](run_id, "categories", layers[0])} == {layers[0]}
     assert len(found["distances"]["shares"]) == 5
     assert len(views["distances"](run_id, layers[0])["counts"]) == 5
     assert found["beside"]["layers"][0]["overlap"] == 1.0  # the first layer sees no mask

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -29,12 +30,15 @@ def document_bar() -> Iterator[Callable[[int, int], None]]:
     from tqdm import tqdm
 
     layout = "{n_fmt} of {total_fmt} documents |{bar:30}| {elapsed}, {remaining} left"
-    with tqdm(total=0, file=sys.stderr, bar_format=layout, disable=None, mininterval=0.5) as bar:
+    with ExitStack() as open_bars:
+        bars: list[Any] = []
 
         def update(done: int, total: int) -> None:
-            if bar.total != total:
-                bar.total = total
-                bar.initial = bar.n = max(0, done - 1)  # what was there before says nothing of the speed
-            bar.update(done - bar.n)
+            if not bars:  # what was there before says nothing of the speed
+                bars.append(
+                    tqdm(total=total, initial=max(0, done - 1), file=sys.stderr, bar_format=layout, disable=None)
+                )
+                open_bars.enter_context(bars[0])
+            bars[0].update(done - bars[0].n)
 
         yield update

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from focus_explorer.progress import stage_bar
@@ -27,6 +28,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--out", default="rebuilt", help="new folder for the tables (default: rebuilt)")
     _add_database(parser)
     parser.set_defaults(run=_rebuild)
+
+    parser = commands.add_parser("report", help="write a report of runs to read, as HTML and PDF")
+    parser.add_argument("run_ids", nargs="+", metavar="RUN", help="one run, or up to four to compare")
+    parser.add_argument("--out", default=".", help="folder for report.html and report.pdf (default: this one)")
+    parser.add_argument("--no-pdf", action="store_true", help="write only the HTML, which needs no browser")
+    _add_database(parser)
+    parser.set_defaults(run=_report)
 
 
 def _add_database(parser: argparse.ArgumentParser) -> None:
@@ -63,3 +71,18 @@ def _rebuild(arguments: argparse.Namespace) -> int:
         print(f"differs: {line}")
     print("every table has the bytes it had in the bundle" if found.same else "the tables are not the same")
     return 0 if found.same else 1
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from focus_explorer.exports.report import write_report
+    from focus_explorer.service import Service
+
+    with stage_bar() as progress:
+        written = write_report(
+            Service(arguments.db), arguments.run_ids, arguments.out, pdf=not arguments.no_pdf, progress=progress
+        )
+    print(written.html)
+    if written.pdf:
+        print(written.pdf)
+    if written.note:
+        print(f"note: {written.note}", file=sys.stderr)

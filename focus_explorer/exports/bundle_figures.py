@@ -91,6 +91,7 @@ def steady(data: bytes, file_format: str) -> bytes:
     if file_format == "pdf":  # as many bytes as before: a PDF knows where its objects lie
         return re.sub(rb"D:\d{14}", b"D:20000101000000", data)
     names = dict.fromkeys(re.findall(rb'id="(?:defs|topdefs|clip)-?([0-9a-f]{6})', data))
+    names |= dict.fromkeys(re.findall(rb"-cb([0-9a-f]{6})", data))
     names |= dict.fromkeys(re.findall(rb'class="trace [a-z ]+trace([0-9a-f]{6})"', data))
     for number, name in enumerate(names):
         data = data.replace(name, b"%06d" % number)

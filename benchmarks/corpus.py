@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -57,6 +58,7 @@ def measure(documents: Path, folder: Path, arguments: argparse.Namespace) -> dic
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     summary: dict[str, Any] = json.loads(found.stdout)
     summary["process_seconds"] = time.perf_counter() - start
+    summary["load"] = round(os.getloadavg()[2], 1)
     return summary
 
 
@@ -96,7 +98,7 @@ def main() -> None:
         now = summary["this_time"]
         result = {
             "what": "focus-explorer analyze FOLDER: full attention, Focus, random centroids and tags of every document",
-            "model": arguments.model, "threads": arguments.threads, "machine": machine(),
+            "model": arguments.model, "threads": arguments.threads, "machine": machine(), "load_average_of_15_minutes": summary["load"],
             "documents": now["documents"], "skipped": len(summary["skipped"]), "tokens": summary["num_tokens"],
             **spread(summary), "forward_seconds": now["model_seconds"], "document_seconds": now["document_seconds"],
             "overhead_of_documents": now["document_seconds"] / now["model_seconds"] - 1,

@@ -21,10 +21,12 @@ import pytest
 from focus_explorer import corpus, corpus_command
 from focus_explorer.cli import main
 from focus_explorer.corpus_data import CorpusData
+from focus_runtime.checkpoint import save_centroids
 from focus_runtime.corpus_document import TABLES
 from focus_runtime.corpus_parquet import CorpusFolder
 from focus_runtime.mask import CAUSES
 from focus_runtime.store.database import Database
+from tests.helpers import build_centroids, build_model
 
 TEXTS = {
     "a.txt": "The harbour was quiet. Déjà vu 🙂 — the cat sat on the mat & left.\n" * 3,
@@ -51,10 +53,18 @@ def folder(tmp_path):
     return tmp_path / "texts"
 
 
+@pytest.fixture(scope="session")
+def centroid_file(tmp_path_factory):
+    """For the model of `model_folder`; its potentials spare every command a balancing."""
+    path = tmp_path_factory.mktemp("centroids") / "tiny.safetensors"
+    save_centroids(build_centroids(build_model(vocab_size=512)), path)
+    return str(path)
+
+
 @pytest.fixture
-def run(tmp_path, model_folder, capsys):
+def run(tmp_path, model_folder, centroid_file, capsys):
     """Run the command; the parsed summary, or standard error where it fails."""
-    setting = ["--centroids", "random", "--top-k", "1", "--window", "8", "--sinks", "2", "--threads", "1"]
+    setting = ["--centroids", centroid_file, "--top-k", "1", "--window", "8", "--sinks", "2", "--threads", "1"]
 
     def command(source, *more, status=0):
         arguments = ["analyze", str(source), "--db", str(tmp_path / "a.duckdb"), "--model", model_folder, *setting]
@@ -72,11 +82,11 @@ def rows_of(place, table, *, without=("run", "model_seconds")):
     return sorted(plain, key=lambda row: (row["document"], row.get("layer", 0), row.get("position", 0)))
 
 
-def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, service, model_folder):
+def test_a_document_has_the_numbers_of_a_run(run, folder, service, model_folder, centroid_file):
     from focus_explorer.service import AnalyzeRequest
 
     summary, _ = run(folder)
-    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
+    request = AnalyzeRequest(model=model_folder, centroids=centroid_file, top_k=1, window=8, num_sinks=2, repeats=1)
     place = summary["folder"]
     documents = {row["name"]: row for row in rows_of(place, "document")}
     assert [documents[name]["document"] for name in sorted(TEXTS)] == [0, 1, 2]
@@ -316,7 +326,7 @@ def test_the_documented_query_runs(run, folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folder):
+def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folder, centroid_file):
     """Two workers, one killed while it works: its documents are redone, none twice, every row as in one process."""
     texts = tmp_path / "texts"
     texts.mkdir()
@@ -327,8 +337,8 @@ def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folde
     one, _ = run(texts, "--no-tags", "--out", str(tmp_path / "alone"))
     command = [
         sys.executable, "-m", "focus_explorer.cli", "analyze", str(texts), "--model", model_folder, "--threads", "1",
-        "--db", str(tmp_path / "a.duckdb"), "--centroids", "random", "--top-k", "1", "--window", "8", "--sinks", "2",
-        "--no-tags", "--json", "--out", str(tmp_path / "ray"), "--engine", "ray", "--workers", "2",
+        "--db", str(tmp_path / "a.duckdb"), "--centroids", centroid_file, "--no-tags", "--json",
+        "--top-k", "1", "--window", "8", "--sinks", "2", "--out", str(tmp_path / "ray"), "--engine", "ray", "--workers", "2",
     ]  # fmt: skip
     shared = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     killed: list[int] = []

@@ -50,7 +50,8 @@ class _Lister(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        parser.exit(message="\n".join(self.lines()) + "\n")
+        print("\n".join(self.lines()))
+        parser.exit()
 
 
 class _list_tables(_Lister):  # noqa: N801 - an action is used as if it were a function

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from focus_explorer.exports.sources import SETTING_COLUMNS
+from focus_explorer.statistics.rows import SCOPES
 
 KINDS = ("whole", "number", "word", "piece", "prose", "interval")
 
@@ -115,9 +116,23 @@ def reading_columns(rows: pa.Table, what: str) -> list[Column]:
     """The chosen columns that the table has; every column but the run's setting where none were chosen."""
     names = set(rows.column_names)
     chosen = [c for c in READING.get(what, ()) if c.name in names and (not c.high or c.high in names)]
-    if len(chosen) > 1:
-        return chosen
-    return [_guess(field) for field in rows.schema if field.name not in SETTING_COLUMNS]
+    if len(chosen) < 2:
+        chosen = [_guess(field) for field in rows.schema if field.name not in SETTING_COLUMNS]
+    return [column for column in chosen if not _empty(rows, column.name)] or chosen
+
+
+def reading_order(rows: pa.Table, what: str) -> pa.Table:
+    """Statistics of the run first, then layer by layer for each statistic, then groups; other tables as they are."""
+    if what != "statistics":
+        return rows
+    scopes = pa.array([SCOPES.index(scope) for scope in rows["scope"].to_pylist()], pa.int8())
+    keys = [(name, "ascending") for name in ("_scope", "statistic", "category", "layer", "group")]
+    return rows.append_column("_scope", scopes).sort_by(keys).drop_columns("_scope")
+
+
+def _empty(rows: pa.Table, name: str) -> bool:
+    """Not measured in any row, as random centroids may not be, or not meant, as the group of a layer."""
+    return bool(rows.num_rows) and all(value is None or value == "" for value in rows[name].to_pylist())
 
 
 def _guess(field: pa.Field) -> Column:
@@ -146,7 +161,7 @@ def setting_sentence(row: dict[str, object]) -> str:
 def shown_piece(piece: str) -> str:
     """A token's exact text on one line: what moves the pen as an escape, spaces as they are."""
     known = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
-    return "".join(known.get(c) or (c if c.isprintable() or c == " " else _code(ord(c))) for c in piece)
+    return "".join(known.get(c) or (c if c.isprintable() else _code(ord(c))) for c in piece)
 
 
 def _code(point: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -11,10 +12,11 @@ from focus_explorer.exports.columns import Column, number, reading_columns, sett
 from focus_explorer.exports.sources import WHAT
 
 ONE_PAGE = 40  # rows
+WIDE = 7  # columns, from which on type and gaps are smaller
 _COMMANDS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
+    "|": r"\textbar{}", '"': r"\char34{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
     "×": r"$\times$", "–": r"\textendash{}", "—": r"\textemdash{}",
 }  # fmt: skip
 _LIGATURES = ("--", ",,", "?`", "!`")  # that fonts make of two characters
@@ -22,7 +24,7 @@ _LIGATURES = ("--", ",,", "?`", "!`")  # that fonts make of two characters
 _ACCENTS = {"̀", "́", "̂", "̃", "̈", "̊", "̌", "̧"}
 HEADER = r"""% needs \usepackage{booktabs,longtable,array,siunitx}; with pdfLaTeX also \usepackage[T1]{fontenc}.
 % LuaLaTeX and XeLaTeX print every character the font has; others, and all but accented Latin under pdfLaTeX, are
-% printed as their number, such as U+1F642.
+% printed as their number, such as U+1F642. A longtable finds its widths in two or three runs.
 """
 _MACROS = r"""\providecommand{\FocusCode}[1]{{\scriptsize U+#1}}
 \providecommand{\FocusChar}[2]{\ifdefined\Umathchar\iffontchar\font"#1 #2\else\FocusCode{#1}\fi\else\FocusCode{#1}\fi}
@@ -40,7 +42,7 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
     caption = escape(WHAT[what]) + (" " + escape(setting_sentence(found[0])) if found else " No rows.")
     if total > len(found):
         caption += f" The first {len(found):,} of {total:,} rows."
-    label = f"tab:focus-{what}" + (f"-{found[0]['run_id']}" if found else "")
+    label = f"tab:focus-{what}" + (f"-{re.sub('[^A-Za-z0-9-]', '', found[0]['run_id'])}" if found else "")
     specification = "".join(_alignment(found, column) for column in columns)
     heading = " & ".join("{" + escape(column.title) + "}" for column in columns) + r" \\"
     body = [" & ".join(_cell(row, column) for column in columns) + r" \\" for row in found]
@@ -48,19 +50,21 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
     if total > len(found):
         head += f"% only the first {len(found)} of {total} rows; choose how many with --rows\n"
     frame = _long if len(found) > ONE_PAGE else _short
-    return head + _MACROS + "\n".join(frame(specification, heading, body, f"\\caption{{{caption}}}", label)) + "\n"
+    size = r"\small" if len(columns) < WIDE else r"\footnotesize\setlength{\tabcolsep}{3pt}"
+    lines = frame(specification, heading, body, f"\\caption{{{caption}}}", label, size)
+    return head + _MACROS + "\n".join(lines) + "\n"
 
 
-def _short(specification: str, heading: str, body: list[str], caption: str, label: str) -> list[str]:
+def _short(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
     return [
-        r"\begin{table}", r"\centering\small", caption, f"\\label{{{label}}}", rf"\begin{{tabular}}{{{specification}}}",
+        r"\begin{table}", r"\centering", size, caption, f"\\label{{{label}}}", rf"\begin{{tabular}}{{{specification}}}",
         r"\toprule", heading, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
 
 
-def _long(specification: str, heading: str, body: list[str], caption: str, label: str) -> list[str]:
+def _long(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
     return [
-        r"{\small", rf"\begin{{longtable}}{{{specification}}}", caption, rf"\label{{{label}}} \\", r"\toprule", heading,
+        "{" + size, rf"\begin{{longtable}}{{{specification}}}", caption, rf"\label{{{label}}} \\", r"\toprule", heading,
         r"\midrule", r"\endfirsthead", r"\toprule", heading, r"\midrule", r"\endhead", r"\bottomrule", r"\endlastfoot",
         *body, r"\end{longtable}", "}",
     ]  # fmt: skip
@@ -68,7 +72,7 @@ def _long(specification: str, heading: str, body: list[str], caption: str, label
 
 def _alignment(rows: list[dict[str, Any]], column: Column) -> str:
     if column.kind == "prose":
-        return r">{\raggedright\arraybackslash}p{0.42\linewidth}"
+        return r">{\raggedright\arraybackslash}p{0.36\linewidth}"
     if column.kind not in ("whole", "number"):
         return "c" if column.kind == "interval" else "l"
     texts = [number(row[column.name], column) for row in rows if row[column.name] is not None]

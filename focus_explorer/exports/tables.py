@@ -20,6 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from focus_explorer.errors import InputError
+from focus_explorer.exports.columns import reading_order
 from focus_explorer.exports.files import replacing
 from focus_explorer.exports.latex import latex_table
 from focus_explorer.exports.markdown import markdown_table
@@ -87,7 +88,7 @@ def write_table(
             write[file_format](first, pieces, part)
     else:
         limit = READING_ROWS if rows is None else rows
-        shown, total = _beginning(pieces, limit)
+        shown, total = _beginning((reading_order(piece, what) for piece in pieces), limit)
         text = (latex_table if file_format == "latex" else markdown_table)(shown, what, total)
         with replacing(out) as part:
             part.write_text(text, encoding="utf-8", newline="\n")

@@ -28,7 +28,7 @@
       this.table = new FX.StatTable(app, text.layers.table, this.columns());
       this.results = el("div", { hidden: true }, el("div", { class: "fx-toolbar" }, measures, this.legend), this.about, this.finding, this.plot, el("h4", { class: "fx-stat-heading" }, text.layers.table), this.table.node);
       this.body = el("div", { hidden: true }, el("h3", { class: "fx-subtitle" }, words.title), el("p", { class: "fx-help" }, words.help), this.none, el("div", { class: "fx-toolbar" }, this.chosen), this.results);
-      this.node = el("section", {}, this.body);
+      this.node = el("section", { class: "fx-stat-part" }, this.body);
     }
 
     get parameters() {
@@ -50,7 +50,8 @@
 
     number(value) {
       if (value === null || value === undefined) return text.none;
-      return this.measure === "rand" ? format.decimal(value, 3) : format.percent(value, 1);
+      const zero = Math.abs(value) < 0.0005 ? 0 : value; // no minus before what is written as nothing
+      return this.measure === "rand" ? format.decimal(zero, 3) : format.percent(value, 1);
     }
 
     interval(row) {

@@ -19,7 +19,7 @@
       this.pairs = el("div", { "data-testid": "fx-stat-pairs" });
       this.links = el("div");
       this.body = el("div", { hidden: true }, el("h3", { class: "fx-subtitle" }, words.title), el("p", { class: "fx-help" }, words.help), el("div", { class: "fx-toolbar" }, scopes, this.legend), this.plot, el("h4", { class: "fx-stat-heading" }, words.table), this.table.node, el("div", { class: "fx-part" }, this.pairs), el("div", { class: "fx-part" }, this.links));
-      this.node = el("section", {}, this.body);
+      this.node = el("section", { class: "fx-stat-part" }, this.body);
     }
 
     columns() {

@@ -19,7 +19,7 @@
       this.rest = el("p", { class: "fx-help" });
       const table = el("div", { class: "fx-part" }, el("h3", { class: "fx-subtitle" }, words.tableTitle, FX.hint(app.tooltip, words.tableTitle, text.qHint)), el("p", { class: "fx-help" }, words.tableHelp), this.schemes, this.scroll, this.rest);
       this.body = el("div", { hidden: true }, this.title, el("p", { class: "fx-help" }, words.help), this.list, table);
-      this.node = el("section", { "data-testid": "fx-stat-groups" }, this.body);
+      this.node = el("section", { class: "fx-stat-part", "data-testid": "fx-stat-groups" }, this.body);
     }
 
     async update() {

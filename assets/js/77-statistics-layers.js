@@ -16,7 +16,7 @@
       this.plot = el("div", { class: "fx-plot fx-stat-chart", role: "group", "data-testid": "fx-stat-layers" });
       this.table = new FX.StatTable(app, words.table, this.columns(), { "data-testid": "fx-stat-layer-table" });
       this.body = el("div", { hidden: true }, el("div", { class: "fx-toolbar" }, el("label", { class: "fx-select" }, words.statistic, this.select), this.legend), this.title, this.about, el("p", { class: "fx-help" }, words.help), this.plot, el("h4", { class: "fx-stat-heading" }, words.table), this.table.node);
-      this.node = el("section", {}, this.body);
+      this.node = el("section", { class: "fx-stat-part" }, this.body);
     }
 
     get parameters() {
@@ -42,14 +42,9 @@
       return [el("strong", { class: "fx-stat-value" }, FX.statNumber(row.statistic, row.value)), el("span", { class: "fx-interval" }, FX.statInterval(row.statistic, row.low, row.high) || text.noInterval), told ? el("span", { class: "fx-stat-told" }, told) : null];
     }
 
-    // The table is built anew for its mark; the keyboard stays where it was.
     button(layer) {
       const index = this.app.run.layerIds.indexOf(layer);
-      const pressed = () => {
-        this.app.setLayer(index);
-        const again = this.table.body.querySelector(`[data-layer="${index}"]`);
-        if (again) again.focus({ preventScroll: true });
-      };
+      const pressed = () => this.app.setLayer(index);
       return el("button", { type: "button", class: "fx-button fx-row-choose", "data-layer": index, "aria-label": words.open(layer), "aria-current": index === this.app.layerIndex ? "true" : null, onclick: pressed }, layer);
     }
 

@@ -153,7 +153,7 @@
       return el(
         "tr",
         { class: FX.statPale(row) ? "fx-stat-pale" : null, "data-stat": FX.statKey(row) },
-        el("th", { scope: "row", class: "fx-stat-name" }, button, FX.hint(this.app.tooltip, name, text.names[statistic][1])),
+        el("th", { scope: "row", class: "fx-stat-name" }, el("span", { class: "fx-stat-named" }, button, FX.hint(this.app.tooltip, name, text.names[statistic][1]))),
         value,
         cell(row.shuffled, row.shuffled_low, row.shuffled_high),
         cell(row.random, row.random_low, row.random_high),

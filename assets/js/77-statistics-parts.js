@@ -111,7 +111,11 @@
         else cell.removeAttribute("aria-sort");
         arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
       }
+      const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.layer : undefined;
       this.body.replaceChildren(...this.ranked().map((row) => this.line(row)));
+      // The rows are built anew for their marks; the keyboard stays where it was.
+      const again = focused === undefined ? null : this.body.querySelector(`[data-layer="${focused}"]`);
+      if (again) again.focus({ preventScroll: true });
     }
 
     ranked() {

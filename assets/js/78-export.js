@@ -40,7 +40,7 @@
       this.waiting.remove();
       this.body.hidden = false;
       this.make.disabled = false;
-      this.wish = { kind: "table", table: choices.tables[0].name, format: "csv", figure: choices.figures[0].name, figureFormat: choices.figure_formats[0], preset: choices.presets[0].name, text: false, only: false };
+      this.wish = { kind: "table", table: choices.tables[0].name, format: "csv", figure: choices.figures[0].name, figureFormat: choices.figure_formats[0], preset: choices.presets[0].name, reportFormat: choices.report_formats[0], text: false, only: false };
       this.draw();
     }
 
@@ -181,11 +181,12 @@
       const link = el("a", { class: "fx-button fx-link-button", href: file.address, download: file.name, "data-testid": "fx-export-link" }, text.download);
       this.end(el("div", { class: "fx-export-ready" }, el("p", {}, text.ready(file.name, text.size(file.bytes))), link, el("p", { class: "fx-help" }, text.kept)));
       link.click();
+      link.focus();
     }
   }
 
   FX.openExport = (from) => {
-    if (opened !== null) return;
+    if (opened !== null) return; // pressed twice
     opened = new Dialog(from);
     opened.open();
   };

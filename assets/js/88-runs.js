@@ -182,10 +182,15 @@
         "div",
         { class: "fx-runs-actions" },
         el("a", { class: "fx-button fx-link-button", href: address(run), "aria-label": text.openLabel(name) }, text.open),
+        button(FX.strings.exporting.open, FX.strings.exporting.openLabel(name), () => this.export(run.run_id), "export"),
         button(text.edit, text.editLabel(name), () => this.edit(run.run_id), "edit"),
         button(text.remove, text.removeLabel(name), () => this.remove(run), "delete"),
         el("label", { class: "fx-toggle fx-runs-pick" }, box, text.compare),
       );
+    }
+
+    export(id) {
+      FX.openExport({ ask: (what, details = {}) => FX.ask(() => this.server.ask({ what, run: id, ...details })), run: id, layer: null });
     }
 
     form(run) {

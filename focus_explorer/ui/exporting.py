@@ -33,7 +33,8 @@ from focus_explorer.settings import default_database
 
 ADDRESS = "focus-explorer/export"
 MOST_FILES, MOST_AT_ONCE, KEPT_SECONDS = 8, 2, 900
-KINDS = ("table", "figure", "bundle")
+KINDS = ("table", "figure", "bundle", "report")
+REPORT_FORMATS = ("html", "pdf")
 WITHOUT_LAYERS = ("tokens", "losses", "timings", "timing_repeats", "comparisons")
 Question = dict[str, Any]
 _EXPORTS: WeakKeyDictionary[Service, Exports] = WeakKeyDictionary()
@@ -45,7 +46,7 @@ class Wish:
     """One file of one run.
 
     Attributes:
-        kind: `table`, `figure` or `bundle`.
+        kind: one of `KINDS`.
         name: of the table or figure; format: of the file.
         preset: of a figure; layer: of a figure or a table's rows, None for all.
         text: whether a bundle includes the text.
@@ -65,6 +66,8 @@ class Wish:
         layer = "" if self.layer is None else f"-layer{self.layer}"
         if self.kind == "bundle":
             return f"{self.run_id}-bundle{'-with-text' if self.text else ''}.zip"
+        if self.kind == "report":
+            return f"{self.run_id}-report.{self.format}"
         suffix = SUFFIXES[self.format] if self.kind == "table" else f".{self.format}"
         return f"{self.run_id}-{self.name}{layer}{suffix}"
 
@@ -76,9 +79,11 @@ class Wish:
             "figure": ["figure", self.run_id, "--what", self.name, "--format", self.format, "--preset", self.preset,
                        *layer],
             "bundle": ["bundle", self.run_id, *["--text"] * self.text],
+            "report": ["report", self.run_id, *["--no-pdf"] * (self.format == "html")],
         }[self.kind]  # fmt: skip
+        out = f"{self.run_id}-report" if self.kind == "report" else self.file_name  # a report is a folder there
         elsewhere = [] if database == default_database() else ["--db", str(database)]
-        return shlex.join(["focus-explorer", *words, "--out", self.file_name, *elsewhere])
+        return shlex.join(["focus-explorer", *words, "--out", out, *elsewhere])
 
 
 def wish(service: Service, question: Question) -> Wish:
@@ -91,6 +96,8 @@ def wish(service: Service, question: Question) -> Wish:
     kind = str(question.get("kind"))
     if kind == "bundle":
         return Wish(kind=kind, run_id=run_id, text=question.get("text") is True)
+    if kind == "report":
+        return Wish(kind=kind, run_id=run_id, format=_one_of(question, "format", REPORT_FORMATS))
     if kind == "table":
         name, form = _one_of(question, "name", WHAT), _one_of(question, "format", FORMATS)
         return Wish(kind=kind, run_id=run_id, name=name, format=form, layer=_layer(service, run_id, question))
@@ -132,6 +139,8 @@ def make(service: Service, wanted: Wish, folder: Path, job: Job) -> Path:
         )  # fmt: skip
     if wanted.kind == "bundle":
         return write_bundle(service, [wanted.run_id], out, text=wanted.text, progress=job.step)
+    if wanted.kind == "report":
+        return _report(service, wanted, folder, job).rename(out)
     if wanted.name == "map" and not fetch(
         service.database, "projection", run_id=wanted.run_id, layer=wanted.layer
     ).num_rows:  # fmt: skip
@@ -141,6 +150,17 @@ def make(service: Service, wanted: Wish, folder: Path, job: Job) -> Path:
     return write_figure(
         service.database, wanted.run_id, wanted.name, wanted.format, out, preset=wanted.preset, layer=wanted.layer
     )  # fmt: skip
+
+
+def _report(service: Service, wanted: Wish, folder: Path, job: Job) -> Path:
+    from focus_explorer.exports.report import write_report
+
+    written = write_report(service, [wanted.run_id], folder, pdf=wanted.format == "pdf", progress=job.step)
+    if wanted.format == "html":
+        return written.html
+    if written.pdf is None:
+        raise InputError(written.note, fix="choose HTML")
+    return written.pdf
 
 
 @dataclass(slots=True)
@@ -244,7 +264,7 @@ def choices(service: Service, question: Question) -> Question:
                    WHAT.items()],
         "formats": list(FORMATS),
         "figures": [{"name": name, "about": about, "layers": name in LAYERED} for name, about in FIGURES.items()],
-        "figure_formats": list(FIGURE_FORMATS),
+        "figure_formats": list(FIGURE_FORMATS), "report_formats": list(REPORT_FORMATS),
         "presets": [
             {"name": name, "about": preset.about, "width": preset.width, "height": preset.height}
             for name, preset in PRESETS.items()

@@ -17,7 +17,7 @@ CENTROIDS_INTRO = (
 )
 RUNS_INTRO = (
     "Every text you explore is kept in one database file. Find a run, name and tag it, open it again, compare it with "
-    "another, share its link, export its tables, or ask the database yourself."
+    "another, share its link, export it, or ask the database yourself."
 )
 TRAINING_INTRO = (
     "Train centroids on your own text: the model itself stays as it is, only the centroids learn which tokens belong "
@@ -62,10 +62,6 @@ LABELS = {
     "more": "More settings",
     "placeholder": "Paste a text…",
     "upload": "Centroid file",
-    "export_title": "Export a table",
-    "export_run": "Run",
-    "export_table": "Table",
-    "export_format": "Format",
 }
 TRAIN_LABELS = {
     "name": "Name",
@@ -86,8 +82,6 @@ BUTTONS = {
     "explore": "Explore",
     "stop": "Stop",
     "train": "Start training",
-    "export": "Make the file",
-    "download": "Download",
 }
 SAID = {
     "waiting": "Waiting for the model",
@@ -100,7 +94,5 @@ SAID = {
     ),
     "other_run": "the run {run} of this link is not in this database; the newest run is shown instead",
     "training": "Started. The curve appears as soon as the model is loaded.",
-    "no_run": "no run is chosen; explore a text first",
-    "exported": "{name}, {size:,.0f} KB",
     "sample": "Exploring a sample text first, so that the page has something to show (once).",
 }

@@ -123,13 +123,12 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
 
     page.get_by_role("tab", name="Runs").click()
     expect(page.locator("#fe-runs")).to_contain_text(run_id)
+    page.locator(f"#fe-runs [data-run='{run_id}'] [data-testid=fx-run-export]").click()
     for file_format in ("csv", "json"):
-        page.locator("#fe-export-format").get_by_label(file_format, exact=True).check()
-        page.locator("#fe-export-make").click()
-        button = page.locator("#fe-export-download")
-        expect(button).to_be_visible(timeout=20_000)
+        page.locator("[data-field=format]").select_option(file_format)
+        expect(page.locator("[data-testid=fx-export-command]")).to_contain_text(f"--format {file_format}")
         with page.expect_download() as waiting:
-            button.click()
+            page.locator("[data-testid=fx-export-make]").click()
         path = tmp_path / f"groups.{file_format}"
         waiting.value.save_as(path)
         found = list(csv.DictReader(path.open())) if file_format == "csv" else json.loads(path.read_text())

@@ -1,0 +1,154 @@
+"""Statistics and exports as a person uses them: numbers with baselines, what is missing measured, files fetched."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import shlex
+
+import pytest
+from playwright.sync_api import expect
+
+from focus_explorer.cli import main
+from focus_explorer.service import Service
+from focus_explorer.statistics.tables import statistics_table
+
+pytestmark = [pytest.mark.browser, pytest.mark.model]
+WAIT = 60_000
+
+
+@pytest.fixture(scope="module")
+def rows(database, first_run):
+    return statistics_table(Service(database).database, first_run, "statistics").to_pylist()
+
+
+def open_statistics(open_page, part="", layer=6, **how):
+    return open_page(f"?view=statistics&layer={layer}" + (f"&part={part}" if part else ""), **how)
+
+
+def table(page, name):
+    lines = page.locator(f"[data-testid={name}] tbody tr")
+    lines.first.wait_for(timeout=WAIT)
+    return lines
+
+
+def test_the_overview_shows_the_stored_numbers_and_says_what_chance_gives_too(open_page, rows):
+    page = open_statistics(open_page)
+    table(page, "fx-stat-run")
+    shown = page.locator("[data-stat]")
+    wanted = {
+        row["statistic"] + (f".{row['category']}" if row["category"] else ""): row for row in rows
+        if row["scope"] == "run" and not row["statistic"].endswith("_minus_random")
+    }  # fmt: skip
+    assert set(shown.evaluate_all("rows => rows.map(row => row.dataset.stat)")) == set(wanted)
+    for key, row in wanted.items():
+        if row["statistic"] in ("pairs_kept", "dominance", "purity"):
+            line = page.locator(f"[data-stat='{key}']")
+            expect(line).to_contain_text(f"{100 * row['value']:.1f}")
+            if row["p_value"] is not None:
+                same = row["p_value"] > 0.05
+            else:  # exactly known under shuffling; sizes do not change by it
+                same = row["low"] <= row["shuffled"] <= row["high"] and row["shuffled"] != row["value"]
+            assert ("not told from shuffled" in line.inner_text()) == same
+    expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text(f"{wanted['dominance']['units']} sentence")
+    hint = page.locator("[data-stat=dominance] .fx-hint")
+    hint.focus()
+    expect(page.locator("#fe-view [data-testid=fx-tooltip]").first).to_contain_text("largest group")
+
+
+def test_a_layer_chosen_in_the_table_opens_everywhere_and_the_link_brings_it_back(open_page, rows):
+    page = open_statistics(open_page, "layers&stat=dominance")
+    lines = table(page, "fx-stat-layer-table")
+    mine = {row["layer"]: row for row in rows if row["scope"] == "layer" and row["statistic"] == "dominance"}
+    assert lines.count() == len(mine)
+    expect(lines.nth(3)).to_contain_text(f"{100 * mine[3]['value']:.1f}")
+    page.locator("[data-testid=fx-stat-layer-table] thead button").nth(1).click()  # largest value first
+    top = max(mine, key=lambda layer: mine[layer]["value"])
+    expect(lines.first).to_contain_text(f"{100 * mine[top]['value']:.1f}")
+    page.locator("[data-testid=fx-stat-layers] .main-svg").first.wait_for(timeout=WAIT)
+    button = lines.locator("[data-layer='20']")
+    button.click()
+    expect(page.locator("#fe-view .fx-layer-number")).to_have_text("20")
+    expect(button).to_be_focused()
+    assert "stat=dominance" in page.url
+    assert "layer=20" in page.url
+    page.reload()
+    expect(table(page, "fx-stat-layer-table").locator("[aria-current=true]")).to_have_text("20", timeout=WAIT)
+    expect(page.locator("#fe-view .fx-stat-part select").first).to_have_value("dominance")
+
+
+def test_a_group_and_a_distant_pair_chosen_here_are_chosen_everywhere(open_page):
+    page = open_statistics(open_page, "groups")
+    card = page.locator("[data-testid=fx-stat-groups] .fx-group-choose:enabled").first
+    card.wait_for(timeout=WAIT)
+    card.click()
+    expect(card).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("[data-testid=fx-selection]")).to_contain_text("of layer 6")
+    assert page.locator("[data-testid=fx-stat-categories] tbody tr").count() > 2
+    page.get_by_role("radio", name="Distances").check(force=True)
+    pair = page.locator("[data-testid=fx-stat-pairs] [data-pair]").first
+    pair.wait_for(timeout=WAIT)
+    pair.click()
+    expect(page.locator("[data-testid=fx-selection]")).to_contain_text("(2 tokens)")
+    expect(pair).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_table_fetched_from_the_dialog_has_the_bytes_of_its_command(open_page, database, tmp_path, monkeypatch):
+    page = open_page()
+    opener = page.locator("[data-testid=fx-export-open]")
+    opener.focus()
+    page.keyboard.press("Enter")
+    command = page.locator("[data-testid=fx-export-command]")
+    expect(command).to_contain_text("focus-explorer export", timeout=WAIT)
+    page.locator("[data-field=table]").select_option("layers")
+    page.locator("[data-field=only]").check()
+    expect(command).to_contain_text("--layer")
+    with page.expect_download(timeout=WAIT) as waiting:
+        page.locator("[data-testid=fx-export-make]").click()
+    fetched = tmp_path / "fetched.csv"
+    waiting.value.save_as(fetched)
+    assert len(list(csv.DictReader(fetched.open()))) == 1
+    words = shlex.split(command.inner_text())
+    words[words.index("--out") + 1] = str(tmp_path / "written.csv")
+    assert main(words[1:]) == 0
+    assert hashlib.sha256(fetched.read_bytes()).digest() == hashlib.sha256(
+        (tmp_path / "written.csv").read_bytes()
+    ).digest()  # fmt: skip
+    address = page.locator("[data-testid=fx-export-link]").get_attribute("href")
+    assert page.request.get(page.url.split("?")[0] + address + "x").status == 404
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-testid=fx-export]")).to_have_count(0)
+    expect(opener).to_be_focused()
+
+
+def test_what_was_not_measured_is_said_in_one_line_and_the_dialog_goes_on(open_page):
+    page = open_page()
+    page.locator("[data-testid=fx-export-open]").click()
+    page.locator("[data-testid=fx-export-command]:not(:empty)").wait_for(timeout=WAIT)
+    page.locator("[data-field=kind-figure]").check(force=True)
+    page.locator("[data-field=figure]").select_option("quality")
+    page.locator("[data-field=figureFormat]").select_option("html")
+    page.locator("[data-testid=fx-export-make]").click()
+    problem = page.locator("[data-testid=fx-export-state] [role=alert]")
+    expect(problem).to_contain_text("no comparisons", timeout=WAIT)
+    assert "Traceback" not in problem.inner_text()
+    expect(page.locator("[data-testid=fx-export-make]")).to_be_enabled()
+    page.locator("[data-field=figure]").select_option("group_sizes")
+    with page.expect_download(timeout=WAIT) as waiting:
+        page.locator("[data-testid=fx-export-make]").click()
+    assert waiting.value.suggested_filename.endswith("-group_sizes.html")
+
+
+@pytest.mark.slow
+def test_random_centroids_measured_from_the_page_appear_beside_every_number(open_page, database, first_run):
+    page = open_statistics(open_page)
+    table(page, "fx-stat-run")
+    line = page.locator("[data-stat=pairs_kept] td").nth(2)
+    expect(line).to_have_text("–")
+    page.locator("[data-testid=fx-stat-measure] button").first.click()
+    expect(page.locator("[data-testid=fx-stat-measure] progress")).to_be_visible()
+    expect(line).to_contain_text("%", timeout=120_000)
+    found = statistics_table(Service(database).database, first_run, "statistics").to_pylist()
+    (row,) = [row for row in found if row["scope"] == "run" and row["statistic"] == "pairs_kept"]
+    expect(line).to_contain_text(f"{100 * row['random']:.1f}")
+    expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text("spaCy")

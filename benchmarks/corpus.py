@@ -98,7 +98,8 @@ def main() -> None:
         now = summary["this_time"]
         result = {
             "what": "focus-explorer analyze FOLDER: full attention, Focus, random centroids and tags of every document",
-            "model": arguments.model, "threads": arguments.threads, "machine": machine(), "load_average_of_15_minutes": summary["load"],
+            "model": arguments.model, "threads": arguments.threads, "machine": machine(),
+            "load_average_of_15_minutes": summary["load"],
             "documents": now["documents"], "skipped": len(summary["skipped"]), "tokens": summary["num_tokens"],
             **spread(summary), "forward_seconds": now["model_seconds"], "document_seconds": now["document_seconds"],
             "overhead_of_documents": now["document_seconds"] / now["model_seconds"] - 1,

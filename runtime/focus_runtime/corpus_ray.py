@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
@@ -85,9 +86,24 @@ def _on_disk(job: CorpusJob) -> CorpusJob:
     return replace(job, **written)
 
 
+def _check_address(address: str) -> None:
+    """Ray itself tries for minutes to reach a machine that is not there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"nothing answers at {address}", expected="the address of a running Ray cluster", fix="check --address"
+        ) from error
+
+
 def _connect(job: CorpusJob, cluster: Cluster) -> None:
     import ray
 
+    if cluster.address is not None:
+        _check_address(cluster.address)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if cluster.address is None:
         cores = cluster.workers * (job.threads or 1) + 1
@@ -101,7 +117,7 @@ def _connect(job: CorpusJob, cluster: Cluster) -> None:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
             f"cannot start {where}: {reason[:200]}", expected="a running cluster of the same Ray and Python version",
-            fix="check --address, or use --engine local",
+            fix="check --address, set RAY_AUTH_MODE=token where it asks for a token, or use --engine local",
         ) from error  # fmt: skip
     found = ray.cluster_resources().get("GPU", 0)
     if found < cluster.gpus_per_worker:  # Ray would wait for one for ever

@@ -264,7 +264,9 @@ def test_a_missing_tagger_is_said_once(run, folder, monkeypatch):
     assert summary["settings"]["tagger"] == ""
 
 
-def test_without_ray_one_line(run, folder, monkeypatch):
+def test_without_ray_or_its_cluster_one_line(run, folder, monkeypatch):
+    error = run(folder, "--engine", "ray", "--address", "127.0.0.1:1", "--no-tags", "--no-baseline", status=2)
+    assert "nothing answers at 127.0.0.1:1" in error
     monkeypatch.setitem(sys.modules, "ray.data", None)
     assert "focus-explorer[ray]" in run(folder, "--engine", "ray", status=2)
 
@@ -337,8 +339,8 @@ def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folde
     one, _ = run(texts, "--no-tags", "--out", str(tmp_path / "alone"))
     command = [
         sys.executable, "-m", "focus_explorer.cli", "analyze", str(texts), "--model", model_folder, "--threads", "1",
-        "--db", str(tmp_path / "a.duckdb"), "--centroids", centroid_file, "--no-tags", "--json",
-        "--top-k", "1", "--window", "8", "--sinks", "2", "--out", str(tmp_path / "ray"), "--engine", "ray", "--workers", "2",
+        "--db", str(tmp_path / "a.duckdb"), "--centroids", centroid_file, "--no-tags", "--json", "--workers", "2",
+        "--top-k", "1", "--window", "8", "--sinks", "2", "--out", str(tmp_path / "ray"), "--engine", "ray",
     ]  # fmt: skip
     shared = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     killed: list[int] = []

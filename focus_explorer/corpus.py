@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -123,8 +124,9 @@ def analyze_corpus(
     request.check()
     if request.engine == "ray":
         check_ray()
-    out = Path(request.out).expanduser() if request.out else service.database.path.parent / "corpora"
-    source = Source(Path(request.source).expanduser(), request.glob, request.text_column, out, settings.MAX_TEXT_BYTES)
+    out = Path(os.path.expanduser(request.out)) if request.out else service.database.path.parent / "corpora"
+    path = Path(os.path.expanduser(request.source))  # Path.expanduser raises for an unknown user
+    source = Source(path, request.glob, request.text_column, out, settings.MAX_TEXT_BYTES)
     names = source.names()
     with service.database.write():  # learn about a full disk or a foreign file before any work
         pass
@@ -135,16 +137,10 @@ def analyze_corpus(
     done = _Progress()
     with folder.lock():
         go_on_with(service.database, row["corpus_id"], values)
-        folder.sweep()
-        numbers, gone = folder.numbering(names)
-        for number in gone:
-            folder.remove(number)
-        _announce_start(folder, len(names), len(gone), row["corpus_id"], announce)
-        job = replace(job, folder=folder)
-        tasks = _tasks(source, numbers, folder, done)
-        complete = False
+        numbers = _numbered(folder, names, row["corpus_id"], announce)
+        tasks, complete = _tasks(source, numbers, folder, done), False
         try:
-            for outcome in _work(service, request, job, tasks, loaded):
+            for outcome in _work(service, request, replace(job, folder=folder), tasks, loaded):
                 done.add(outcome)
                 counted(done.done + done.kept + len(done.skipped), len(names))
             counted(len(names), len(names))
@@ -203,13 +199,18 @@ def _tagger(announce: Announce) -> str:
     return tagger_name()
 
 
-def _announce_start(folder: CorpusFolder, total: int, gone: int, corpus_id: str, announce: Announce) -> None:
-    there = len(folder.numbers())
+def _numbered(folder: CorpusFolder, names: list[str], corpus_id: str, announce: Announce) -> dict[str, int]:
+    """Numbers of all documents by name, once the folder holds none but whole documents of the source."""
+    folder.sweep()
+    numbers, gone = folder.numbering(names)
+    for number in gone:
+        folder.remove(number)
     if gone:
-        many = "documents are" if gone > 1 else "document is"
-        announce(f"{gone:,} {many} no longer in the source; what was kept of them is removed")
-    if there:
-        announce(f"goes on with corpus {corpus_id}: {there:,} of {total:,} documents are there already")
+        many = "documents are" if len(gone) > 1 else "document is"
+        announce(f"{len(gone):,} {many} no longer in the source; what was kept of them is removed")
+    if there := len(folder.numbers()):
+        announce(f"goes on with corpus {corpus_id}: {there:,} of {len(names):,} documents are there already")
+    return numbers
 
 
 def _tasks(source: Source, numbers: dict[str, int], folder: CorpusFolder, done: _Progress) -> Iterator[Task]:

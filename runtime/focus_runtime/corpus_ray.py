@@ -72,6 +72,11 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
         todo = iter(tasks)
         for first in todo:
             yield from _wave(job, _some(chain([first], todo)), cluster)
+    except ray.exceptions.RayTaskError:
+        raise  # a defect of ours, with its traceback
+    except ray.exceptions.RayError as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"Ray gave up: {reason[:200]}", fix="the same command goes on with what is done") from error
     finally:
         ray.shutdown()
 

@@ -25,7 +25,7 @@ def test_runtime_imports_nothing_of_the_screen(path):
     assert not imported(path) & {"focus_explorer", "gradio", "plotly", "umap", "pandas"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "focus_explorer" / "views").glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "focus_explorer" / "views").rglob("*.py")), ids=lambda p: p.name)
 def test_views_import_no_torch_and_no_database(path):
     assert not imported(path) & {"torch", "duckdb", "transformers", "gradio"}
 

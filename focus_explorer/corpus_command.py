@@ -13,6 +13,7 @@ from typing import Any
 from focus_explorer.errors import InputError
 from focus_explorer.settings import SETTINGS
 from focus_runtime.corpus_source import GLOB, TEXT_COLUMN, is_corpus
+from focus_runtime.intervals import COARSE_BELOW
 
 _ONLY = {"glob": None, "text_column": None, "name": None, "out": None, "engine": None, "address": None,
          "workers": None, "gpus_per_worker": None, "threads": None, "no_tags": False, "no_baseline": False}  # fmt: skip
@@ -108,7 +109,8 @@ def describe(summary: dict[str, Any]) -> str:
         f"largest group          {summary['dominance']:.1%} of all tokens, "
         f"{_number(summary['document_dominance'], '.1%')} within a document, means over layers (even would be "
         f"{even:.1%})",
-        "                       in brackets: 95 % intervals, bootstrap over documents",
+        "                       in brackets: 95 % intervals over documents"
+        + (f"; {summary['documents']} are too few to tell much" if summary["documents"] < COARSE_BELOW else ""),
     ]  # fmt: skip
     return "\n".join([*lines, *_time(summary), f"written to             {summary['folder']}"])
 

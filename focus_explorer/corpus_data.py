@@ -178,7 +178,7 @@ class CorpusData:
         own = _by_document(layers["dominance"].to_numpy(), documents).mean(axis=1)
         return {
             "dominance": float(np.mean(list(largest.values())) / self.num_tokens),
-            "document_dominance": _numbers(_interval(own)),
+            "document_dominance": _share(_interval(own)),
         }
 
     def per_document(self) -> list[dict[str, Any]]:
@@ -222,8 +222,8 @@ def _pairs(layers: pa.Table, documents: int) -> dict[str, Any]:
     some = far > 0
     distant = _interval(counts["group_only"][some] / far[some], far[some]) if some.any() else None
     return {
-        "retained_pairs": _numbers(_interval(1 - counts["dropped"] / total, total)),
-        "distant_pairs_kept": None if distant is None else _numbers(distant),
+        "retained_pairs": _share(_interval(1 - counts["dropped"] / total, total)),
+        "distant_pairs_kept": None if distant is None else _share(distant),
     }
 
 
@@ -234,3 +234,9 @@ def _by_document(values: NDArray[Any], documents: int) -> Floats:
 
 def _numbers(interval: Interval) -> dict[str, float | int | None]:
     return interval.to_dict() | {"documents": interval.units}
+
+
+def _share(interval: Interval) -> dict[str, float | int | None]:
+    """Of a share: the interval of a few documents may reach beyond what a share can be."""
+    low, high = (None if end is None else min(1.0, max(0.0, end)) for end in (interval.low, interval.high))
+    return _numbers(Interval(interval.value, low, high, interval.units))

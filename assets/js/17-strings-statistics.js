@@ -51,7 +51,7 @@ Object.assign(FX.strings, {
     baselines: {
       shuffled: ["Shuffled", "The same statistic after all tokens of a layer swapped their groups at random: sizes stay, meaning goes. Mean and 95 % range of many shuffles, or the exact expectation."],
       random: ["Random", "The same statistic for centroids drawn at random, balanced like trained ones, on the same text."],
-      window: ["Without groups", "The same without any groups: one group of all tokens for sizes and categories, window and sinks alone for pairs and attention."],
+      window: ["No groups", "The same without any groups: one group of all tokens for sizes and categories, window and sinks alone for pairs and attention."],
       difference: ["Minus random", "The value minus that of random centroids. Both are resampled together, so the interval is that of the difference."],
     },
     told: {

@@ -5,6 +5,8 @@
   const words = text.overview;
   const format = FX.format;
   const POLL_MS = 700;
+  // What the server puts between backticks is a command.
+  const withCode = (line) => line.split("`").map((part, i) => (i % 2 === 1 ? el("code", {}, part) : part));
 
   FX.StatOverview = class {
     constructor(app, view) {
@@ -45,13 +47,14 @@
         fact(words.tokens, words.tokensValue(format.count(about.tokens), count, unit), words.tokensHelp(unit)),
         fact(words.tagger, about.tagger || words.noTagger, words.taggerHelp),
         fact(words.random, missing.random ? words.missing : words.randomValue(about.random_seed), text.baselines.random[1]),
-        fact(words.attention, about.attention_tokens ? words.attentionValue(format.count(about.attention_tokens)) : words.missing, words.measureHelp.attention),
+        fact(words.attention, about.attention_tokens ? words.attentionValue(format.count(about.attention_tokens)) : words.missing, words.measureHelp),
       ];
-      const said = [...(about.length === "enough" ? [] : [words.short[about.length](count, unit)]), ...about.notes];
+      const invited = Object.values(missing).some(Boolean); // the invitation says what is missing
+      const said = [...(about.length === "enough" ? [] : [words.short[about.length](count, unit)]), ...(invited ? [] : about.notes)];
       this.basis.replaceChildren(
         el("h3", { class: "fx-subtitle" }, words.basis),
         el("dl", { class: "fx-stat-facts" }, facts),
-        ...(said.length === 0 ? [] : [el("div", { class: "fx-notes", role: "note" }, el("ul", {}, said.map((line) => el("li", {}, line))))]),
+        ...(said.length === 0 ? [] : [el("div", { class: "fx-notes", role: "note" }, el("ul", {}, said.map((line) => el("li", {}, withCode(line)))))]),
       );
     }
 
@@ -63,7 +66,7 @@
     }
 
     invite(job) {
-      const { missing } = this.answer;
+      const { missing, about } = this.answer;
       const said = [];
       if (job && job.state === "failed") said.push(FX.alert(job.message));
       else if (job && job.state === "stopped") said.push(el("p", {}, words.stopped));
@@ -73,10 +76,10 @@
         this.state.replaceChildren(...said);
         return;
       }
-      const help = Object.keys(words.measureHelp).filter((name) => missing[name]).map((name) => el("li", {}, words.measureHelp[name]));
+      const help = [...about.notes, ...(missing.attention ? [words.measureHelp] : [])].map((line) => el("li", {}, withCode(line)));
       const button = (label, main, attention) => el("button", { type: "button", class: main ? "fx-button fx-main-button" : "fx-button", onclick: () => this.measure(attention) }, label);
       const buttons = [first ? button(words.measure, true, false) : null, missing.attention ? button(words.measureAttention, !first, true) : null];
-      this.state.replaceChildren(el("div", { class: "fx-invite" }, said, el("h4", { class: "fx-stat-heading" }, words.measureTitle), el("ul", { class: "fx-stat-missing" }, help), el("div", { class: "fx-stat-buttons" }, buttons.filter(Boolean)), el("p", { class: "fx-help" }, words.commandHint(this.app.run.info.run_id))));
+      this.state.replaceChildren(el("div", { class: "fx-invite" }, said, el("h4", { class: "fx-stat-heading" }, words.measureTitle), el("ul", { class: "fx-stat-missing" }, help), el("div", { class: "fx-stat-buttons" }, buttons.filter(Boolean)), el("p", { class: "fx-help" }, withCode(words.commandHint(this.app.run.info.run_id)))));
     }
 
     measure(attention) {

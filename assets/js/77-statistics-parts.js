@@ -24,13 +24,9 @@
   };
 
   FX.statProgress = (words) => {
-    const bar = el("progress", { max: "1", value: "0", "aria-label": words });
-    const share = el("span", { class: "fx-muted" });
-    const node = el("div", { class: "fx-stat-waiting", role: "status" }, el("p", {}, words), bar, share);
-    const told = (fraction) => {
-      bar.value = fraction;
-      share.textContent = fraction > 0 ? text.progress(format.percent(fraction)) : "";
-    };
+    const share = el("p", { class: "fx-muted fx-stat-share" });
+    const node = el("div", {}, FX.progress(words), share);
+    const told = (fraction) => (share.textContent = fraction > 0 && fraction < 1 ? text.progress(format.percent(fraction)) : "");
     return { node, told };
   };
 

@@ -8,19 +8,21 @@ import json
 import re
 import zipfile
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
 from focus_explorer.cli import main
 from focus_explorer.errors import InputError
-from focus_explorer.exports import bundle_tables, manifest
+from focus_explorer.exports import bundle_tables, figures, manifest
 from focus_explorer.exports.bundle import write_bundle
-from focus_explorer.exports.bundle_figures import steady
+from focus_explorer.exports.bundle_figures import steady, write_figures
 from focus_explorer.exports.bundle_tables import BY_PLACE, DATA_ONLY, PLACES
 from focus_explorer.exports.manifest_read import read_bundle
 from focus_explorer.exports.sources import WHAT
 from focus_explorer.exports.tables import table
 from focus_explorer.run_labels import delete_run, label_run, undelete_run
+from focus_runtime.store.writer import write_projection
 from tests.explorer.conftest import TEXT
 
 FEW = ("groups", "tokens", "assignments")  # statistics take seconds
@@ -133,3 +135,25 @@ def test_what_cannot_be_bundled_is_said(tmp_path, capsys, service, run_id):
     finally:
         undelete_run(service, run_id)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.browser
+def test_figures_are_the_same_twice_and_carry_no_words(monkeypatch, tmp_path, service, run_id):
+    """Drawn by two starts of the browser; the map's points do not stand in the order of the text."""
+    from focus_explorer.exports.report_print import browser
+
+    if browser() is None:
+        pytest.skip("no Chrome or Chromium")
+    monkeypatch.setattr(figures, "FIGURES", dict.fromkeys(("map", "agreement", "loss", "mask")))
+    places = np.random.default_rng(0).normal(size=(610, 2))
+    meta = {"method": "UMAP", "parameters": {}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
+    write_projection(service.database, run_id, 0, places, meta)
+    found = [write_figures(service.database, run_id, tmp_path / name, with_text=False) for name in ("1", "2")]
+    assert found[0] == found[1]
+    assert f"figures/{run_id}/map-layer0.svg" in found[0]["made"]
+    assert [one["name"] for one in found[0]["missing"]] == ["loss", "mask"]
+    for path in found[0]["made"]:
+        first, second = ((tmp_path / name / path).read_bytes() for name in ("1", "2"))
+        assert first == second, path
+        assert first.startswith(b"%PDF" if path.endswith(".pdf") else b"<svg")
+        assert b"harbour" not in first

@@ -103,9 +103,8 @@ def steps(high: float) -> list[float]:
 def by_layer(rows: Sequence[dict[str, Any]], label: str) -> str:
     """A statistic of every layer with its interval, beside random centroids and shuffled groups."""
     layers = [row["layer"] for row in rows]
-    highest = max(
-        value for row in rows for value in (row["high"], row["random_high"], row["value"]) if value is not None
-    )
+    seen = [value for row in rows for value in (row["high"], row["random_high"], row["value"]) if value is not None]
+    highest = max(seen, default=0.0)
     ticks = steps(highest)
     chart = Chart((layers[0] - 0.5, layers[-1] + 0.5), (0, ticks[-1]), label)
     chart.y_axis([(tick, f"{tick:g}") for tick in ticks])

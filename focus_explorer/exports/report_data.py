@@ -81,7 +81,7 @@ def read_run(database: Database, run_id: str) -> RunReport:
         if row["scope"] == "run" and row["category"] in ("", scheme):
             overall[row["statistic"]] = row
     layers = [r for r in rows if r["scope"] == "layer" and r["statistic"] == "nmi" and r["category"] == scheme]
-    layer = max(layers, key=lambda row: row["value"])["layer"]
+    layer = max(layers, key=lambda row: row["value"] or 0.0)["layer"]
     return RunReport(
         run=run, scheme=scheme, overall=overall, layers=layers, layer=layer,
         groups=_groups(found, rows, layer, scheme),

@@ -170,7 +170,7 @@ Object.assign(FX.strings, {
     agreement: {
       title: "Agreement with another run of the same tokens",
       help: "Two seeds, two centroid files or two settings: do they sort the tokens alike, layer by layer?",
-      other: "Other run",
+      other: "Compare with",
       none: "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting, and this compares them.",
       choose: "Choose a run to compare with.",
       measures: { rand: "Adjusted Rand index", overlap: "Tokens in matched groups" },

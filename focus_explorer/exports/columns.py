@@ -9,7 +9,7 @@ import pyarrow as pa
 from focus_explorer.exports.sources import SETTING_COLUMNS
 from focus_explorer.statistics.rows import SCOPES
 
-KINDS = ("whole", "number", "word", "piece", "prose", "interval")
+KINDS = ("whole", "number", "word", "name", "piece", "prose", "interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class Column:
     Attributes:
         name: column of the table; of an interval its lower end.
         title: heading, with its unit.
-        kind: `whole` or `number` (aligned at the decimal point), `word` (short text), `piece` (exact text of a token),
+        kind: `whole` or `number` (aligned at the decimal point), `word` (short text), `name` (of a
+            statistic, its words apart), `piece` (exact text of a token),
             `prose` (long text that may wrap), `interval` (`0.40 to 0.44`).
         digits: decimals of a number or an interval.
         high: upper end of an interval.
@@ -82,7 +83,7 @@ READING: dict[str, tuple[Column, ...]] = {
         Column("delta_low", "95 % interval", "interval", 3, "delta_high"), Column("retained_pairs", "Pairs kept"),
     ),
     "statistics": (
-        LAYER, GROUP, Column("statistic", "Statistic", "word"), Column("category", "Of", "word"),
+        LAYER, GROUP, Column("statistic", "Statistic", "name"), Column("category", "Of", "word"),
         Column("value", "Value"), Column("low", "95 % interval", "interval", 3, "high"), Column("shuffled", "Shuffled"),
         Column("random", "Random"), Column("q_value", "q"), _whole("count", "n"),
     ),

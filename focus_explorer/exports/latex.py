@@ -49,7 +49,8 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
     head = HEADER
     if total > len(found):
         head += f"% only the first {len(found)} of {total} rows; choose how many with --rows\n"
-    frame = _long if len(found) > ONE_PAGE else _short
+    lines_of_a_row = 3 if any(column.kind == "prose" for column in columns) else 1
+    frame = _long if len(found) * lines_of_a_row > ONE_PAGE else _short
     size = r"\small" if len(columns) < WIDE else r"\footnotesize\setlength{\tabcolsep}{3pt}"
     lines = frame(specification, heading, body, f"\\caption{{{caption}}}", label, size)
     return head + _MACROS + "\n".join(lines) + "\n"
@@ -73,6 +74,8 @@ def _long(specification: str, heading: str, body: list[str], caption: str, label
 def _alignment(rows: list[dict[str, Any]], column: Column) -> str:
     if column.kind == "prose":
         return r">{\raggedright\arraybackslash}p{0.36\linewidth}"
+    if column.kind == "name":
+        return r">{\raggedright\arraybackslash}p{0.19\linewidth}"
     if column.kind not in ("whole", "number"):
         return "c" if column.kind == "interval" else "l"
     texts = [number(row[column.name], column) for row in rows if row[column.name] is not None]
@@ -93,6 +96,8 @@ def _cell(row: dict[str, Any], column: Column) -> str:
         return text if value - value == 0 else "{" + escape(text) + "}"  # siunitx takes no inf
     if column.kind == "piece":
         return r"\texttt{" + escape(shown_piece(value), spaces=True) + "}"
+    if column.kind == "name":
+        return escape(str(value).replace("_", " "))
     return escape(shown_piece(str(value)) if column.kind == "word" else str(value))
 
 

@@ -26,7 +26,7 @@ def markdown_table(rows: pa.Table, what: str, total: int) -> str:
     if found:
         lines += [_escape(setting_sentence(found[0])), ""]
     lines.append(_line(column.title.replace("|", "\\|") for column in columns))
-    lines.append(_line("---" if c.kind in ("word", "piece", "prose") else "--:" for c in columns))
+    lines.append(_line("---" if c.kind in ("word", "name", "piece", "prose") else "--:" for c in columns))
     lines += [_line(cell(row, column) for column in columns) for row in found]
     if total > len(found):
         lines += ["", f"The first {len(found):,} of {total:,} rows."]

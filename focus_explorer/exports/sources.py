@@ -41,7 +41,7 @@ _PLAIN = {"layers": "layers", "losses": "losses", "timings": "timings", "timing_
           "masks": "mask_table", "attention": "attention_mass", "comparisons": "comparisons"}  # fmt: skip
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS)
-ROWS_AT_ONCE = 400_000
+ROWS_AT_ONCE = 600_000
 # What people say about a run changes while its numbers do not, and its title is a piece of the text.
 _NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
 

@@ -137,7 +137,9 @@ def _write_csv(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
 
 
 def _write_parquet(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
-    with pyarrow.parquet.ParquetWriter(part, first.schema) as writer:
+    # hardly a float occurs twice, so a dictionary of them costs time and saves nothing
+    repeated = [field.name for field in first.schema if not pa.types.is_floating(field.type)]
+    with pyarrow.parquet.ParquetWriter(part, first.schema, use_dictionary=repeated) as writer:
         for piece in itertools.chain([first], more):
             writer.write_table(piece)
 

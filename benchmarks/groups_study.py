@@ -25,11 +25,13 @@ from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.resample import Estimate, Resampler
 from focus_explorer.statistics.sample import Groups, Sample
 from focus_explorer.statistics.tables import Study
+from focus_runtime.intervals import mean_interval
 from focus_runtime.store.corpora import corpora
 
 KEPT = ("value", "low", "high", "shuffled", "shuffled_high", "random", "random_low", "random_high", "window_only",
         "p_value", "q_value")  # fmt: skip
 LEAST_USES, LEAST_SHARE = 20, 0.1
+LEAST_TOKENS = 100
 DRAWS, RESAMPLES = 200, 500
 
 
@@ -151,15 +153,57 @@ def describe(study: Study) -> dict[str, Any]:
     for row in study.table("characteristic").to_pylist():
         if row["kind"] == "characteristic" and row["rank"] <= 8:
             pieces.setdefault(f"{row['layer']}{row['group']}", []).append(row["piece"])
+    # Documents as units leave out that centroids were drawn and trained once; layers, each drawn anew, do not.
+    over_layers = {
+        name: mean_interval([row["value"] for row in values]).to_dict()
+        for name, values in layers.items() if "_minus_random" in name
+    }  # fmt: skip
     return {
-        "tokens": sample.num_tokens, "documents": int(sample.units.max()) + 1, "num_groups": sample.num_groups,
+        "over_layers": over_layers, "tokens": sample.num_tokens, "documents": int(sample.units.max()) + 1, "num_groups": sample.num_groups,
         "run": run, "layers": layers, "groups": groups, "characteristic": pieces, "own_groups": own_groups(sample),
         "within_types": within_types(sample),
     }  # fmt: skip
 
 
+def layer_table(found: dict[str, Any], first: str, second: str) -> str:
+    """Markdown: layer by layer, what groups and parts of speech share, for two of the labels."""
+    lines = [
+        f"| layer | {first}: NMI (95 %) | more than random | stability | within one text | {second}: NMI (95 %) | "
+        "more than random | stability | within one text |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+
+    def cells(label: str, place: int) -> str:
+        layers = found[label]["layers"]
+        nmi, gain = layers["nmi:pos"][place], layers["nmi_minus_random:pos"][place]
+        inside = found[label]["within_types"]["layers"][place]["focus"]
+        return (
+            f"{nmi['value']:.2f} ({nmi['low']:.2f} to {nmi['high']:.2f}) | "
+            f"{gain['value']:+.2f} ({gain['low']:+.2f} to {gain['high']:+.2f}) | "
+            f"{layers['stability'][place]['value']:.2f} | {inside['value']:.2f} ({inside['shuffled']:.2f})"
+        )
+
+    for place, row in enumerate(found[first]["layers"]["nmi:pos"]):
+        lines.append(f"| {row['layer']} | {cells(first, place)} | {cells(second, place)} |")
+    return "\n".join(lines)
+
+
+def category_table(found: dict[str, Any], labels: list[str]) -> str:
+    """Markdown: how well the best group of any layer picks out each part of speech, beside random centroids."""
+    head = " | ".join(f"{label}: best F1, layer | random" for label in labels)
+    lines = [f"| part of speech | share of tokens | one group of all | {head} |", "|---" * (3 + 2 * len(labels)) + "|"]
+    tables = [{row["category"]: row for row in found[label]["own_groups"]} for label in labels]
+    total = sum(row["tokens"] for row in tables[0].values())
+    for name, row in sorted(tables[0].items(), key=lambda item: -item[1]["tokens"]):
+        if row["tokens"] < LEAST_TOKENS:
+            continue
+        parts = [f"{t[name]['best']:.2f}, {t[name]['best_layer']} | {t[name]['random_best']:.2f}" for t in tables]
+        lines.append(f"| {name} | {row['tokens'] / total:.1%} | {row['one_group']:.2f} | {' | '.join(parts)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Read the corpora, measure, write JSON."""
+    """Read the corpora, measure, write JSON and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--db", required=True)
     parser.add_argument("--names", nargs="+", required=True, help="label=name of a corpus")
@@ -183,6 +227,8 @@ def main() -> None:
         first, _, second = pair.partition("+")
         rows = between_samples(samples[first], samples[second]).to_pylist()
         found.setdefault("agreement", {})[pair] = rows
+    labels = [pair.partition("=")[0] for pair in arguments.names]
+    print(layer_table(found, labels[0], labels[min(1, len(labels) - 1)]), "", category_table(found, labels), sep="\n")
     Path(arguments.out).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -159,7 +159,8 @@ def describe(study: Study) -> dict[str, Any]:
         for name, values in layers.items() if "_minus_random" in name
     }  # fmt: skip
     return {
-        "over_layers": over_layers, "tokens": sample.num_tokens, "documents": int(sample.units.max()) + 1, "num_groups": sample.num_groups,
+        "over_layers": over_layers, "tokens": sample.num_tokens,
+        "documents": int(sample.units.max()) + 1, "num_groups": sample.num_groups,
         "run": run, "layers": layers, "groups": groups, "characteristic": pieces, "own_groups": own_groups(sample),
         "within_types": within_types(sample),
     }  # fmt: skip

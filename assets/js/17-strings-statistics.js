@@ -224,6 +224,7 @@ Object.assign(FX.strings, {
     kept: "It starts by itself; the link works for some minutes.",
     size: (bytes) => (bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1000))} kB` : `${(bytes / 1e6).toFixed(1)} MB`),
     command: "The same bytes from the command line",
+    commandAlike: "The same figure from the command line; PDF and SVG files also carry a time or random names, so their bytes differ",
     copy: "Copy",
     copied: "Copied",
     notCopied: "Not copied: select it instead",

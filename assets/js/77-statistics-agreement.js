@@ -61,15 +61,17 @@
 
     async update() {
       const { app, view } = this;
-      if (this.shown === app.run) {
+      if (this.shown === app.run && this.known === view.answers) {
         if (this.rows) this.draw();
         return;
       }
+      if (this.shown === app.run) this.wanted = this.other; // more was measured: the same run again
       this.body.hidden = this.results.hidden = true;
       this.rows = null;
       const found = await view.answer("agreement", "compare_partners");
       if (found === null) return;
       this.shown = app.run;
+      this.known = view.answers;
       const known = Object.fromEntries(found.runs.map((run) => [run.run_id, words.option({ ...run, date: format.date(run.created_at) })]));
       this.select.replaceChildren(...Object.entries(known).map(([id, name]) => el("option", { value: id }, name)));
       this.none.hidden = found.runs.length > 0;

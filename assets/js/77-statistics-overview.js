@@ -28,6 +28,10 @@
       }
       this.answer = answer;
       this.shown = this.app.run;
+      if (answer.about.attention_tokens) {
+        view.attention = "done";
+        FX.attentionSeen(this.app.run, "done");
+      }
       this.drawBasis(answer);
       this.drawTable(answer);
       this.take(answer.job);

@@ -39,11 +39,20 @@
     }
 
     update() {
+      this.seeAttention();
       for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.section;
       if (this.shown !== this.section || this.of !== this.app.run) this.status.replaceChildren();
       this.shown = this.section;
       this.of = this.app.run;
       this.parts[this.section].update();
+    }
+
+    // The sparsity view measures full attention too; then every number here is to be asked for again.
+    seeAttention() {
+      const { run } = this.app;
+      const state = FX.attentionState(run);
+      if (this.of === run && state === "done" && this.attention !== state) this.forget();
+      this.attention = state;
     }
 
     selectionChanged() {

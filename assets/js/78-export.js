@@ -13,17 +13,16 @@
       const title = el("h2", { class: "fx-title", id: FX.newId("export"), tabindex: "-1", autofocus: true }, text.title);
       this.about = el("p", { class: "fx-help" });
       this.fields = el("div", { class: "fx-export-fields" });
+      this.label = el("p", { class: "fx-export-label" });
       this.command = el("code", { class: "fx-export-command", "data-testid": "fx-export-command", tabindex: "0" });
       this.copy = el("button", { type: "button", class: "fx-button", onclick: () => this.copyCommand() }, text.copy);
       this.state = el("div", { class: "fx-export-state", role: "status", "data-testid": "fx-export-state" });
       this.make = el("button", { type: "button", class: "fx-button fx-main-button", "data-testid": "fx-export-make", onclick: () => this.start() }, text.make);
       const close = el("button", { type: "button", class: "fx-button", onclick: () => this.node.close() }, text.close);
-      this.body = el("div", { hidden: true }, this.fields, el("div", { class: "fx-export-shell" }, el("p", { class: "fx-export-label" }, text.command), el("div", { class: "fx-export-line" }, this.command, this.copy)), this.state);
+      this.body = el("div", { hidden: true }, this.fields, el("div", { class: "fx-export-shell" }, this.label, el("div", { class: "fx-export-line" }, this.command, this.copy)), this.state);
       this.waiting = el("div", {}, FX.progress(text.loading));
       this.node = el("dialog", { class: "fx-root fx-sheet fx-export", "aria-labelledby": title.id, "data-testid": "fx-export", onclick: (event) => event.target === this.node && this.node.close(), onclose: () => this.closed() }, title, this.about, this.waiting, this.body, el("div", { class: "fx-sheet-foot" }, this.make, close));
       this.make.disabled = true;
-      this.tooltip = new FX.Tooltip(this.node);
-      this.node.append(this.tooltip.node);
     }
 
     async open() {
@@ -121,6 +120,8 @@
 
     async tell() {
       const turn = (this.turn += 1);
+      const alike = this.wish.kind === "figure" && ["pdf", "svg"].includes(this.wish.figureFormat);
+      this.label.textContent = alike ? text.commandAlike : text.command;
       const answer = await this.ask("export_command", this.question);
       if (turn !== this.turn) return;
       this.command.textContent = answer.error === undefined ? answer.command : "";

@@ -57,7 +57,7 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (!(event.target instanceof Element) || event.target.closest(TYPING) || (sheet !== null && sheet.open)) return;
+    if (!(event.target instanceof Element) || event.target.closest(`${TYPING}, dialog`) || (sheet !== null && sheet.open)) return;
     if (act(event) !== false) event.preventDefault();
   });
 

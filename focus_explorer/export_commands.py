@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _common(parser: argparse.ArgumentParser, what: str, formats: str, lister: type[argparse.Action]) -> None:
-    parser.add_argument("run_id", metavar="RUN", help="as listed by `focus-explorer runs`")
+    parser.add_argument("run_id", metavar="RUN", help="as listed by `focus-explorer runs`; tables also of a corpus")
     parser.add_argument("--what", required=True, metavar="NAME", help=what)
     parser.add_argument("--format", metavar="FORMAT", help=f"{formats} (default: by the ending of --out)")
     parser.add_argument("--out", required=True, metavar="FILE", help="file to write")
@@ -56,9 +56,10 @@ class _Lister(argparse.Action):
 
 class _list_tables(_Lister):  # noqa: N801 - an action is used as if it were a function
     def lines(self) -> list[str]:
-        from focus_explorer.exports.tables import FORMATS, WHAT
+        from focus_explorer.exports.sources import ABOUT
+        from focus_explorer.exports.tables import FORMATS
 
-        return ["tables", *_named(WHAT), "formats", f"  {', '.join(FORMATS)}"]
+        return ["tables (documents: of corpora alone)", *_named(ABOUT), "formats", f"  {', '.join(FORMATS)}"]
 
 
 class _list_figures(_Lister):  # noqa: N801

@@ -46,16 +46,14 @@ def add_parser(commands: Any) -> None:
 def statistics(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
     from focus_explorer.service import Service
-    from focus_explorer.statistics.tables import agreement_between, study
+    from focus_explorer.statistics.tables import agreement_between, corpus_row, study
 
     service = Service(arguments.db)
-    if arguments.run_id in _corpora(service):
+    if corpus_row(service.database, arguments.run_id) is not None:
         _refuse_for_corpus(arguments)
-        found = _corpus(service, arguments.run_id)
-    else:
-        if not arguments.no_measure:
-            _measure(service, arguments)
-        found = study(service.database, arguments.run_id)
+    elif not arguments.no_measure:
+        _measure(service, arguments)
+    found = study(service.database, arguments.run_id)
     with stage_bar() as progress:
         found.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
     rows = found.table("statistics")
@@ -69,24 +67,10 @@ def statistics(arguments: argparse.Namespace) -> None:
         print(describe(arguments.run_id, found.sample, rows, between))
 
 
-def _corpora(service: Any) -> set[str]:
-    from focus_runtime.store.corpora import corpora
-
-    return {row["corpus_id"] for row in corpora(service.database)}
-
-
 def _refuse_for_corpus(arguments: argparse.Namespace) -> None:
     if arguments.attention or arguments.other:
         given = "--attention" if arguments.attention else "--with"
         raise InputError(f"{given} is for a run, not for a corpus", fix="leave it out, or name a run")
-
-
-def _corpus(service: Any, corpus_id: str) -> Any:
-    from focus_explorer.corpus_data import CorpusData
-    from focus_explorer.statistics.corpus_sample import corpus_sample
-    from focus_explorer.statistics.tables import Study
-
-    return Study(service.database, corpus_id, corpus_sample(CorpusData(service.database, corpus_id)))
 
 
 def _measure(service: Any, arguments: argparse.Namespace) -> None:
@@ -135,7 +119,7 @@ def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None)
         )
     lines += [f"note: {caution}" for caution in sorted(common)]
     lines += [f"note: {note}" for note in sample.notes]
-    lines.append("every layer and group: `focus-explorer export RUN --what statistics`; meaning: docs/statistics.md")
+    lines.append(f"every layer and group: `focus-explorer export {run_id} --what statistics --out statistics.csv`")
     return "\n".join(lines)
 
 

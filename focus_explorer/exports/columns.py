@@ -41,6 +41,11 @@ LAYER, POSITION = _whole("layer", "Layer"), _whole("position", "Position")
 GROUP, PIECE = Column("group", "Group", "word"), Column("piece", "Token", "piece")
 
 READING: dict[str, tuple[Column, ...]] = {
+    "documents": (
+        _whole("document", "Document"), Column("name", "Name", "prose"), _whole("num_tokens", "Tokens"),
+        Column("perplexity_full", "Full", digits=2), Column("perplexity_focus", "Focus", digits=2),
+        Column("perplexity_random", "Random", digits=2), Column("model_seconds", "Forward passes (s)", digits=1),
+    ),
     "groups": (
         LAYER, Column("label", "Group", "word"), _whole("tokens", "Tokens"), Column("share", "Share"),
         Column("mean_confidence", "Confidence"), Column("frequent_tokens", "Most frequent tokens × uses", "prose"),

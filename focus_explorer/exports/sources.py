@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from focus_explorer.corpus_data import CorpusData
 from focus_explorer.errors import InputError
 from focus_explorer.group_labels import group_label
 from focus_explorer.queries import QUERIES, fetch, fetch_run
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.statistics.tables import OF_CORPUS, corpus_row, statistics_table
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
 
@@ -35,6 +36,10 @@ WHAT: dict[str, str] = {
     "links": "The strongest kept and dropped links of full attention.",
     "pairs": "The strongest pairs of the same group that are far apart.",
 }
+WHAT_OF_CORPUS = {name: WHAT[name] for name in OF_CORPUS} | {
+    "documents": "Every document of a corpus with its perplexities and the time of its forward passes."
+}
+ABOUT = WHAT | WHAT_OF_CORPUS
 
 STATISTICS = ("statistics", "characteristic", "categories", "agreement", "distances", "links", "pairs")
 _PLAIN = {"layers": "layers", "losses": "losses", "timings": "timings", "timing_repeats": "timing_repeats",
@@ -52,15 +57,23 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     Raises:
         InputError: unknown table or run; before the first piece.
     """
-    if what not in WHAT:
-        raise InputError(f"there is no table {what!r}", expected=" or ".join(WHAT))
-    run = fetch_run(database, run_id)
+    corpus = corpus_row(database, run_id)
+    known, kind = (WHAT, "run") if corpus is None else (WHAT_OF_CORPUS, "corpus")
+    if what not in known:
+        raise InputError(f"there is no table {what!r} of a {kind}", expected=" or ".join(known))
+    run = fetch_run(database, run_id) if corpus is None else _as_run(corpus)
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
     metadata = {"focus_explorer": json.dumps(_about(run, what), sort_keys=True, ensure_ascii=False)}
     pieces = _with_setting(_pieces(database, run, what), setting)
     return (rows.replace_schema_metadata(metadata) for rows in pieces)
+
+
+def _as_run(corpus: dict[str, Any]) -> dict[str, Any]:
+    """A corpus in the form of a run, as far as tables need it."""
+    whole = {key: json.dumps(corpus[key], sort_keys=True) for key in ("config", "settings", "versions")}
+    return {key: value for key, value in corpus.items() if key != "skipped"} | whole | {"run_id": corpus["corpus_id"]}
 
 
 def provenance(run: dict[str, Any]) -> dict[str, str]:
@@ -70,7 +83,7 @@ def provenance(run: dict[str, Any]) -> dict[str, str]:
 
 
 def _about(run: dict[str, Any], what: str) -> dict[str, str]:
-    return provenance(run) | {"table": what, "about": WHAT[what]}
+    return provenance(run) | {"table": what, "about": ABOUT[what]}
 
 
 def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterator[pa.Table]:
@@ -89,7 +102,9 @@ def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterat
 
 def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.Table]:
     run_id = run["run_id"]
-    if what in STATISTICS:
+    if what == "documents":
+        yield CorpusData(database, run_id).documents()
+    elif what in STATISTICS:
         yield statistics_table(database, run_id, what)
     elif what in _PLAIN:
         yield _exact(database, _PLAIN[what], run_id)

@@ -9,19 +9,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from focus_explorer.corpus_data import CorpusData
 from focus_explorer.errors import InputError
 from focus_explorer.queries import fetch
 from focus_explorer.statistics.agreement import between_samples, layer_agreement_table
 from focus_explorer.statistics.content import categories_table, characteristic_table
+from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.describe import Layer, describe, measure
 from focus_explorer.statistics.distances import Bins
 from focus_explorer.statistics.pair_tables import distances_table, links_table, long_range_rows, meaningful
 from focus_explorer.statistics.resample import Resampler
 from focus_explorer.statistics.run_sample import run_sample, study_run
 from focus_explorer.statistics.sample import Sample
+from focus_runtime.store.corpora import corpora
 from focus_runtime.store.database import Database
 
 NAMES = ("statistics", "characteristic", "categories", "agreement", "distances", "links", "pairs")
+OF_CORPUS = ("statistics", "characteristic", "categories", "agreement", "distances")
 KEPT = 2
 
 
@@ -89,15 +93,28 @@ class Study:
 _studies: OrderedDict[tuple[str, str, str], Study] = OrderedDict()
 
 
+def corpus_row(database: Database, corpus_id: str) -> dict[str, Any] | None:
+    """The line of a corpus in the register; None for anything else, such as a run."""
+    return next((row for row in corpora(database) if row["corpus_id"] == corpus_id), None)
+
+
 def study(database: Database, run_id: str) -> Study:
-    """The study of a run, kept while nothing more is measured of it.
+    """The study of a run or a corpus, kept while nothing more is measured of it.
 
     Raises:
-        NotFoundError: there is no such run, or it was deleted.
+        NotFoundError: there is no such run, or it was deleted, or the corpus has no documents.
+        InputError: the corpus is not finished.
     """
-    key = (str(database.path), run_id, repr(sorted(study_run(database, run_id).items())))
+    corpus = corpus_row(database, run_id)
+    if corpus is not None and corpus["status"] != "complete":
+        raise InputError(
+            f"the corpus {run_id} is not finished", fix="give the command that started it again: it goes on"
+        )
+    state = study_run(database, run_id) if corpus is None else corpus
+    key = (str(database.path), run_id, repr(sorted(state.items())))
     if key not in _studies:
-        _studies[key] = Study(database, run_id)
+        sample = None if corpus is None else corpus_sample(CorpusData(database, run_id))
+        _studies[key] = Study(database, run_id, sample)
         while len(_studies) > KEPT:
             _studies.popitem(last=False)
     _studies.move_to_end(key)
@@ -112,6 +129,8 @@ def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
     """
     if name not in NAMES:
         raise InputError(f"there are no statistics {name!r}", expected=" or ".join(NAMES))
+    if name not in OF_CORPUS and corpus_row(database, run_id) is not None:
+        raise InputError(f"a corpus has no table {name!r}", expected=" or ".join(OF_CORPUS))
     return study(database, run_id).table(name)
 
 

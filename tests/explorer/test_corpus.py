@@ -389,3 +389,24 @@ def descendants(root: int) -> list[int]:
     for _ in range(6):
         found |= {pid for pid, parent in parents.items() if parent in found}
     return sorted(found - {root})
+
+
+def test_pooled_statistics_count_each_document_by_itself(run, folder, tmp_path, capsys):
+    summary, _ = run(folder)
+    corpus, database = summary["corpus_id"], str(tmp_path / "a.duckdb")
+    assert main(["statistics", corpus, "--db", database, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["statistics"]
+    assert {(row["unit"], row["units"]) for row in rows} == {("document", 3)}
+    kept = {row["layer"]: row for row in rows if row["scope"] == "layer" and row["statistic"] == "pairs_kept"}
+    causes = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
+    for layer, row in kept.items():
+        stored = [one for one in rows_of(summary["folder"], "layers") if one["layer"] == layer]
+        pairs = sum(one[cause] for one in stored for cause in causes)
+        assert row["count"] == pairs
+        assert row["value"] == pytest.approx(1 - sum(one["dropped"] for one in stored) / pairs)
+        assert row["random"] is not None
+    out = tmp_path / "documents.csv"
+    assert main(["export", corpus, "--db", database, "--what", "documents", "--out", str(out)]) == 0
+    assert out.read_text().count("\n") == 4
+    assert main(["export", corpus, "--db", database, "--what", "tokens", "--out", str(out)]) == 2
+    assert "there is no table 'tokens' of a corpus" in capsys.readouterr().err

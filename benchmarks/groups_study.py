@@ -166,6 +166,15 @@ def describe(study: Study) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def rounded(value: Any) -> Any:
+    """The same with numbers of five decimals."""
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return round(value, 5) if isinstance(value, float) else value
+
+
 def layer_table(found: dict[str, Any], first: str, second: str) -> str:
     """Markdown: layer by layer, what groups and parts of speech share, for two of the labels."""
     lines = [
@@ -230,7 +239,8 @@ def main() -> None:
         found.setdefault("agreement", {})[pair] = rows
     labels = [pair.partition("=")[0] for pair in arguments.names]
     print(layer_table(found, labels[0], labels[min(1, len(labels) - 1)]), "", category_table(found, labels), sep="\n")
-    Path(arguments.out).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(rounded(found), ensure_ascii=False, separators=(",", ":"))
+    Path(arguments.out).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

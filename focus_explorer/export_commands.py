@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _common(parser: argparse.ArgumentParser, what: str, formats: str, lister: type[argparse.Action]) -> None:
-    parser.add_argument("run_id", metavar="RUN", help="as listed by `focus-explorer runs`; tables also of a corpus")
+    parser.add_argument("run_id", metavar="RUN", help="a run or a corpus, as listed by `runs` and `corpora`")
     parser.add_argument("--what", required=True, metavar="NAME", help=what)
     parser.add_argument("--format", metavar="FORMAT", help=f"{formats} (default: by the ending of --out)")
     parser.add_argument("--out", required=True, metavar="FILE", help="file to write")
@@ -119,10 +119,11 @@ def _export(arguments: argparse.Namespace) -> None:
 
 def _figure(arguments: argparse.Namespace) -> None:
     from focus_explorer.exports.figures import FIGURE_FORMATS, write_figure
+    from focus_explorer.statistics.tables import corpus_row
 
     file_format = _format(arguments, {name: f".{name}" for name in FIGURE_FORMATS})
     database = _database(arguments)
-    if arguments.what == "map":
+    if arguments.what == "map" and corpus_row(database, arguments.run_id) is None:
         _store_map(database, arguments)
     path = write_figure(
         database, arguments.run_id, arguments.what, file_format, arguments.out, preset=arguments.preset,

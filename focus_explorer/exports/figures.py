@@ -11,14 +11,15 @@ from typing import Any
 import plotly.graph_objects as go
 import pyarrow as pa
 
+from focus_explorer.corpus_data import CorpusData
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.files import replacing
 from focus_explorer.exports.render import picture
-from focus_explorer.exports.sources import provenance
+from focus_explorer.exports.sources import as_run, provenance
 from focus_explorer.exports.standalone import page
 from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.statistics import mean_interval
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.statistics.tables import corpus_row, statistics_table, study
 from focus_explorer.views.figures import (
     agreement,
     attention,
@@ -53,6 +54,7 @@ FIGURES: dict[str, str] = {
 }
 LAYERED = ("map", "mask", "categories")  # of one layer, the middle one when none is named
 EITHER = ("distances",)  # of one layer, or of all when none is named
+OF_CORPUS = ("structure", "categories", "agreement", "distances")
 SCHEMES = ("pos", "word")  # sets of categories: a tagger's parts of speech where the run was tagged
 
 
@@ -73,7 +75,10 @@ def figure(
     sizes = {**PRESETS, "screen": SCREEN}
     if preset not in sizes:
         raise InputError(f"there is no preset {preset!r}", expected=" or ".join(sizes))
-    run = fetch_run(database, run_id)
+    corpus = corpus_row(database, run_id)
+    if corpus is not None and name not in OF_CORPUS:
+        raise InputError(f"there is no figure {name!r} of a corpus", expected=" or ".join(OF_CORPUS))
+    run = fetch_run(database, run_id) if corpus is None else _corpus_as_run(database, corpus)
     if name in LAYERED or (name in EITHER and layer is not None):
         layer = checked_layer(database, run_id, layer)
     elif layer is not None and name not in EITHER:
@@ -112,12 +117,23 @@ def write_figure(
 
 def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
     """The layer that was asked for, or the middle one, where the page opens a run."""
-    layers: list[int] = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
+    if corpus_row(database, run_id) is not None:
+        layers = study(database, run_id).sample.layers
+    else:
+        layers = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
     if layer is None:
         return layers[len(layers) // 2]
     if layer not in layers:
         raise NotFoundError(f"run {run_id!r} has no layer {layer}", expected=f"{layers[0]} to {layers[-1]}")
     return layer
+
+
+def _corpus_as_run(database: Database, corpus: dict[str, Any]) -> dict[str, Any]:
+    found = CorpusData(database, corpus["corpus_id"])
+    lengths = found.documents().to_pylist()
+    longest = max(row["num_tokens"] for row in lengths)  # no pair reaches beyond its document
+    where = {name: ", ".join(sorted({row[name] for row in lengths})) for name in ("device", "dtype")}
+    return as_run(corpus) | {"num_tokens": longest} | where
 
 
 def _setting(run: dict[str, Any]) -> str:

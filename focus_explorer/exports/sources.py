@@ -61,7 +61,7 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     known, kind = (WHAT, "run") if corpus is None else (WHAT_OF_CORPUS, "corpus")
     if what not in known:
         raise InputError(f"there is no table {what!r} of a {kind}", expected=" or ".join(known))
-    run = fetch_run(database, run_id) if corpus is None else _as_run(corpus)
+    run = fetch_run(database, run_id) if corpus is None else as_run(corpus)
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
@@ -70,8 +70,8 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     return (rows.replace_schema_metadata(metadata) for rows in pieces)
 
 
-def _as_run(corpus: dict[str, Any]) -> dict[str, Any]:
-    """A corpus in the form of a run, as far as tables need it."""
+def as_run(corpus: dict[str, Any]) -> dict[str, Any]:
+    """A corpus in the form of a run, as far as tables and figures need it."""
     whole = {key: json.dumps(corpus[key], sort_keys=True) for key in ("config", "settings", "versions")}
     return {key: value for key, value in corpus.items() if key != "skipped"} | whole | {"run_id": corpus["corpus_id"]}
 

@@ -410,3 +410,8 @@ def test_pooled_statistics_count_each_document_by_itself(run, folder, tmp_path, 
     assert out.read_text().count("\n") == 4
     assert main(["export", corpus, "--db", database, "--what", "tokens", "--out", str(out)]) == 2
     assert "there is no table 'tokens' of a corpus" in capsys.readouterr().err
+    assert (
+        main(["figure", corpus, "--db", database, "--what", "distances", "--out", str(out.with_suffix(".html"))]) == 0
+    )
+    assert main(["figure", corpus, "--db", database, "--what", "map", "--out", str(out.with_suffix(".html"))]) == 2
+    assert "there is no figure 'map' of a corpus" in capsys.readouterr().err

@@ -47,7 +47,8 @@ def test_links_are_the_largest_of_a_dense_computation(monkeypatch, fresh_seed, s
     shares, links, queries = mass_and_links(
         query, key, membership, window=4, num_sinks=2, scale=0.7, sliding_window=sliding, top=20
     )
-    assert np.allclose(queries.sum(axis=1), 1.0) and np.allclose(queries.mean(axis=0), shares.mean(axis=0))
+    assert np.allclose(queries.sum(axis=1), 1.0)
+    assert np.allclose(queries.mean(axis=0), shares.mean(axis=0))
     causes = pair_causes(membership, slice(0, 33), slice(0, 33), 4, 2)[0].numpy()
     assert np.allclose(queries, np.einsum("hqk,qkc->qc", weights, causes) / 4, atol=1e-6)
     for kind in LINK_KINDS:

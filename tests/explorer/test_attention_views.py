@@ -159,7 +159,7 @@ def test_a_stopped_or_impossible_measurement_keeps_nothing_new(own, monkeypatch)
         measure_attention(*own, cancelled=lambda: True)
     loaded = own[0].load_model(fetch(own[0].database, "run", run_id=own[1])["model_id"][0].as_py())
     monkeypatch.setattr(loaded, "fingerprint", "another")
-    with pytest.raises(InputError, match="other weights than when this run was stored"):
+    with pytest.raises(InputError, match="other weights than when this run was made"):
         measure_attention(*own)
     assert fetch(own[0].database, "attention_mass", run_id=own[1]).equals(before)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
 from focus_runtime.attention_links import LayerAttention
+from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 from focus_runtime.store.statistics import insert_queries
 
@@ -30,9 +29,7 @@ def write_attention(database: Database, run_id: str, layers: list[LayerAttention
         insert_queries(connection, run_id, queries)
         for table, rows in zip(TABLES, (mass, links), strict=True):
             connection.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
-            connection.register("incoming", rows)
-            connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
-            connection.unregister("incoming")
+            insert(connection, table, rows)
 
 
 def _mass(run_id: str, layer: LayerAttention, num_tokens: int) -> pa.Table:
@@ -41,10 +38,10 @@ def _mass(run_id: str, layer: LayerAttention, num_tokens: int) -> pa.Table:
     far = grouped + dropped
     return pa.table(
         {
-            "run_id": _constant(run_id, heads),
-            "layer": _constant(layer.layer, heads, pa.int32()),
+            "run_id": constant(run_id, heads),
+            "layer": constant(layer.layer, heads, pa.int32()),
             "head": np.arange(heads, dtype=np.int32),
-            "num_tokens": _constant(num_tokens, heads, pa.int64()),
+            "num_tokens": constant(num_tokens, heads, pa.int64()),
             "local": local,
             "sinks": sinks,
             "grouped": grouped,
@@ -60,17 +57,13 @@ def _links(run_id: str, layer: LayerAttention, kind: str) -> pa.Table:
     head, rank = np.nonzero(probability > 0)
     return pa.table(
         {
-            "run_id": _constant(run_id, head.size),
-            "layer": _constant(layer.layer, head.size, pa.int32()),
+            "run_id": constant(run_id, head.size),
+            "layer": constant(layer.layer, head.size, pa.int32()),
             "head": head.astype(np.int32),
-            "kind": _constant(kind, head.size),
+            "kind": constant(kind, head.size),
             "rank": rank.astype(np.int32),
             "query": query[head, rank],
             "key": key[head, rank],
             "probability": probability[head, rank],
         }
     )
-
-
-def _constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
-    return pa.repeat(pa.scalar(value, type=kind), count)

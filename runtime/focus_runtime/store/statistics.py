@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_runtime.baseline import Chance
+from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 from focus_runtime.tagging import Tags
 
@@ -25,7 +26,7 @@ def write_tags(database: Database, run_id: str, tags: Tags) -> None:
     count = len(tags.pos)
     rows = pa.table(
         {
-            "run_id": _constant(run_id, count),
+            "run_id": constant(run_id, count),
             "position": np.arange(count),
             "pos": tags.pos,
             "dep": tags.dep,
@@ -45,8 +46,8 @@ def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
         parts.append(
             pa.table(
                 {
-                    "run_id": _constant(run_id, count),
-                    "layer": _constant(layer, count, pa.int32()),
+                    "run_id": constant(run_id, count),
+                    "layer": constant(layer, count, pa.int32()),
                     "position": np.arange(count),
                     "membership": groups.membership,
                     "top_group": groups.top.astype(np.int32),
@@ -83,24 +84,14 @@ def insert_queries(connection: Any, run_id: str, found: Mapping[str, Mapping[int
             count = len(shares)
             columns = {name: shares[:, number] for number, name in enumerate(CAUSES)}
             rows = {
-                "run_id": _constant(run_id, count),
-                "centroids": _constant(centroids, count),
-                "layer": _constant(layer, count, pa.int32()),
+                "run_id": constant(run_id, count),
+                "centroids": constant(centroids, count),
+                "layer": constant(layer, count, pa.int32()),
                 "position": np.arange(count),
             }
-            _insert(connection, "attention_queries", pa.table(rows | columns))
+            insert(connection, "attention_queries", pa.table(rows | columns))
 
 
 def _replace(connection: Any, table: str, run_id: str, rows: pa.Table) -> None:
     connection.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
-    _insert(connection, table, rows)
-
-
-def _insert(connection: Any, table: str, rows: pa.Table) -> None:
-    connection.register("incoming", rows)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
-    connection.unregister("incoming")
-
-
-def _constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
-    return pa.repeat(pa.scalar(value, type=kind), count)
+    insert(connection, table, rows)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from focus_runtime.checkpoint import Centroids
 from focus_runtime.mask import CAUSES
+from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 from focus_runtime.trace import LayerTrace, Trace
 
@@ -31,14 +32,14 @@ def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
     """
     run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     with database.write() as connection:
-        _insert(connection, "tokens", _tokens(run_id, trace))
+        insert(connection, "tokens", _tokens(run_id, trace))
         for layer in trace.layers:
-            _insert(connection, "assignments", _assignments(run_id, layer))
-            _insert(connection, "masks", _masks(run_id, layer))
-        _insert(connection, "layers", _layers(run_id, trace))
-        _insert(connection, "losses", _losses(run_id, trace))
-        _insert(connection, "timings", _timings(run_id, trace))
-        _insert(connection, "runs", _run(run_id, trace, command))
+            insert(connection, "assignments", _assignments(run_id, layer))
+            insert(connection, "masks", _masks(run_id, layer))
+        insert(connection, "layers", _layers(run_id, trace))
+        insert(connection, "losses", _losses(run_id, trace))
+        insert(connection, "timings", _timings(run_id, trace))
+        insert(connection, "runs", _run(run_id, trace, command))
     return run_id
 
 
@@ -60,7 +61,7 @@ def write_projection(
     rows = pa.table(
         {
             "projection_id": pa.array([projection_id] * len(xy)),
-            "layer": _constant(layer, len(xy), pa.int32()),
+            "layer": constant(layer, len(xy), pa.int32()),
             "position": position,
             "x": xy[:, 0].astype(np.float64),
             "y": xy[:, 1].astype(np.float64),
@@ -69,7 +70,7 @@ def write_projection(
     with database.write() as connection:
         connection.execute("DELETE FROM projections WHERE projection_id = ?", [projection_id])
         connection.execute("DELETE FROM projection_meta WHERE projection_id = ?", [projection_id])
-        _insert(connection, "projections", rows)
+        insert(connection, "projections", rows)
         connection.execute(
             "INSERT INTO projection_meta VALUES (?, ?, ?, ?, ?, ?, ?, now())",
             [projection_id, run_id, layer, meta["method"], json.dumps(meta["parameters"], sort_keys=True), meta["seed"],
@@ -87,16 +88,6 @@ def register_centroids(database: Database, centroids: Centroids, report: list[st
              centroids.config.num_groups, centroids.config.routing_dim, len(centroids.routers), json.dumps(report),
              path],
         )  # fmt: skip
-
-
-def _insert(connection: Any, table: str, rows: pa.Table) -> None:
-    connection.register("incoming", rows)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
-    connection.unregister("incoming")
-
-
-def _constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
-    return pa.repeat(pa.scalar(value, type=kind), count)
 
 
 def _lists(values: NDArray[np.float32]) -> pa.Array:
@@ -127,7 +118,7 @@ def _tokens(run_id: str, trace: Trace) -> pa.Table:
     tokens, count = trace.tokens, trace.num_tokens
     return pa.table(
         {
-            "run_id": _constant(run_id, count),
+            "run_id": constant(run_id, count),
             "position": np.arange(count),
             "token_id": pa.array(tokens.ids, pa.int64()),
             "piece": tokens.pieces,
@@ -143,8 +134,8 @@ def _assignments(run_id: str, layer: LayerTrace) -> pa.Table:
     entropy = -(probabilities * np.log(np.clip(probabilities, 1e-30, None))).sum(axis=1)
     return pa.table(
         {
-            "run_id": _constant(run_id, count),
-            "layer": _constant(layer.layer, count, pa.int32()),
+            "run_id": constant(run_id, count),
+            "layer": constant(layer.layer, count, pa.int32()),
             "position": np.arange(count),
             "membership": layer.membership,
             "top_group": layer.top_group.astype(np.int32),
@@ -162,11 +153,11 @@ def _masks(run_id: str, layer: LayerTrace) -> pa.Table:
     columns = {cause: counts.counts[number][row, column] for number, cause in enumerate(CAUSES)}
     return pa.table(
         {
-            "run_id": _constant(run_id, row.size),
-            "layer": _constant(layer.layer, row.size, pa.int32()),
+            "run_id": constant(run_id, row.size),
+            "layer": constant(layer.layer, row.size, pa.int32()),
             "row_block": row.astype(np.int32),
             "col_block": column.astype(np.int32),
-            "block_size": _constant(counts.block_size, row.size, pa.int64()),
+            "block_size": constant(counts.block_size, row.size, pa.int64()),
             **columns,
         }
     )
@@ -193,8 +184,8 @@ def _losses(run_id: str, trace: Trace) -> pa.Table:
     parts = [
         pa.table(
             {
-                "run_id": _constant(run_id, nll.size),
-                "mode": _constant(mode, nll.size),
+                "run_id": constant(run_id, nll.size),
+                "mode": constant(mode, nll.size),
                 "position": np.arange(1, nll.size + 1),
                 "nll": nll,
             }

@@ -1,0 +1,19 @@
+"""Arrow tables into DuckDB tables; what every writer of the store shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+
+def insert(connection: Any, table: str, rows: pa.Table) -> None:
+    """Append rows by the names of their columns, within the connection's transaction."""
+    connection.register("incoming", rows)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+    connection.unregister("incoming")
+
+
+def constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
+    """A column of equal values."""
+    return pa.repeat(pa.scalar(value, type=kind), count)

@@ -144,6 +144,7 @@ def analyze_corpus(
                 done.add(outcome)
                 counted(done.done + done.kept + len(done.skipped), len(names))
             counted(len(names), len(names))
+            folder.sweep()  # a worker that was killed may have left a document half written
             complete = True
         except KeyboardInterrupt:
             raise CorpusStopped(row["corpus_id"], len(folder.numbers()), len(names)) from None

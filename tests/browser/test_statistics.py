@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.cli import main
+from focus_explorer.exports.figures import write_figure
 from focus_explorer.service import Service
 from focus_explorer.statistics.tables import statistics_table
 
@@ -152,3 +153,18 @@ def test_random_centroids_measured_from_the_page_appear_beside_every_number(open
     (row,) = [row for row in found if row["scope"] == "run" and row["statistic"] == "pairs_kept"]
     expect(line).to_contain_text(f"{100 * row['random']:.1f}")
     expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text("spaCy")
+
+
+def test_a_figure_as_html_draws_without_a_network(chromium, database, first_run, tmp_path):
+    path = write_figure(Service(database).database, first_run, "mask", "html", tmp_path / "mask.html")
+    asked, problems = [], []
+    page = chromium.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(path.as_uri())
+    page.wait_for_selector("#figure .main-svg .bars path")
+    assert "Executed mask" in page.inner_text("h1")
+    page.close()
+    assert asked == [path.as_uri()]
+    assert not problems

@@ -82,9 +82,10 @@ def rows_of(place, table, *, without=("run", "model_seconds")):
     return sorted(plain, key=lambda row: (row["document"], row.get("layer", 0), row.get("position", 0)))
 
 
-def test_a_document_has_the_numbers_of_a_run(run, folder, service, model_folder, centroid_file):
-    from focus_explorer.service import AnalyzeRequest
+def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, model_folder, centroid_file):
+    from focus_explorer.service import AnalyzeRequest, Service
 
+    service = Service(tmp_path / "runs.duckdb")
     summary, _ = run(folder)
     request = AnalyzeRequest(model=model_folder, centroids=centroid_file, top_k=1, window=8, num_sinks=2, repeats=1)
     place = summary["folder"]

@@ -148,23 +148,3 @@ def test_print_files_are_vectors_with_fonts(tmp_path, service, run_id):
     text = said("pdftotext", pdf, "-")
     assert "UMAP 1" in text
     assert "n = 38 tokens, layer 0, trustworthiness 0.93" in text
-
-
-@pytest.mark.browser
-def test_html_draws_without_a_network(tmp_path, service, run_id):
-    from playwright.sync_api import sync_playwright
-
-    path = write_figure(service.database, run_id, "mask", "html", tmp_path / "mask.html")
-    asked, problems = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(path.as_uri())
-        page.wait_for_selector("#figure .main-svg .bars path")
-        assert "Executed mask" in page.inner_text("h1")
-        browser.close()
-    assert asked == [path.as_uri()]
-    assert not problems

@@ -114,6 +114,7 @@ def test_a_real_interrupt_signal_keeps_the_last_step(tmp_path):
         from pathlib import Path
         from tests.runtime.test_resume import train
         from focus_runtime.errors import TrainingStopped
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background ignores it
         def on_step(step):
             if step.step == 3:
                 os.kill(os.getpid(), signal.SIGINT)

@@ -45,7 +45,8 @@
       if (answer.error !== undefined) return;
       this.help.textContent = text.help(answer.seconds, format.count(answer.rows));
       this.examples.replaceChildren(...answer.examples.map(([name, sql]) => el("button", { type: "button", class: "fx-tag", onclick: () => this.use(sql) }, name)));
-      if (this.field.value === "") this.field.value = answer.examples[0][1];
+      const untouched = this.field.value === "" && document.activeElement !== this.field;
+      if (untouched) this.field.value = answer.examples[0][1];
     }
 
     use(sql) {

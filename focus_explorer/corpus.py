@@ -22,7 +22,7 @@ from focus_runtime.corpus_ray import Cluster, check_ray, work_on_ray
 from focus_runtime.corpus_source import GLOB, TEXT_COLUMN, Document, Skipped, Source
 from focus_runtime.corpus_work import CorpusJob, Outcome, Task, check_device, work_here
 from focus_runtime.engine import versions
-from focus_runtime.store.corpora import close_corpus, corpora, find_corpus, forget_corpus, go_on_with
+from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, go_on_with
 
 ENGINES = ("local", "ray")
 Announce = Callable[[str], None]
@@ -290,7 +290,7 @@ def delete_corpus(service: Service, corpus_id: str) -> bool:
     Raises:
         NotFoundError: there is none of that id. InputError: it is being worked on, or cannot be removed.
     """
-    row = next((row for row in corpora(service.database) if row["corpus_id"] == corpus_id), None)
+    row = corpus_row(service.database, corpus_id)
     if row is None:
         raise NotFoundError(f"there is no corpus {corpus_id!r}", fix="see `focus-explorer corpora`")
     folder = CorpusFolder.of(row["folder"], corpus_id)

@@ -23,7 +23,7 @@ from focus_explorer.errors import NotFoundError
 from focus_runtime.corpus_parquet import CorpusFolder
 from focus_runtime.intervals import Interval, mean_interval
 from focus_runtime.mask import CAUSES
-from focus_runtime.store.corpora import corpora
+from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
 ROWS_AT_ONCE = 4_000_000
@@ -63,7 +63,7 @@ class CorpusData:
     """
 
     def __init__(self, database: Database, corpus_id: str) -> None:
-        found = next((row for row in corpora(database) if row["corpus_id"] == corpus_id), None)
+        found = corpus_row(database, corpus_id)
         if found is None:
             raise NotFoundError(f"there is no corpus {corpus_id!r}", fix="see `focus-explorer corpora`")
         self.row = found

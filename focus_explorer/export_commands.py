@@ -119,7 +119,7 @@ def _export(arguments: argparse.Namespace) -> None:
 
 def _figure(arguments: argparse.Namespace) -> None:
     from focus_explorer.exports.figures import FIGURE_FORMATS, write_figure
-    from focus_explorer.statistics.tables import corpus_row
+    from focus_runtime.store.corpora import corpus_row
 
     file_format = _format(arguments, {name: f".{name}" for name in FIGURE_FORMATS})
     database = _database(arguments)

@@ -11,6 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from focus_explorer.statistics import labellings
+
 Numbers = NDArray[np.int64]
 Values = NDArray[np.float64]
 
@@ -111,15 +113,7 @@ def adjusted_rand(table: Numbers) -> float:
         1 for the same partition under any names, 0 on average for unrelated ones of the same sizes; 1 where both
         partitions are trivial.
     """
-    count = float(table.sum())
-    if count < 2:
-        return 1.0
-    together, rows, columns = (
-        float((values * (values - 1.0)).sum()) / 2 for values in (table, table.sum(axis=1), table.sum(axis=0))
-    )
-    expected = rows * columns / (count * (count - 1) / 2)
-    most = (rows + columns) / 2
-    return 1.0 if most == expected else (together - expected) / (most - expected)
+    return float(labellings.adjusted_rand(table.astype(np.float64)))
 
 
 def layer_agreement(tops: NDArray[np.uint8], num_groups: int) -> Values:

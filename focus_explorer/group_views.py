@@ -25,7 +25,7 @@ from focus_explorer.group_statistics import (
 from focus_explorer.queries import fetch
 from focus_explorer.views.payload import encode
 from focus_runtime.store.database import Database
-from focus_runtime.word_classes import CLASSES, classify
+from focus_runtime.word_classes import CLASSES, class_numbers
 
 SEED = 0
 CHARACTERISTIC = 6
@@ -72,8 +72,7 @@ def read_routes(database: Database, run_id: str) -> Routes:
     pieces = fetch(database, "tokens", run_id=run_id)["piece"].to_pylist()
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
-    place = {name: number for number, name in enumerate(CLASSES)}
-    classes = np.array([place[name] for name in classify(pieces).classes], dtype=np.uint8)
+    classes = class_numbers(pieces)
     groups = json.loads(shape[0]["config"])["num_groups"]
     return Routes(numbers.tolist(), groups, tops, classes, list(known), codes)
 

@@ -17,7 +17,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.views.payload import cells_payload, encode, membership_width, run_payload
 from focus_runtime.store.database import Database
-from focus_runtime.word_classes import CLASSES, classify
+from focus_runtime.word_classes import CLASSES, class_numbers
 
 WHOLE_BYTES = 900_000  # a run whose layers are smaller than this together comes whole
 
@@ -73,8 +73,7 @@ def word_classes(database: Database, run_id: str) -> dict[str, Any]:
 @lru_cache(maxsize=4)
 def _classes(path: str, run_id: str, database: Database) -> NDArray[np.uint8]:
     pieces = fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()
-    numbers = {name: number for number, name in enumerate(CLASSES)}
-    return np.array([numbers[name] for name in classify(pieces).classes], dtype=np.uint8)
+    return class_numbers(pieces)
 
 
 def _cells(rows: pa.Table, layers: NDArray[np.int64], count: int) -> dict[str, Any]:

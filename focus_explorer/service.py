@@ -58,6 +58,13 @@ def sample_text(name: str) -> str:
     return asset_path("samples", SAMPLES[name]).read_text(encoding="utf-8").strip()
 
 
+def calibration_ids(tokenizer: Any) -> list[int]:
+    """The tokens of the sample texts that groups are balanced on where nothing better is known."""
+    text = "\n\n".join(sample_text(name) for name in SAMPLES)
+    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+    return ids[:CALIBRATION_TOKENS]
+
+
 def check_size(size: int, name: str) -> None:
     """Refuse more bytes of text than can be handled.
 
@@ -146,8 +153,7 @@ class Service:
 
         from focus_runtime.calibrate import calibrate_potentials
 
-        text = "\n\n".join(sample_text(name) for name in SAMPLES)
-        ids = loaded.tokenizer(text, add_special_tokens=False, verbose=False).input_ids[:CALIBRATION_TOKENS]
+        ids = calibration_ids(loaded.tokenizer)
         calibrate_potentials(
             loaded.model, centroids, torch.tensor([ids], device=next(loaded.model.parameters()).device)
         )

@@ -46,7 +46,8 @@ def add_parser(commands: Any) -> None:
 def statistics(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
     from focus_explorer.service import Service
-    from focus_explorer.statistics.tables import agreement_between, corpus_row, study
+    from focus_explorer.statistics.tables import agreement_between, study
+    from focus_runtime.store.corpora import corpus_row
 
     service = Service(arguments.db)
     if corpus_row(service.database, arguments.run_id) is not None:

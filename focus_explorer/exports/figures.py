@@ -19,7 +19,7 @@ from focus_explorer.exports.sources import as_run, provenance
 from focus_explorer.exports.standalone import page
 from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.statistics import mean_interval
-from focus_explorer.statistics.tables import corpus_row, statistics_table, study
+from focus_explorer.statistics.tables import statistics_table, study
 from focus_explorer.views.figures import (
     agreement,
     attention,
@@ -34,6 +34,7 @@ from focus_explorer.views.figures import (
     token_map,
 )
 from focus_explorer.views.figures.style import PRESETS, SCREEN, Preset
+from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
 __all__ = ["FIGURES", "FIGURE_FORMATS", "LAYERED", "PRESETS", "figure", "write_figure"]

@@ -13,7 +13,8 @@ from focus_explorer.corpus_data import CorpusData
 from focus_explorer.errors import InputError
 from focus_explorer.group_labels import group_label
 from focus_explorer.queries import QUERIES, fetch, fetch_run
-from focus_explorer.statistics.tables import OF_CORPUS, corpus_row, statistics_table
+from focus_explorer.statistics.tables import NAMES, OF_CORPUS, statistics_table
+from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
 
@@ -41,7 +42,6 @@ WHAT_OF_CORPUS = {name: WHAT[name] for name in OF_CORPUS} | {
 }
 ABOUT = WHAT | WHAT_OF_CORPUS
 
-STATISTICS = ("statistics", "characteristic", "categories", "agreement", "distances", "links", "pairs")
 _PLAIN = {"layers": "layers", "losses": "losses", "timings": "timings", "timing_repeats": "timing_repeats",
           "masks": "mask_table", "attention": "attention_mass", "comparisons": "comparisons"}  # fmt: skip
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
@@ -104,7 +104,7 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
     run_id = run["run_id"]
     if what == "documents":
         yield CorpusData(database, run_id).documents()
-    elif what in STATISTICS:
+    elif what in NAMES:
         yield statistics_table(database, run_id, what)
     elif what in _PLAIN:
         yield _exact(database, _PLAIN[what], run_id)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.statistics.run_sample import scheme
 from focus_explorer.statistics.sample import Groups, Sample, Scheme
-from focus_runtime.word_classes import CLASSES, classify
+from focus_runtime.word_classes import CLASSES, class_numbers
 
 if TYPE_CHECKING:
     from focus_explorer.corpus_data import CorpusData
@@ -46,12 +46,10 @@ def corpus_sample(corpus: CorpusData) -> Sample:
 
 def _listed(pieces: list[str], units: NDArray[np.int64]) -> dict[str, Scheme]:
     """Word classes document by document, so that none reaches into the next."""
-    number = {name: place for place, name in enumerate(CLASSES)}
-    codes: list[int] = []
     borders = np.flatnonzero(np.diff(units)) + 1
-    for part in np.split(np.arange(len(pieces)), borders):
-        codes += [number[name] for name in classify([pieces[place] for place in part]).classes]
-    return {"word": Scheme(list(CLASSES), np.array(codes, dtype=np.uint8))}
+    parts = np.split(np.arange(len(pieces)), borders)
+    codes = np.concatenate([class_numbers([pieces[place] for place in part]) for part in parts])
+    return {"word": Scheme(list(CLASSES), codes)}
 
 
 def _groups(corpus: CorpusData) -> tuple[Groups, Groups | None]:

@@ -9,7 +9,7 @@ import numpy as np
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.queries import fetch, fetch_run
 from focus_explorer.run_model import borrowed
-from focus_explorer.service import CALIBRATION_TOKENS, SAMPLES, Progress, Service, sample_text
+from focus_explorer.service import Progress, Service, calibration_ids
 from focus_explorer.statistics.run_sample import study_run
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
@@ -85,8 +85,7 @@ def measure_random(service: Service, run: dict[str, object], progress: Progress)
     layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
     with borrowed(service, run) as loaded:
         progress("Balancing random centroids", 0.1)
-        text = "\n\n".join(sample_text(name) for name in SAMPLES)
-        balance = loaded.tokenizer(text, add_special_tokens=False, verbose=False).input_ids[:CALIBRATION_TOKENS]
+        balance = calibration_ids(loaded.tokenizer)
         with random_focus(loaded.model, config, layers, balance, seed=SEED) as focus:
             progress("Random centroids on this text", 0.3)
             found = chance_groups(focus, ids, seed=SEED, balanced_on=len(balance))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from focus_explorer.queries import fetch, fetch_run, fetch_several
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
 from focus_runtime.store.database import Database
-from focus_runtime.word_classes import CLASSES, classify, sentences
+from focus_runtime.word_classes import CLASSES, class_numbers, sentences
 
 CAUSES = ("local", "sinks", "grouped", "dropped")
 NO_TAGGER = (
@@ -72,9 +72,7 @@ def _tagged(rows: pa.Table) -> tuple[dict[str, Scheme], NDArray[np.int64]]:
 
 
 def _listed(pieces: list[str]) -> tuple[dict[str, Scheme], NDArray[np.int64]]:
-    place = {name: number for number, name in enumerate(CLASSES)}
-    codes = np.array([place[name] for name in classify(pieces).classes], dtype=np.uint8)
-    return {"word": Scheme(list(CLASSES), codes)}, sentences(pieces)
+    return {"word": Scheme(list(CLASSES), class_numbers(pieces))}, sentences(pieces)
 
 
 def scheme(labels: list[str]) -> Scheme:

@@ -21,7 +21,7 @@ from focus_explorer.statistics.pair_tables import distances_table, links_table, 
 from focus_explorer.statistics.resample import Resampler
 from focus_explorer.statistics.run_sample import run_sample, study_run
 from focus_explorer.statistics.sample import Sample
-from focus_runtime.store.corpora import corpora
+from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
 NAMES = ("statistics", "characteristic", "categories", "agreement", "distances", "links", "pairs")
@@ -91,11 +91,6 @@ class Study:
 
 
 _studies: OrderedDict[tuple[str, str, str], Study] = OrderedDict()
-
-
-def corpus_row(database: Database, corpus_id: str) -> dict[str, Any] | None:
-    """The line of a corpus in the register; None for anything else, such as a run."""
-    return next((row for row in corpora(database) if row["corpus_id"] == corpus_id), None)
 
 
 def study(database: Database, run_id: str) -> Study:

@@ -75,6 +75,12 @@ def classify(pieces: Sequence[str]) -> Words:
     return Words(classes, words)
 
 
+def class_numbers(pieces: Sequence[str]) -> NDArray[np.uint8]:
+    """(T,) places of the pieces' classes in `CLASSES`."""
+    place = {name: number for number, name in enumerate(CLASSES)}
+    return np.array([place[name] for name in classify(pieces).classes], dtype=np.uint8)
+
+
 def sentences(pieces: Sequence[str]) -> NDArray[np.int64]:
     """(T,) number of the sentence each piece lies in, told by punctuation and paragraphs alone."""
     starts = _sentence_starts(pieces)

@@ -47,7 +47,9 @@ def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
             connection.execute(f"INSERT INTO corpora VALUES ({marks})", [row[name] for name in COLUMNS])
         else:
             corpus_id = str(found[0])
-    return next(row for row in corpora(database) if row["corpus_id"] == corpus_id)
+    row_now = corpus_row(database, corpus_id)
+    assert row_now is not None, "it was found or written just now"
+    return row_now
 
 
 def go_on_with(database: Database, corpus_id: str, values: dict[str, Any]) -> None:
@@ -84,3 +86,8 @@ def corpora(database: Database) -> list[dict[str, Any]]:
         rows = connection.execute(f"SELECT {columns} FROM corpora ORDER BY created_at DESC, corpus_id").fetchall()
     found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     return [row | {name: json.loads(row[name]) for name in _TEXTS} for row in found]
+
+
+def corpus_row(database: Database, corpus_id: str) -> dict[str, Any] | None:
+    """The line of one corpus; None for anything else, such as a run."""
+    return next((row for row in corpora(database) if row["corpus_id"] == corpus_id), None)

@@ -48,11 +48,12 @@ def information(counts: Values) -> dict[str, Values]:
         without entropy has homogeneity or completeness 1, and nmi 0.
     """
     of_groups, of_categories = _entropy(counts.sum(axis=-1)), _entropy(counts.sum(axis=-2))
-    shared = np.maximum(of_groups + of_categories - _entropy(counts.reshape(*counts.shape[:-2], -1)), 0.0)
+    joint = _entropy(counts.reshape(*counts.shape[:-2], -1))
+    shared = np.clip(of_groups + of_categories - joint, 0.0, np.minimum(of_groups, of_categories))  # but for rounding
     homogeneity = _over(shared, of_categories, 1.0)
     completeness = _over(shared, of_groups, 1.0)
     return {
-        "nmi": _over(shared, np.sqrt(of_groups * of_categories), 0.0),
+        "nmi": np.minimum(_over(shared, np.sqrt(of_groups * of_categories), 0.0), 1.0),
         "homogeneity": homogeneity,
         "completeness": completeness,
         "v_measure": _over(2 * homogeneity * completeness, homogeneity + completeness, 0.0),

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from focus_runtime.assets import asset_path
-from focus_runtime.bench import LayerSetting, layer_error, layer_speed, machine
-from focus_runtime.measure import final_hidden
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.speed import LayerSetting, layer_error, layer_speed
+from focus_runtime.measure.timing import machine
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 SEVERAL: tuple[dict[str, Any], ...] = (

@@ -31,10 +31,10 @@ import transformers
 from torch import Tensor
 
 import focus_runtime
-from focus_runtime.attention.cuda import flash_decomposition
-from focus_runtime.attention.packed import Extent
+from focus_runtime.attention.cuda.decomposition import flash_decomposition
+from focus_runtime.attention.cuda.packing import Extent
+from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, best_kernel
 from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.varlen import PLAIN, Kernel, best_kernel
 
 HEADS, HEAD_SIZE, WINDOW = 12, 64, 128
 SCALE = HEAD_SIZE**-0.5

@@ -26,8 +26,8 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from focus_runtime.bench import machine
-from focus_runtime.models import load_model
+from focus_runtime.measure.timing import machine
+from focus_runtime.models.loading import load_model
 
 SHORT, LONG = 150, 300
 

@@ -24,7 +24,8 @@ from focus_runtime.attention import focus_attention
 from focus_runtime.attention.decode import decode_attention
 from focus_runtime.attention.dispatch import attend, choose_backend
 from focus_runtime.attention.masked import masked_attention
-from focus_runtime.bench import machine, milliseconds
+from focus_runtime.measure.speed import milliseconds
+from focus_runtime.measure.timing import machine
 
 HEADS, HEAD_SIZE, GROUPS, WINDOW, SINKS = 12, 64, 8, 128, 4
 PAST = (1024, 8192, 32768, 65536)

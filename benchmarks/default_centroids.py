@@ -17,18 +17,19 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from focus_explorer.training import gather_texts
-from focus_runtime.analysis.balance import group_balance
-from focus_runtime.analysis.null import no_groups
-from focus_runtime.attention_mass import attention_mass_kept
-from focus_runtime.bench import machine
-from focus_runtime.calibrate import calibrate_potentials
-from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids
-from focus_runtime.compose import compose
-from focus_runtime.evaluate import Scores, compare, score
-from focus_runtime.group_content import group_content, routed_text
-from focus_runtime.models import load_model
-from focus_runtime.sequences import encode_texts, even_sequences
+from focus_explorer.services.training.train import gather_texts
+from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.attention_mass import attention_mass_kept
+from focus_runtime.measure.scores import Scores, compare, score
+from focus_runtime.measure.timing import machine
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import load_centroids
+from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.studies.balance import group_balance
+from focus_runtime.studies.group_content import group_content, routed_text
+from focus_runtime.text.sequences import encode_texts, even_sequences
+from focus_runtime.training.calibrate import calibrate_potentials
 
 SETTINGS = ((1024, 128, 12), (512, 64, 12), (4096, 128, 2))  # sequence length, window, sequences
 MASS_SEQUENCES = 3

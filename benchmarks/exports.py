@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.synthetic_runs import write_long_run
-from focus_explorer.exports.tables import SUFFIXES, write_table
-from focus_explorer.queries import fetch
-from focus_runtime.bench import machine
+from focus_explorer.data.queries import fetch
+from focus_explorer.exports.tables.write import SUFFIXES, write_table
+from focus_runtime.measure.timing import machine
 from focus_runtime.store.database import Database
 
 TOKENS = 100_000

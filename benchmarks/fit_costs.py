@@ -29,7 +29,8 @@ from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.flash import causal_flash
 from focus_runtime.attention.fused import fused_attention
 from focus_runtime.attention.masked import masked_attention
-from focus_runtime.bench import LayerSetting, balanced_membership, layer_inputs, machine, milliseconds
+from focus_runtime.measure.speed import LayerSetting, balanced_membership, layer_inputs, milliseconds
+from focus_runtime.measure.timing import machine
 
 LENGTHS = (512, 1024, 1536, 2048, 3072, 4096)
 GROUPS = ((4, 1), (8, 1), (16, 1), (4, 2), (8, 2), (16, 2), (8, 3))

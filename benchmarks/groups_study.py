@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from focus_explorer.corpus_data import CorpusData
-from focus_explorer.service import Service
+from focus_explorer.data.corpus import CorpusData
+from focus_explorer.services.service import Service
 from focus_explorer.statistics.agreement import between_samples
 from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.resample import Estimate, Resampler
 from focus_explorer.statistics.sample import Groups, Sample
 from focus_explorer.statistics.tables import Study
-from focus_runtime.intervals import mean_interval
+from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.store.corpora import corpora
 
 KEPT = ("value", "low", "high", "shuffled", "shuffled_high", "random", "random_low", "random_high", "window_only",

@@ -27,13 +27,12 @@ import numpy as np
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from benchmarks.synthetic_runs import LAYERS, copy_run, write_long_run
+from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.queries import fetch
-from focus_explorer.service import Service
-from focus_explorer.sql import EXAMPLES, run_sql
-from focus_explorer.ui.answers import answer
-from focus_runtime.bench import machine
-from focus_runtime.measure import Spread
+from focus_explorer.services.service import Service
+from focus_explorer.services.sql import EXAMPLES, run_sql
+from focus_explorer.ui.questions.answer import answer
+from focus_runtime.measure.timing import Spread, machine
 from focus_runtime.store.database import Database
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
-from focus_explorer.service import Service
-from focus_explorer.statistics.measuring import tag_run
+from focus_explorer.services.service import Service
+from focus_explorer.services.statistics import tag_run
 from focus_explorer.statistics.tables import NAMES, Study
-from focus_runtime.baseline import Chance, ChanceGroups
-from focus_runtime.bench import machine
+from focus_runtime.baselines.random_groups import Chance, ChanceGroups
 from focus_runtime.config import FocusConfig
+from focus_runtime.measure.timing import machine
 from focus_runtime.store.statistics import write_attention_queries, write_baseline
 
 LIMITS = {"seconds": 30.0, "memory_mb": 4096.0}

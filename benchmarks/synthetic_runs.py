@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.service import sample_text
+from focus_explorer.services.service import sample_text
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask import count_pairs
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.run.trace import LayerTrace, Timing, Trace
 from focus_runtime.store.database import Database
-from focus_runtime.store.writer import write_run
-from focus_runtime.tokens import TokenizedText
-from focus_runtime.trace import LayerTrace, Timing, Trace
+from focus_runtime.store.runs import write_run
+from focus_runtime.text.tokens import TokenizedText
 
 LAYERS, ROUTING_DIM = 30, 16
 TABLES = ("tokens", "assignments", "masks", "layers", "losses", "timings", "runs")

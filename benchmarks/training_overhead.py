@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.bench import machine
-from focus_runtime.checkpoint import random_centroids
-from focus_runtime.compose import SoftGate, compose
+from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.measure import Spread, dominance, final_hidden, token_nll
-from focus_runtime.models import load_model
+from focus_runtime.measure.loss import dominance, final_hidden, token_nll
+from focus_runtime.measure.timing import Spread, machine
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroids import random_centroids
 
 DETAILED = 1024  # tokens at which all settings are measured; elsewhere the first one alone
 DTYPES = ("float32", "bfloat16")

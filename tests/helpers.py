@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,9 +10,10 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from focus_runtime.checkpoint import random_centroids
 from focus_runtime.config import FocusConfig
+from focus_runtime.routing.centroids import random_centroids
 
+ROOT = Path(__file__).parents[1]
 VOCAB = 128
 TINY: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
-from focus_explorer.cli import _parser
+from focus_explorer.cli.main import _parser
 from focus_runtime.store.database import Database
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 

@@ -8,13 +8,14 @@ import time
 import pytest
 import torch
 
-from focus_explorer.cli import main
-from focus_explorer.service import sample_text
-from focus_runtime.calibrate import calibrate_potentials
-from focus_runtime.checkpoint import load_centroids, random_centroids
-from focus_runtime.compose import compose
-from focus_runtime.measure import evaluate_focus, evaluate_full, final_hidden
-from focus_runtime.models import load_model, weights_sha256
+from focus_explorer.cli.main import main
+from focus_explorer.services.service import sample_text
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.loss import evaluate_focus, evaluate_full, final_hidden
+from focus_runtime.models.loading import load_model, weights_sha256
+from focus_runtime.routing.centroid_file import load_centroids
+from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.training.calibrate import calibrate_potentials
 
 pytestmark = pytest.mark.model
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from focus_explorer.cli import main
+from focus_explorer.cli.main import main
 
 
 @pytest.mark.model

@@ -8,7 +8,7 @@ from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab, quality_cells
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
-from focus_runtime.evaluate import Scores
+from focus_runtime.measure.scores import Scores
 
 VARIED: dict[str, tuple[Any, ...]] = {
     "num_groups": (4, 8, 16, 32),

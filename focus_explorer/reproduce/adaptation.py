@@ -11,9 +11,9 @@ from focus_explorer.reproduce.lab import Lab, quality_cells
 from focus_explorer.reproduce.quality import QUALITY, null_rows
 from focus_explorer.reproduce.report import MARGIN, Claim, Column, Figure, Report, Series, decided
 from focus_runtime.baselines import FullFinetune, Longformer, LoRA, MagicPIG, Performer, RoutingTransformer, SparQ
-from focus_runtime.compose import SoftGate, compose
-from focus_runtime.evaluate import Scores, score
-from focus_runtime.intervals import Interval, mean_interval
+from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.measure.intervals import Interval, mean_interval
+from focus_runtime.measure.scores import Scores, score
 
 ALIKE = 0.05  # difference in the share of pairs kept up to which two methods count as keeping as many
 SELECTED = 32  # keys a query reads under SparQ and MagicPIG, as in the paper

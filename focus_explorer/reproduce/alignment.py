@@ -9,10 +9,10 @@ from focus_explorer.reproduce.adaptation import plain_cells
 from focus_explorer.reproduce.lab import Lab, quality_cells, with_error
 from focus_explorer.reproduce.report import MARGIN, Claim, Column, Report, unharmed
 from focus_runtime.baselines import LoRA
-from focus_runtime.compose import compose
-from focus_runtime.evaluate import score
-from focus_runtime.harness import TaskResult, compare_tasks, load_tasks, run_tasks
-from focus_runtime.next_sentence import TASK, write_next_sentence_task
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.scores import score
+from focus_runtime.tasks.lm_eval.run import TaskResult, compare_tasks, load_tasks, run_tasks
+from focus_runtime.tasks.next_sentence import TASK, write_next_sentence_task
 
 HUB_TASK = "truthfulqa_mc1"
 RANK = 4

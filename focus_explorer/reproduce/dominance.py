@@ -10,7 +10,7 @@ import numpy as np
 from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
-from focus_runtime.mitigations import STRATEGIES, study
+from focus_runtime.studies.dominance import STRATEGIES, study
 
 GROUPS = 8
 RATE = 1e-2  # high, so that what collapses does so within the steps of a scale

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from focus_explorer.exports.tables import group_label
+from focus_explorer.exports.tables.write import group_label
 from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, decided
-from focus_runtime.checkpoint import Centroids
-from focus_runtime.group_content import group_content, long_range_pairs, routed_text
-from focus_runtime.intervals import mean_interval
+from focus_runtime.measure.intervals import mean_interval
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.studies.group_content import group_content, long_range_pairs, routed_text
 
 GROUPS = 8
 SHOWN = 3  # layers whose groups are listed

@@ -20,21 +20,22 @@ from torch import Tensor
 
 from focus_explorer.reproduce.report import Report, agreed, unharmed
 from focus_explorer.reproduce.scale import Scale
-from focus_runtime.bench import machine
-from focus_runtime.calibrate import calibrate_potentials
-from focus_runtime.checkpoint import Centroids, load_centroids, random_centroids, save_centroids
-from focus_runtime.compose import compose
+from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError
-from focus_runtime.evaluate import Scores, compare, score
-from focus_runtime.harness import compare_tasks, load_tasks, run_tasks
-from focus_runtime.intervals import Interval
-from focus_runtime.last_word import write_last_word_tasks
-from focus_runtime.measure import final_hidden, token_nll
-from focus_runtime.models import fingerprint, load_model
-from focus_runtime.optimise import NO_GROUPS, Loop, TrainConfig, TrainStep
-from focus_runtime.sequences import encode_texts, even_sequences
-from focus_runtime.train import texts_sha256, train_centroids
+from focus_runtime.measure.intervals import Interval
+from focus_runtime.measure.loss import final_hidden, token_nll
+from focus_runtime.measure.scores import Scores, compare, score
+from focus_runtime.measure.timing import machine
+from focus_runtime.models.loading import fingerprint, load_model
+from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.tasks.last_word import write_last_word_tasks
+from focus_runtime.tasks.lm_eval.run import compare_tasks, load_tasks, run_tasks
+from focus_runtime.text.sequences import encode_texts, even_sequences
+from focus_runtime.training.calibrate import calibrate_potentials
+from focus_runtime.training.centroids import texts_sha256, train_centroids
+from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
 from focus_runtime.version import __version__
 
 CALIBRATION = 16  # training sequences on which potentials of untrained centroids are balanced

@@ -9,10 +9,10 @@ from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab, quality_cells
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, agreed, decided
 from focus_explorer.reproduce.speed import dtype_for
-from focus_runtime.analysis.null import no_groups
-from focus_runtime.bench import LayerSetting, layer_speed
-from focus_runtime.checkpoint import Centroids
-from focus_runtime.intervals import Interval
+from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.measure.intervals import Interval
+from focus_runtime.measure.speed import LayerSetting, layer_speed
+from focus_runtime.routing.centroids import Centroids
 
 SPEED_AT = {"tiny": 1024, "small": 16_384, "paper": 65_536}  # tokens at which one layer's speed stands beside
 QUALITY = [

@@ -8,15 +8,15 @@ import numpy as np
 
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
-from focus_runtime.analysis.balance import group_balance
-from focus_runtime.analysis.layers import layer_curve, layers_alone
-from focus_runtime.analysis.leak import assignment_leak, future_effect
-from focus_runtime.analysis.null import no_groups
-from focus_runtime.analysis.sweep import sweep_masks
-from focus_runtime.attention_mass import MassKept, attention_mass_kept
-from focus_runtime.checkpoint import Centroids
-from focus_runtime.compose import compose
-from focus_runtime.intervals import mean_interval
+from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.attention_mass import MassKept, attention_mass_kept
+from focus_runtime.measure.intervals import mean_interval
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.studies.balance import group_balance
+from focus_runtime.studies.inference_settings import sweep_masks
+from focus_runtime.studies.layers import layer_curve, layers_alone
+from focus_runtime.studies.leak import assignment_leak, future_effect
 
 SOME = 4  # held-out sequences where every layer is run alone or every probability is counted
 HALF = 8  # where many settings are scored

@@ -15,7 +15,7 @@ import numpy as np
 
 from focus_explorer.errors import InputError
 from focus_explorer.reproduce.report import Claim, Column, Report
-from focus_runtime.intervals import Interval
+from focus_runtime.measure.intervals import Interval
 
 HELD = {True: "held", False: "did not hold", None: "not decided here"}
 PAPER = "paper: "
@@ -150,7 +150,7 @@ def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
     Raises:
         InputError: the folder cannot be written.
     """
-    from focus_explorer.views.reproduce import draw
+    from focus_explorer.reproduce.figure import draw
 
     contents: dict[str, bytes] = {}
     if report.figure is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from focus_runtime.intervals import Interval
+from focus_runtime.measure.intervals import Interval
 
 MARGIN = 0.1  # share of items right; the few items of a small scale exclude no smaller loss
 
@@ -49,7 +49,7 @@ def unharmed(test: dict[str, Any], items: int, *, margin: float = MARGIN) -> boo
     """Whether answers stayed as they were: no where a paired test finds a loss, yes where one of `margin` is excluded.
 
     Args:
-        test: `difference` and `p_value` of one metric, as from `focus_runtime.harness.compare_tasks`.
+        test: `difference` and `p_value` of one metric, as from `focus_runtime.tasks.lm_eval.run.compare_tasks`.
         items: compared. Where few differ or none, 3 / items bounds the share that may (the rule of three).
 
     Returns:

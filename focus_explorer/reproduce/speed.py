@@ -7,7 +7,7 @@ from typing import Any
 from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
-from focus_runtime.bench import LayerSetting, layer_speed
+from focus_runtime.measure.speed import LayerSetting, layer_speed
 
 GROUPS = (4, 8)
 LONGEST_STEADY = 16_384  # beyond, repeats take minutes: three must do

@@ -11,15 +11,15 @@ from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab, quality_cells
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Report, agreed, decided
-from focus_runtime.checkpoint import Centroids
-from focus_runtime.compose import compose
+from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
-from focus_runtime.evaluate import Scores, score
-from focus_runtime.models import load_model
-from focus_runtime.regimes import RegimePlan, run_regime
-from focus_runtime.sequences import encode_texts, even_sequences
-from focus_runtime.train import train_centroids
+from focus_runtime.measure.scores import Scores, score
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.text.sequences import encode_texts, even_sequences
+from focus_runtime.training.centroids import train_centroids
+from focus_runtime.training.regimes import RegimePlan, run_regime
 
 STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {  # attention kind -> architecture and what makes it that kind
     "MHA": ("GPT2", {}),

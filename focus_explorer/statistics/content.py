@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, norm
 
-from focus_explorer.group_labels import group_label
-from focus_explorer.group_statistics import contingency, log_odds
+from focus_explorer.data.group_labels import group_label
+from focus_explorer.statistics.group_content import contingency, log_odds
 from focus_explorer.statistics.resample import Resampler, ends, ratio
 from focus_explorer.statistics.sample import Sample
 
@@ -134,7 +134,7 @@ def _random_shares(sample: Sample, place: int, name: str, shape: tuple[int, int]
     """(K, C) shares in the random groups matched with ours, NaN where a group has no partner."""
     if sample.random is None:
         return np.full(shape, np.nan)
-    from focus_explorer.alignment import align
+    from focus_explorer.statistics.alignment import align
 
     tops = sample.random.tops[place]
     table = contingency(tops, sample.schemes[name].codes, shape).astype(np.float64)

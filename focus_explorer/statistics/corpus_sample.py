@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from focus_explorer.statistics.run_sample import scheme
 from focus_explorer.statistics.sample import Groups, Sample, Scheme
-from focus_runtime.word_classes import CLASSES, class_numbers
+from focus_runtime.text.word_classes import CLASSES, class_numbers
 
 if TYPE_CHECKING:
-    from focus_explorer.corpus_data import CorpusData
+    from focus_explorer.data.corpus import CorpusData
 
 NOT_TAGGED = "The words are not tagged: categories are from English word lists."
 NO_RANDOM = "The corpus was analysed without random centroids, so that baseline is missing."

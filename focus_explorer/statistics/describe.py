@@ -10,9 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
-from focus_explorer.alignment import align
-from focus_explorer.group_labels import group_label
+from focus_explorer.data.group_labels import group_label
 from focus_explorer.statistics import labellings
+from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.distances import Bins
 from focus_explorer.statistics.layer_measures import INFORMATION, Measured, measure_layer
 from focus_explorer.statistics.resample import Estimate, Resampler, mean_of

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.statistics.resample import Resampler, Values
-from focus_runtime.pairs import distance_bins, shuffled_sharing
+from focus_runtime.mask.distances import distance_bins, shuffled_sharing
 
 Ints = NDArray[np.int64]
 TABLE_ENTRIES = 1 << 24  # entries of the running counts held at once

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.group_labels import group_label
+from focus_explorer.data.group_labels import group_label
 from focus_explorer.statistics.describe import Layer
 from focus_explorer.statistics.distances import Bins, PairCounts
 from focus_explorer.statistics.resample import Estimate, Resampler, mean_of, ratio

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.queries import fetch, fetch_run, fetch_several
+from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
 from focus_runtime.store.database import Database
-from focus_runtime.word_classes import CLASSES, class_numbers, sentences
+from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
 
 CAUSES = ("local", "sinks", "grouped", "dropped")
 NO_TAGGER = (

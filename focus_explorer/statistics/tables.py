@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from focus_explorer.corpus_data import CorpusData
+from focus_explorer.data.corpus import CorpusData
+from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.queries import fetch
 from focus_explorer.statistics.agreement import between_samples, layer_agreement_table
 from focus_explorer.statistics.content import categories_table, characteristic_table
 from focus_explorer.statistics.corpus_sample import corpus_sample

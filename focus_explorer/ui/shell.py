@@ -12,10 +12,23 @@ import gradio as gr
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.run_labels import purge_expired
-from focus_explorer.service import AnalyzeRequest, Service
-from focus_explorer.ui import api, centroids_tab, explore_tab, exporting, runs_tab, training_tab
+from focus_explorer.services.labels import purge_expired
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
+from focus_explorer.ui.questions import exports as exporting
+from focus_explorer.ui.tabs import (
+    centroids as centroids_tab,
+)
+from focus_explorer.ui.tabs import (
+    explore as explore_tab,
+)
+from focus_explorer.ui.tabs import (
+    runs as runs_tab,
+)
+from focus_explorer.ui.tabs import (
+    training as training_tab,
+)
 from focus_explorer.ui.text import SAID, TABS, TAGLINE, TITLE
 
 THEME = gr.themes.Base(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from focus_explorer.service import AnalyzeRequest, Service
+from focus_explorer.services.service import AnalyzeRequest, Service
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from focus_explorer.service import Service
+from focus_explorer.services.service import Service
 from tests.browser.conftest import FLAGS, SIZES, serving
 from tests.browser.places import PLACES
 

@@ -9,11 +9,11 @@ from math import exp
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.comparing import grid_rows
-from focus_explorer.lengths import lengths
-from focus_explorer.pairing import beside
-from focus_explorer.queries import fetch
-from focus_explorer.service import AnalyzeRequest, Service
+from focus_explorer.data.queries import fetch
+from focus_explorer.services.compare.lengths import lengths
+from focus_explorer.services.compare.runs import beside
+from focus_explorer.services.compare.settings import grid_rows
+from focus_explorer.services.service import AnalyzeRequest, Service
 from tests.browser.conftest import opening, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]

@@ -9,11 +9,12 @@ from collections import Counter
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.notebook import show
-from focus_explorer.queries import fetch
-from focus_explorer.service import AnalyzeRequest, Service
-from focus_runtime.checkpoint import random_centroids, save_centroids
+from focus_explorer.data.queries import fetch
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.ui.notebook import show
 from focus_runtime.config import FocusConfig
+from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.routing.centroids import random_centroids
 from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -120,7 +121,7 @@ def test_the_sql_box_answers_refuses_and_gives_a_file(open_page, database, two_r
 
 
 def test_centroid_files_are_looked_into_and_compared(open_page, database, first_run, tmp_path):
-    from focus_runtime.models import load_model
+    from focus_runtime.models.loading import load_model
 
     model, _ = load_model("smollm2-135m")
     mine = tmp_path / "five-groups.safetensors"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.queries import fetch
-from focus_explorer.service import Service
+from focus_explorer.data.queries import fetch
+from focus_explorer.services.service import Service
 from focus_runtime.store.database import Database
 from tests.browser.test_page import set_layer
 

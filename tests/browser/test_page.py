@@ -8,10 +8,11 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.queries import fetch
-from focus_explorer.service import Service
-from focus_runtime.checkpoint import random_centroids, save_centroids
+from focus_explorer.data.queries import fetch
+from focus_explorer.services.service import Service
 from focus_runtime.config import FocusConfig
+from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.routing.centroids import random_centroids
 from tests.helpers import build_model
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -165,7 +166,7 @@ def test_upload_of_a_bad_file_is_explained(open_page, tmp_path):
 
 
 def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_path):
-    from focus_runtime.models import load_model
+    from focus_runtime.models.loading import load_model
 
     page = open_page()
     page.get_by_role("tab", name="Centroids").click()

@@ -9,9 +9,9 @@ import shlex
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.cli import main
-from focus_explorer.exports.figures import write_figure
-from focus_explorer.service import Service
+from focus_explorer.cli.main import main
+from focus_explorer.exports.figures.write import write_figure
+from focus_explorer.services.service import Service
 from focus_explorer.statistics.tables import statistics_table
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]

@@ -11,9 +11,10 @@ import torch
 from playwright.sync_api import expect
 
 from benchmarks.synthetic_runs import write_long_run
-from focus_explorer.queries import fetch
-from focus_explorer.service import AnalyzeRequest, Service
-from focus_runtime.mask import CAUSES, allowed_pairs, count_pairs
+from focus_explorer.data.queries import fetch
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import CAUSES, allowed_pairs
 from focus_runtime.store.database import Database
 from tests.browser.conftest import opening, serving
 from tests.browser.test_page import set_layer, shown_run, stored

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.service import AnalyzeRequest, Service
-from focus_explorer.training_service import Trainings
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.training.processes import Trainings
 from focus_runtime.config import FocusConfig
-from focus_runtime.optimise import TrainStep
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
+from focus_runtime.training.loop import TrainStep
 from tests.browser.conftest import opening, serving
 from tests.helpers import build_model, build_tokenizer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from focus_explorer.service import AnalyzeRequest, Service
+from focus_explorer.services.service import AnalyzeRequest, Service
 from tests.helpers import build_model, build_tokenizer
 
 TEXT = "The harbour was quiet. <script>alert('x')</script> Déjà vu 🙂 — the cat sat on the mat & left.\n" * 6

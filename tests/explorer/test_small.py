@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_explorer.projection import project
 from focus_explorer.statistics import mean_interval
-from focus_explorer.views.tables import report_html
+from focus_explorer.statistics.projection import project
+from focus_explorer.views.centroids import report_html
 
 
 def test_interval_covers_the_mean_about_95_times_in_100():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.compose import compose
-from focus_runtime.router import CentroidRouter
+from focus_runtime.composition.attach import compose
+from focus_runtime.routing.router import CentroidRouter
 from tests.helpers import build_centroids
 
 ROUNDING = 1e-4  # of scores over temperature, whose fp32 rounding errors are below 1e-5

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-RUNTIME = Path(__file__).parents[2] / "runtime"
+from tests.helpers import ROOT
+
+RUNTIME = ROOT / "runtime"
 BLOCKED = (
     "gguf", "accelerate", "duckdb", "gradio", "plotly", "umap", "pandas", "sklearn", "pyarrow", "jinja2", "scipy",
     "matplotlib", "flash_attn", "flash_attn_interface", "focus_explorer",
@@ -50,12 +51,13 @@ def test_the_finder_blocks():
 def test_the_runtime_imports_and_attends_without_the_rest():
     code = """
 import focus_runtime
-import focus_runtime.measure, focus_runtime.compose, focus_runtime.evaluate, focus_runtime.bench
-import focus_runtime.attention.flex, focus_runtime.attention.cuda_choice
+import focus_runtime.measure.loss, focus_runtime.measure.scores, focus_runtime.measure.speed
+import focus_runtime.composition.attach
+import focus_runtime.attention.flex, focus_runtime.attention.cuda.choice
 import torch
 from focus_runtime import focus_attention
-from focus_runtime.attention.cuda import flash_decomposition
-from focus_runtime.attention.varlen import PLAIN
+from focus_runtime.attention.cuda.decomposition import flash_decomposition
+from focus_runtime.attention.cuda.varlen import PLAIN
 x = torch.randn(1, 2, 40, 16)
 groups = 1 << (torch.arange(40)[None] % 4)
 a = focus_attention(x, x, x, groups, window=3, num_sinks=1)

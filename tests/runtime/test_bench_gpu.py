@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attention_gpu.py"
+from tests.helpers import ROOT
+
+SCRIPT = ROOT / "benchmarks" / "attention_gpu.py"
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from focus_runtime.attention.decomposed import (
 )
 from focus_runtime.attention.flash import flash_backward
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
-from focus_runtime.mask import narrow
-from focus_runtime.router import top_k_membership
+from focus_runtime.mask.rule import narrow
+from focus_runtime.routing.router import top_k_membership
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.flash import masked_flash
 from focus_runtime.attention.reference import attend, token_positions
-from focus_runtime.mask import allowed_pairs
+from focus_runtime.mask.rule import allowed_pairs
 
 MAX_QUERIES = 16  # more queries see most keys between them, whatever their groups
 GATHER_FROM = 1280  # keys; below this reading all of them under the mask is faster, benchmarks/decode_cpu.py

@@ -23,7 +23,7 @@ from torch import Tensor
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
-from focus_runtime.mask import narrow
+from focus_runtime.mask.rule import narrow
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
 MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length

@@ -9,13 +9,13 @@ from torch import Tensor
 from focus_runtime.attention.backward import differentiable_attention
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.costs import cheapest_without_compiler
-from focus_runtime.attention.cuda import flash_decomposition
-from focus_runtime.attention.cuda_choice import choose_on_cuda
+from focus_runtime.attention.cuda.choice import choose_on_cuda
+from focus_runtime.attention.cuda.decomposition import flash_decomposition
+from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.masked import covers_everything, masked_attention
-from focus_runtime.attention.packed import membership_extent
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError

@@ -85,7 +85,7 @@ def _build(folder: Path) -> Path:
 @functools.cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The compiled kernel, or None and the reason there is none. Compiled at most once per machine and version."""
-    from focus_runtime.models import default_cache_dir
+    from focus_runtime.files import default_cache_dir
 
     try:
         library = ctypes.CDLL(str(_build(default_cache_dir() / "kernels")))

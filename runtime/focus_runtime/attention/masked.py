@@ -9,7 +9,7 @@ from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.merging import merge
 from focus_runtime.attention.reference import attend, token_positions
-from focus_runtime.mask import allowed_pairs, narrow
+from focus_runtime.mask.rule import allowed_pairs, narrow
 
 SQUARE = 2048  # tokens a side; smaller ones leave the kernel small tiles
 BLOCK, SMALLEST_BLOCK = 512, 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.mask import allowed_pairs
+from focus_runtime.mask.rule import allowed_pairs
 
 
 def token_positions(membership: Tensor, key_padding: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.reference import attend
-from focus_runtime.mask import allowed_pairs
+from focus_runtime.mask.rule import allowed_pairs
 
 BLOCK = 512
 

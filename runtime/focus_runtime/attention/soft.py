@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from focus_runtime.router import top_k_membership
+from focus_runtime.routing.router import top_k_membership
 
 AFFINITY_FLOOR = 1e-6
 LARGEST_EXPONENT = 30.0  # reached by dropped pairs only, where the gradient needs a finite weight

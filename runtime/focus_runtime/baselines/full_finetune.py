@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.baselines.handle import Handle
-from focus_runtime.compose import FocusModel
+from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import ModelError
 
 

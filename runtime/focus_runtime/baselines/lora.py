@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from focus_runtime.baselines.checks import check_between, check_whole
 from focus_runtime.baselines.handle import Handle
-from focus_runtime.compose import FocusModel, attention_modules
+from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import ConfigError, InputError, ModelError
+from focus_runtime.models.structure import attention_modules
 
 # Projections to adapt, by what an attention module has; a fused one holds queries, keys and values together.
 LAYOUTS = (("q_proj", "v_proj"), ("c_attn",), ("qkv_proj",), ("query_key_value",))

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from focus_runtime.baselines.checks import check_text, check_whole
 from focus_runtime.baselines.handle import Handle
-from focus_runtime.calibrate import calibrate_potentials
-from focus_runtime.checkpoint import random_centroids
-from focus_runtime.compose import FocusModel, compose
+from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
-from focus_runtime.measure import pair_shares
+from focus_runtime.measure.loss import pair_shares
+from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.training.calibrate import calibrate_potentials
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

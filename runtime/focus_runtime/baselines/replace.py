@@ -19,11 +19,11 @@ from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.baselines.checks import check_text
 from focus_runtime.baselines.handle import Handle
 from focus_runtime.baselines.pairs import Reading
-from focus_runtime.compose import FocusModel, attention_modules
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.layer import STATE as FOCUS_STATE
 from focus_runtime.errors import ConfigError, InputError, ModelError
-from focus_runtime.layer import OTHER_MODEL, sliding_window_of
-from focus_runtime.layer import STATE as FOCUS_STATE
-from focus_runtime.measure import final_hidden
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
 
 IMPLEMENTATION = "focus_baseline"
 STATE = "_baseline_layer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from focus_runtime.attention_links import LayerAttention
+from focus_runtime.measure.attention_links import LayerAttention
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 from focus_runtime.store.statistics import insert_queries

@@ -1,4 +1,4 @@
-"""The register of corpora: what each was made of and with; its rows lie in Parquet files, see corpus_parquet.py."""
+"""The register of corpora: what each was made of and with; its rows lie in Parquet files, see corpus/folder.py."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_runtime.baseline import Chance
+from focus_runtime.baselines.random_groups import Chance
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
-from focus_runtime.tagging import Tags
+from focus_runtime.text.tagging import Tags
 
 CAUSES = ("local", "sinks", "grouped", "dropped")
 

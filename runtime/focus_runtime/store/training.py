@@ -24,8 +24,8 @@ import duckdb
 import pyarrow as pa
 
 from focus_runtime.errors import StoreBusyError, StoreError
-from focus_runtime.optimise import TrainStep
 from focus_runtime.store.database import Database
+from focus_runtime.training.loop import TrainStep
 
 FLUSH_SECONDS = 1.0
 MOST_SECONDS = 10.0

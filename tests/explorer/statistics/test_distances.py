@@ -8,7 +8,7 @@ import torch
 
 from focus_explorer.statistics import distances
 from focus_explorer.statistics.resample import Resampler
-from focus_runtime.mask import allowed_pairs
+from focus_runtime.mask.rule import allowed_pairs
 
 
 def dense(membership, starts, window, num_sinks):

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from focus_explorer.cli import main
+from focus_explorer.cli.main import main
+from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.queries import fetch
-from focus_explorer.service import AnalyzeRequest, Service
-from focus_explorer.statistics.measuring import measure_run
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.statistics import measure_run
 from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, study_run
 from focus_explorer.statistics.tables import NAMES, agreement_between, statistics_table, study
-from focus_runtime import tagging
+from focus_runtime.text import tagging
 
 TEXT = "The quiet harbour slept. A cat sat on the wooden wall, and nobody saw it 🙂. Why would they look?\n\n" * 8
 

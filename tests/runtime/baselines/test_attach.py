@@ -9,10 +9,10 @@ import torch
 
 from focus_runtime.baselines import BASELINES, Handle
 from focus_runtime.baselines.replace import IMPLEMENTATION, STATE
-from focus_runtime.compose import compose
+from focus_runtime.composition.attach import compose
 from focus_runtime.errors import ConfigError, InputError, ModelError
-from focus_runtime.evaluate import score
-from focus_runtime.models import weights_sha256
+from focus_runtime.measure.scores import score
+from focus_runtime.models.loading import weights_sha256
 from tests.helpers import build_centroids, build_model, random_ids
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test

@@ -1,0 +1,1 @@
+"""The `focus-explorer` command: one file per subcommand."""

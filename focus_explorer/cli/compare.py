@@ -1,0 +1,90 @@
+"""The compare command: a text at several settings, as the page's Compare view measures and keeps it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from focus_explorer import settings
+from focus_explorer.errors import InputError
+from focus_explorer.progress import stage_bar
+from focus_explorer.services.compare.settings import NAMES, REPEATS, grid, measure_grid
+from focus_explorer.services.service import AnalyzeRequest, Service, read_text_file
+
+
+def add_parser(commands: Any) -> None:
+    """The `compare` command."""
+    parser = commands.add_parser(
+        "compare", help="measure a text at several settings, beside full attention, random centroids and window alone"
+    )
+    parser.add_argument("text", help="a UTF-8 text file, which is explored first, or the id of a stored run")
+    parser.add_argument("--top-k", help="groups a token belongs to, such as 1,2 (default: values that suit the text)")
+    parser.add_argument("--window", help="window sizes, such as 64,128 (default: values that suit the text)")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help=f"timed repeats (default: {REPEATS})")
+    parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
+    for name in ("model", "centroids", "db"):
+        option = settings.SETTINGS[name]
+        parser.add_argument(f"--{name}", default=option.default or None,
+                            help=f"{option.help} (default: {option.default or 'the user data folder'})")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=compare)
+
+
+def _values(text: str | None, option: str) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise InputError(f"{option} is {text!r}", expected="whole numbers such as 1,2") from error
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """Explore the text where it is not a stored run, measure the grid, print it."""
+    chosen = {name: _values(getattr(arguments, name), f"--{name.replace('_', '-')}") for name in ("top_k", "window")}
+    service = Service(arguments.db)
+    with stage_bar() as progress:
+        run_id = _run_of(service, arguments, progress)
+        known = run_id == arguments.text
+        found = grid(service, run_id)
+        values = {name: found["suggested"][name] if value is None else value for name, value in chosen.items()}
+        measure_grid(
+            service, run_id, values["top_k"], values["window"], repeats=arguments.repeats,
+            centroids=None if known else arguments.centroids, progress=progress,
+        )  # fmt: skip
+    found = grid(service, run_id)
+    result = {"run_id": run_id, "cells": found["cells"], "db": str(service.database.path)}
+    print(json.dumps(result, ensure_ascii=False) if arguments.json else describe(result))
+
+
+def _run_of(service: Service, arguments: argparse.Namespace, progress: Any) -> str:
+    text = str(arguments.text)
+    if not os.path.exists(os.path.expanduser(text)) and text in {run["run_id"] for run in service.runs()}:
+        return text
+    request = AnalyzeRequest(
+        model=arguments.model, centroids=arguments.centroids, max_tokens=arguments.max_tokens, repeats=1
+    )
+    words = shlex.join(["focus-explorer", *sys.argv[1:]]).encode("utf-8", "backslashreplace").decode()
+    return service.analyze(
+        read_text_file(Path(os.path.expanduser(text))), request, command=words, progress=progress,
+        announce=lambda message: print(f"note: {message}", file=sys.stderr),
+    )  # fmt: skip
+
+
+def describe(result: dict[str, Any]) -> str:
+    """A line for each cell: predictions, pairs and time at the same setting."""
+    lines = [f"run {result['run_id']}"]
+    for cell in result["cells"]:
+        setting = (f"top-k {cell['top_k']}, " if cell["top_k"] else "") + f"window {cell['window_size']}"
+        lines.append(
+            f"{NAMES[cell['kind']]:<21} {setting:<22} perplexity {cell['perplexity_full']:.3f} -> "
+            f"{cell['perplexity_focus']:.3f}, {cell['delta_mean']:+.4f} nats a token ({cell['delta_low']:+.4f} to "
+            f"{cell['delta_high']:+.4f}, {cell['scored']:,} tokens), {cell['retained_pairs']:.0%} of pairs, attention "
+            f"{cell['attention_full']:,.1f} -> {cell['attention_focus']:,.1f} ms (median of {cell['repeats']})"
+        )
+    return "\n".join([*lines, f"stored in {result['db']}"])

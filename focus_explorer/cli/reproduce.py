@@ -1,0 +1,56 @@
+"""`focus-explorer reproduce`: the paper's tables and figures on the user's model and text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from focus_explorer.errors import TrainingStopped
+from focus_explorer.reproduce.run import REPORTS, reproduce
+
+
+def add_parser(commands: Any) -> None:
+    """The sub-command's options."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="measure a table or figure of the paper again",
+        description="Reports: " + "; ".join(f"{name} ({what})" for name, (_, what) in REPORTS.items()),
+    )
+    parser.add_argument(
+        "names",
+        nargs="+",
+        choices=[*REPORTS, "all"],
+        metavar="REPORT",
+        help="table1 to table10, figure1 to figure3, long-context, groups, mass, leak, sinks, layers, balance, "
+        "devices, or all",
+    )
+    parser.add_argument(
+        "--scale", default="tiny", help="tiny (minutes), small (two cores, hours) or paper (GPUs); (default: tiny)"
+    )
+    parser.add_argument(
+        "--text",
+        nargs="+",
+        default=[],
+        help="training texts: files, or folders of .txt files (default for tiny: the sample texts)",
+    )
+    parser.add_argument("--val", nargs="+", default=[], help="held-out text; left out of --text folders")
+    parser.add_argument("--model", help="model name, folder or file (default: the scale's)")
+    parser.add_argument("--steps", type=int, help="steps of each training of centroids (default: the scale's)")
+    parser.add_argument("--out", help="folder to write to (default: reproduced/SCALE)")
+    parser.add_argument("--work", help="folder for trained centroids and tasks (default: work/ under --out)")
+    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Entry point of the sub-command; returns the exit status."""
+    try:
+        reproduce(arguments)
+    except (KeyboardInterrupt, TrainingStopped):
+        print(
+            "stopped; reports written so far and trained centroids are kept, the same command goes on", file=sys.stderr
+        )
+        return 130
+    return 0

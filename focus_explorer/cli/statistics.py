@@ -1,0 +1,136 @@
+"""`focus-explorer statistics`: what can be said about the groups of a run or a corpus, with intervals and baselines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from focus_explorer import settings
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.progress import stage_bar
+
+WIDTH = 51
+NAMES = {
+    "dominance": "largest group", "balance": "balance of group sizes", "confidence": "confidence",
+    "entropy": "assignment entropy, nats", "purity": "purity", "nmi": "normalised mutual information",
+    "homogeneity": "homogeneity", "completeness": "completeness", "v_measure": "V-measure",
+    "stability": "stability of a token's group", "pairs_kept": "pairs kept",
+    "distant_pairs_kept": "distant pairs kept", "mass_kept": "attention kept",
+    "distant_mass_kept": "distant attention kept",
+}  # fmt: skip
+
+
+def add_parser(commands: Any) -> None:
+    """The `statistics` command."""
+    parser = commands.add_parser(
+        "statistics", help="what the groups of a run or a corpus are, with intervals and baselines"
+    )
+    parser.add_argument("run_id", metavar="RUN", help="a run or a corpus, as listed by `runs` and `corpora`")
+    parser.add_argument("--with", dest="other", metavar="RUN", help="also how far the groups agree with another run of "
+                        "the same text: another seed, centroid file or setting")  # fmt: skip
+    parser.add_argument("--attention", action="store_true", help="also measure full attention under both masks: two "
+                        "slower passes over the first 4,096 tokens")  # fmt: skip
+    parser.add_argument("--no-measure", action="store_true", help="use what is stored: tag no words, run no model")
+    option = settings.SETTINGS["db"]
+    parser.add_argument("--db", default=option.default or None, help=f"{option.help} (default: the user data folder)")
+    parser.add_argument(
+        "--json", action="store_true", help="print every row of all layers and groups as one JSON object"
+    )
+    parser.set_defaults(run=statistics)
+
+
+def statistics(arguments: argparse.Namespace) -> None:
+    """Measure what is missing, then print the statistics."""
+    from focus_explorer.services.service import Service
+    from focus_explorer.statistics.tables import agreement_between, study
+    from focus_runtime.store.corpora import corpus_row
+
+    service = Service(arguments.db)
+    if corpus_row(service.database, arguments.run_id) is not None:
+        _refuse_for_corpus(arguments)
+    elif not arguments.no_measure:
+        _measure(service, arguments)
+    found = study(service.database, arguments.run_id)
+    with stage_bar() as progress:
+        found.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
+    rows = found.table("statistics")
+    between = agreement_between(service.database, arguments.run_id, arguments.other) if arguments.other else None
+    if arguments.json:
+        result = {"run_id": arguments.run_id, "notes": list(found.sample.notes), "statistics": rows.to_pylist()}
+        if between is not None:
+            result["agreement"] = between.to_pylist()
+        print(json.dumps(result, ensure_ascii=False, allow_nan=False))
+    else:
+        print(describe(arguments.run_id, found.sample, rows, between))
+
+
+def _refuse_for_corpus(arguments: argparse.Namespace) -> None:
+    if arguments.attention or arguments.other:
+        given = "--attention" if arguments.attention else "--with"
+        raise InputError(f"{given} is for a run, not for a corpus", fix="leave it out, or name a run")
+
+
+def _measure(service: Any, arguments: argparse.Namespace) -> None:
+    from focus_explorer.services.statistics import measure_run
+
+    for run_id in filter(None, (arguments.run_id, arguments.other)):
+        with stage_bar() as progress:
+            try:
+                problems = measure_run(service, run_id, attention=arguments.attention, progress=progress)
+            except NotFoundError:
+                raise
+            except InputError as error:  # a model that is gone need not keep anybody from what is stored
+                problems = [str(error)]
+        for problem in problems:
+            print(f"note: {problem}", file=sys.stderr)
+
+
+def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None) -> str:
+    """The run's statistics, a line each, and what they rest on."""
+    table = [row for row in rows.to_pylist() if row["scope"] == "run"]
+    cautions = [set(row["warning"].split("; ")) - {""} for row in table]
+    common = set.intersection(*cautions)
+    lines = [
+        f"{run_id}: {sample.num_tokens:,} tokens, {rows['units'][0].as_py():,} {sample.unit}s, {len(sample.layers)} "
+        f"layers, K = {sample.num_groups}; means over layers",
+        f"{'':<{WIDTH}}{'value':>8}  {'95 % interval':<18}{'shuffled':>9}{'random':>9}{'no groups':>11}",
+    ]
+    for row in table:
+        if row["statistic"].endswith("_minus_random"):
+            name = "  more than random centroids"
+            lines.append(f"{name:<{WIDTH}}{_number(row['value'], sign=True):>8}  {_interval(row, sign=True)}")
+            continue
+        about = {"pos": ", part of speech", "dep": ", syntactic relation", "word": ", word lists"}
+        name = NAMES[row["statistic"]] + about.get(row["category"], "")
+        lines.append(
+            f"{name:<{WIDTH}}{_number(row['value']):>8}  {_interval(row):<18}{_number(row['shuffled']):>9}"
+            f"{_number(row['random']):>9}{_number(row['window_only']):>11}"
+            + (f"  ! {'; '.join(sorted(own))}" if (own := set(row["warning"].split("; ")) - {""} - common) else "")
+        )
+    if between is not None:
+        values = [row["adjusted_rand"] for row in between.to_pylist()]
+        overlap = [row["overlap"] for row in between.to_pylist()]
+        lines.append(
+            f"agreement with the other run over {len(values)} layers: adjusted Rand {min(values):.2f} to "
+            f"{max(values):.2f}, tokens in matched groups {min(overlap):.0%} to {max(overlap):.0%}"
+        )
+    lines += [f"note: {caution}" for caution in sorted(common)]
+    lines += [f"note: {note}" for note in sample.notes]
+    lines.append(f"every layer and group: `focus-explorer export {run_id} --what statistics --out statistics.csv`")
+    return "\n".join(lines)
+
+
+def _number(value: float | None, *, sign: bool = False) -> str:
+    if value is None:
+        return "–"
+    return f"{value:+.3f}" if sign else f"{value:.3f}"
+
+
+def _interval(row: dict[str, Any], *, sign: bool = False) -> str:
+    if row["low"] is None:
+        return ""
+    return f"{_number(row['low'], sign=sign)} to {_number(row['high'], sign=sign)}"

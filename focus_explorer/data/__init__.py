@@ -1,0 +1,1 @@
+"""Named read-only SQL -> Arrow, for runs and corpora."""

@@ -1,0 +1,242 @@
+"""A corpus read back from its Parquet files, in place, by DuckDB: for statistics, summaries and exports.
+
+Rows are ordered by document and position everywhere, so arrays of different layers and the tokens line up. Memory stays
+within a few layers of the corpus: `each_layer` reads as many at once as `rows_at_once` allows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.errors import NotFoundError
+from focus_runtime.corpus.folder import CorpusFolder
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.measure.intervals import Interval, mean_interval
+from focus_runtime.store.corpora import corpus_row
+from focus_runtime.store.database import Database
+
+ROWS_AT_ONCE = 4_000_000
+RESAMPLES = 2_000  # of documents; with a thousand of them 10,000 take longer than reading the files
+MODES = ("full", "focus", "random")
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerGroups:
+    """One layer over all N tokens of a corpus, documents in order of their numbers, positions in order.
+
+    Attributes:
+        layer: layer number.
+        top_group, random_top_group: (N,) int32; the second None without the baseline.
+        membership, random_membership: (N,) int64 bit sets.
+        confidence, entropy: (N,) float32.
+    """
+
+    layer: int
+    top_group: NDArray[np.int32]
+    membership: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+    entropy: NDArray[np.float32]
+    random_top_group: NDArray[np.int32] | None
+    random_membership: NDArray[np.int64] | None
+
+
+class CorpusData:
+    """The files of one corpus.
+
+    Attributes:
+        row: its line of the register, config, settings, versions and skipped as objects.
+
+    Raises:
+        NotFoundError: there is no such corpus, or its folder holds no documents.
+    """
+
+    def __init__(self, database: Database, corpus_id: str) -> None:
+        found = corpus_row(database, corpus_id)
+        if found is None:
+            raise NotFoundError(f"there is no corpus {corpus_id!r}", fix="see `focus-explorer corpora`")
+        self.row = found
+        self.folder = CorpusFolder.of(found["folder"], corpus_id)
+        self._numbers = self.folder.numbers()
+        if not self._numbers:
+            skipped = "; ".join(f"{each['name']}: {each['reason']}" for each in found["skipped"][:3])
+            raise NotFoundError(
+                f"the corpus {corpus_id} has no documents in {found['folder']}" + (f" ({skipped})" if skipped else ""),
+                expected="at least one that could be analysed",
+            )
+
+    def query(self, sql: str, table: str, parameters: tuple[Any, ...] = ()) -> pa.Table:
+        """Rows of a SELECT over one table's files; in it the table is called `rows`, with a column `document`."""
+        connection = duckdb.connect()
+        try:
+            files = "read_parquet(?, hive_partitioning = true)"
+            given = [self.folder.files(table, self._numbers), *parameters]
+            return connection.sql(f"WITH rows AS (SELECT * FROM {files}) {sql}", params=given).to_arrow_table()
+        finally:
+            connection.close()
+
+    def documents(self) -> pa.Table:
+        """One row for each document, in order of `document`, its number: the columns of document.parquet."""
+        return self.query("SELECT * EXCLUDE (run) FROM rows ORDER BY document", "document")
+
+    def tokens(self) -> pa.Table:
+        """document, position, piece, pos, dep, sentence, nll_full and nll_focus of all N tokens in order."""
+        return self.query(
+            "SELECT document, position, piece, pos, dep, sentence, nll_full, nll_focus FROM rows "
+            "ORDER BY document, position",
+            "tokens",
+        )
+
+    def layers(self) -> pa.Table:
+        """document, layer, dominance, retained_pairs and pair counts by cause, ordered by document and layer."""
+        return self.query("SELECT * EXCLUDE (run) FROM rows ORDER BY document, layer", "layers")
+
+    @cached_property
+    def layer_numbers(self) -> list[int]:
+        """Layers with groups."""
+        found = self.query("SELECT DISTINCT layer FROM rows ORDER BY layer", "layers")
+        return [int(value) for value in found["layer"].to_pylist()]
+
+    @cached_property
+    def num_tokens(self) -> int:
+        """N, tokens of all documents."""
+        return int(self.query("SELECT sum(num_tokens) AS n FROM rows", "document")["n"][0].as_py())
+
+    def layer(self, layer: int) -> LayerGroups:
+        """One layer.
+
+        Raises:
+            NotFoundError: it has no groups.
+        """
+        if layer not in self.layer_numbers:
+            raise NotFoundError(f"corpus {self.row['corpus_id']} has no layer {layer}", fix="choose one of its layers")
+        return self._read(layer, layer)[0]
+
+    def each_layer(self, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[LayerGroups]:
+        """All layers in order; files are opened once for as many layers as `rows_at_once` rows hold."""
+        at_once = max(1, rows_at_once // self.num_tokens)
+        numbers = self.layer_numbers
+        for start in range(0, len(numbers), at_once):
+            part = numbers[start : start + at_once]
+            yield from self._read(part[0], part[-1])
+
+    def _read(self, first: int, last: int) -> list[LayerGroups]:
+        table = self.query(
+            "SELECT layer, top_group, membership, confidence, entropy, random_top_group, random_membership FROM rows "
+            "WHERE layer BETWEEN ? AND ? ORDER BY layer, document, position",
+            "assignments", (first, last),
+        )  # fmt: skip
+        columns: dict[str, Any] = {}
+        for name in table.column_names:
+            column = table[name]
+            columns[name] = None if column.null_count else column.to_numpy()
+        layers = columns.pop("layer")
+        borders = np.flatnonzero(np.diff(layers, prepend=layers[0] - 1, append=layers[-1] + 1))
+        return [
+            LayerGroups(
+                layer=int(layers[start]),
+                **{name: _part(values, start, stop) for name, values in columns.items()},
+            )
+            for start, stop in pairwise(borders.tolist())
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """Pooled numbers with 95 % intervals from a bootstrap over documents, JSON-ready.
+
+        Perplexities weight documents by their scored tokens and shares of pairs by their pairs, so each is that of all
+        documents together, over all layers with groups. `dominance` is the share of the largest group over the whole
+        corpus, and `document_dominance` the mean of the documents' own; both mean over layers.
+        """
+        documents, layers = self.documents(), self.layers()
+        tokens = documents["num_tokens"].to_numpy().astype(np.float64)
+        return {
+            "corpus_id": self.row["corpus_id"], "name": self.row["name"], "source": self.row["source"],
+            "folder": str(self.folder.path), "model": self.row["model_id"], "centroids": self.row["centroids_name"],
+            "config": self.row["config"], "settings": self.row["settings"], "status": self.row["status"],
+            "documents": documents.num_rows, "skipped": self.row["skipped"], "num_tokens": int(tokens.sum()),
+            "scored_tokens": int((tokens - 1).sum()), "unit": "document", **_losses(documents, tokens - 1),
+            **_pairs(layers, documents.num_rows), **self._dominance(layers, documents.num_rows),
+            "model_seconds": float(documents["model_seconds"].to_numpy().sum()),
+        }  # fmt: skip
+
+    def _dominance(self, layers: pa.Table, documents: int) -> dict[str, Any]:
+        counts = self.query("SELECT layer, top_group, count(*) AS n FROM rows GROUP BY ALL", "assignments")
+        largest: dict[int, int] = {}
+        for layer, count in zip(counts["layer"].to_pylist(), counts["n"].to_pylist(), strict=True):
+            largest[layer] = max(largest.get(layer, 0), count)
+        own = _by_document(layers["dominance"].to_numpy(), documents).mean(axis=1)
+        return {
+            "dominance": float(np.mean(list(largest.values())) / self.num_tokens),
+            "document_dominance": _share(_interval(own)),
+        }
+
+    def per_document(self) -> list[dict[str, Any]]:
+        """The documents with their pairs kept and largest group, mean over layers, JSON-ready."""
+        documents, layers = self.documents(), self.layers()
+        kept = _by_document(layers["retained_pairs"].to_numpy(), documents.num_rows).mean(axis=1)
+        largest = _by_document(layers["dominance"].to_numpy(), documents.num_rows).mean(axis=1)
+        return [
+            row | {"notes": json.loads(row["notes"]), "retained_pairs": float(pairs), "dominance": float(share)}
+            for row, pairs, share in zip(documents.to_pylist(), kept, largest, strict=True)
+        ]
+
+
+def _interval(values: Floats, weights: Floats | None = None) -> Interval:
+    return mean_interval(values, weights, resamples=RESAMPLES)
+
+
+def _part(values: Any, start: int, stop: int) -> Any:
+    return None if values is None else values[start:stop]
+
+
+def _losses(documents: pa.Table, scored: Floats) -> dict[str, Any]:
+    loss: dict[str, Floats] = {}
+    for mode in MODES:
+        column = documents[f"perplexity_{mode}"]
+        if not column.null_count:
+            loss[mode] = np.log(column.to_numpy())
+    found: dict[str, Any] = {
+        "perplexity": {mode: _numbers(_interval(values, scored).through(math.exp)) for mode, values in loss.items()}
+    }
+    found["loss_difference"] = _numbers(_interval(loss["focus"] - loss["full"], scored))
+    if "random" in loss:
+        found["loss_difference_random"] = _numbers(_interval(loss["random"] - loss["full"], scored))
+    return found
+
+
+def _pairs(layers: pa.Table, documents: int) -> dict[str, Any]:
+    counts = {cause: _by_document(layers[cause].to_numpy(), documents).mean(axis=1) for cause in CAUSES}
+    total = np.sum(list(counts.values()), axis=0)
+    far = counts["group_only"] + counts["dropped"]
+    some = far > 0
+    distant = _interval(counts["group_only"][some] / far[some], far[some]) if some.any() else None
+    return {
+        "retained_pairs": _share(_interval(1 - counts["dropped"] / total, total)),
+        "distant_pairs_kept": None if distant is None else _share(distant),
+    }
+
+
+def _by_document(values: NDArray[Any], documents: int) -> Floats:
+    """(D, L) from rows ordered by document and layer."""
+    return values.reshape(documents, -1).astype(np.float64)
+
+
+def _numbers(interval: Interval) -> dict[str, float | int | None]:
+    return interval.to_dict() | {"documents": interval.units}
+
+
+def _share(interval: Interval) -> dict[str, float | int | None]:
+    """Of a share: the interval of a few documents may reach beyond what a share can be."""
+    low, high = (None if end is None else min(1.0, max(0.0, end)) for end in (interval.low, interval.high))
+    return _numbers(Interval(interval.value, low, high, interval.units))

@@ -1,0 +1,1 @@
+"""Bundles: everything behind a result in one zip, and its tables rebuilt."""

@@ -1,0 +1,230 @@
+"""What a bundle says of itself: everything needed to make its tables again, or to say why they differ.
+
+Measured times are data: they are written down here and carried over, never measured again. Without the text, nothing
+is written down by its place in the text (docs/bundles.md says why).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from focus_explorer.data.queries import fetch_run
+from focus_explorer.errors import InputError
+from focus_explorer.services.service import CALIBRATION_TOKENS, Service
+from focus_runtime.measure.timing import WARM_UP_TOKENS
+from focus_runtime.routing.centroid_file import load_centroids
+from focus_runtime.store.database import Database
+from focus_runtime.text.tokens import joined_text
+from focus_runtime.version import __version__
+
+FORMAT, FORMAT_VERSION = "focus-explorer bundle", 1
+NAME = "manifest.json"
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn", "umap-learn",
+            "duckdb", "pyarrow", "pandas", "plotly", "kaleido", "spacy")  # fmt: skip
+PROTOCOL = (
+    f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
+    f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
+    f"repeat are measurements: they are carried over when the tables are rebuilt."
+)
+RUN_FIELDS = ("run_id", "created_at", "model_id", "model_fingerprint", "centroids_name", "centroids_sha256", "config",
+              "text_sha256", "num_tokens", "device", "dtype", "backend", "seed", "versions", "command",
+              "notes")  # fmt: skip
+
+Row = dict[str, Any]
+
+
+class SteadyDatabase(Database):
+    """The same file read on one thread and in UTC: sums are added in one order, and times read the same anywhere."""
+
+    def _open(self, *, read_only: bool) -> Any:
+        connection = super()._open(read_only=read_only)
+        connection.execute("SET threads = 1; SET TimeZone = 'UTC'")
+        return connection
+
+
+def describe_run(service: Service, database: Database, run_id: str, *, with_text: bool) -> tuple[Row, str]:
+    """A run's entry of the manifest, and its text.
+
+    Args:
+        database: the service's, read steadily.
+        with_text: also write down what has a place in the text.
+
+    Raises:
+        InputError: there is no such run, or its tokens do not add up to its text.
+    """
+    run = fetch_run(database, run_id)
+    tokens = _rows(database, "SELECT token_id, piece, start_char, end_char FROM tokens WHERE run_id = ? "
+                   "ORDER BY position", run_id)  # fmt: skip
+    text = stored_text(run, tokens)
+    versions = json.loads(run["versions"])
+    threads = versions.pop("threads", None)
+    entry = {
+        "run_id": run_id,
+        "created_at": run["created_at"].isoformat(),
+        "command": run["command"],
+        "model": {"id": run["model_id"], "fingerprint": run["model_fingerprint"]},
+        "tokenizer": describe_tokenizer(service, run),
+        "centroids": {"name": run["centroids_name"], "sha256": run["centroids_sha256"], "source": _source(run)},
+        "config": json.loads(run["config"]),
+        "text": {
+            "sha256": run["text_sha256"], "characters": len(text), "bytes": len(text.encode()),
+            "tokens": run["num_tokens"], "tokens_sha256": ids_sha256([row["token_id"] for row in tokens]),
+            "file": f"text/{run_id}.txt" if with_text else None,
+        },
+        "execution": {
+            "dtype": run["dtype"], "device": run["device"], "backend": run["backend"],
+            "threads": int(threads) if threads else None, "versions": versions,
+        },
+        "seeds": {"run": run["seed"], "random_centroids": 0 if _source(run) == "random" else None, "resampling": 0},
+        "balanced_on": {"texts": "the sample texts that ship with the tool", "tokens": CALIBRATION_TOKENS},
+        "notes": json.loads(run["notes"]),
+        "measured": describe_measured(database, run_id),
+        "timing": {
+            "protocol": PROTOCOL,
+            "repeats": _rows(database, "SELECT * EXCLUDE (run_id) FROM timings WHERE run_id = ? "
+                             "ORDER BY mode, stage, repeat", run_id),
+        },
+        "maps": _maps(database, run_id, with_text=with_text),
+    }  # fmt: skip
+    return entry, text
+
+
+def stored_text(run: Row, tokens: list[Row]) -> str:
+    """The text of a run from its stored tokens, checked.
+
+    Raises:
+        InputError: it is not the text that was analysed.
+    """
+    text = joined_text(*([row[name] for row in tokens] for name in ("piece", "start_char", "end_char")))
+    if hashlib.sha256(text.encode()).hexdigest() != run["text_sha256"]:
+        raise InputError(
+            f"the stored tokens of run {run['run_id']} are not those of the text it was made from",
+            fix="the database is damaged; restore a copy or analyse the text again",
+        )
+    return text
+
+
+def ids_sha256(ids: list[int]) -> str:
+    """Hash of token ids in order, as decimal numbers with spaces between."""
+    return hashlib.sha256(" ".join(map(str, ids)).encode()).hexdigest()
+
+
+def describe_tokenizer(service: Service, run: Row) -> Row:
+    """Class, and hash of the vocabulary's sorted (token, id) pairs; or why it is not known."""
+    try:
+        loaded = service.load_model(run["model_id"])
+    except InputError as error:
+        return {"class": None, "why": str(error)}
+    if loaded.fingerprint != run["model_fingerprint"]:
+        return {"class": None, "why": f"{run['model_id']} has other weights now than when the run was made"}
+    return tokenizer_entry(loaded.tokenizer)
+
+
+def tokenizer_entry(tokenizer: Any) -> Row:
+    """Class, size and hash of a tokenizer's vocabulary."""
+    words = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=True)
+    return {
+        "class": type(tokenizer).__name__, "vocabulary_size": len(tokenizer),
+        "vocabulary_sha256": hashlib.sha256(words.encode()).hexdigest(),
+    }  # fmt: skip
+
+
+def describe_measured(database: Database, run_id: str) -> Row:
+    """Which measurements beyond the run itself were made, and with which settings; None for those that were not."""
+    mass = _rows(database, "SELECT any_value(num_tokens) AS tokens, count(DISTINCT head) AS heads, "
+                 "count(DISTINCT layer) AS layers FROM attention_mass WHERE run_id = ? HAVING count(*) > 0",
+                 run_id)  # fmt: skip
+    queries = _rows(database, "SELECT DISTINCT centroids FROM attention_queries WHERE run_id = ? ORDER BY 1", run_id)
+    tags = _rows(database, "SELECT tagger FROM taggings WHERE run_id = ?", run_id)
+    baseline = _rows(database, "SELECT seed, balanced_on FROM baselines WHERE run_id = ?", run_id)
+    # each measured value with its settings: what was timed is kept, the rest can be computed again
+    settings = _rows(database, "SELECT * EXCLUDE (run_id) FROM comparisons WHERE run_id = ? "
+                     "ORDER BY kind, window_size, top_k", run_id)  # fmt: skip
+    lengths = _rows(database, "SELECT * EXCLUDE (run_id) FROM crossovers WHERE run_id = ? ORDER BY layer, tokens",
+                    run_id)  # fmt: skip
+    return {
+        "attention": mass[0] | {"queries": [row["centroids"] for row in queries]} if mass else None,
+        "tags": tags[0] if tags else None,
+        "random_centroids": baseline[0] if baseline else None,
+        "comparisons": settings or None,
+        "lengths": lengths or None,
+    }
+
+
+def machine() -> Row:
+    """What the numbers may depend on besides versions, of the machine that makes the bundle."""
+    from focus_runtime.measure.timing import machine as measured
+
+    found = measured("cpu")
+    kept = ("cpu", "cores", "capability", "fused_kernel")
+    return {name: found[name] for name in kept} | {"system": platform.system(), "architecture": platform.machine()}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes and writes."""
+    found = {"focus-explorer": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # an optional part that is not installed
+    return found
+
+
+def file_entry(folder: Path, path: Path) -> Row:
+    """Path within the bundle, hash and size of a file."""
+    data = path.read_bytes()
+    return {
+        "path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(),
+    }  # fmt: skip
+
+
+def to_json(manifest: Row) -> str:
+    """The file's content; the same manifest gives the same bytes, and every number reads back exactly."""
+    return json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def _source(run: Row) -> str:
+    if run["centroids_name"] == "random":
+        return "random"
+    return "default" if run["centroids_sha256"] == load_centroids("default").sha256 else "file"
+
+
+def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:
+    """Stored coordinates of tokens and centroids; without the text in the order of x, not of the text."""
+    found = []
+    metas = _rows(database, "SELECT * EXCLUDE (run_id) FROM projection_meta WHERE run_id = ? ORDER BY projection_id",
+                  run_id)  # fmt: skip
+    for meta in metas:
+        points = _rows(
+            database,
+            "SELECT p.position, p.x, p.y, a.top_group FROM projections p LEFT JOIN assignments a "
+            "ON a.run_id = $2 AND a.layer = p.layer AND a.position = p.position WHERE p.projection_id = $1 "
+            "ORDER BY " + ("p.position" if with_text else "p.x, p.y"),
+            meta["projection_id"], run_id,
+        )  # fmt: skip
+        tokens = [row for row in points if row["position"] >= 0]
+        centroids = sorted((row for row in points if row["position"] < 0), key=lambda row: -row["position"])
+        entry = meta | {
+            "parameters": json.loads(meta["parameters"]),
+            "tokens": {name: [row[name] for row in tokens] for name in ("x", "y", "top_group")},
+            "centroids": {name: [row[name] for row in centroids] for name in ("x", "y")},
+        }
+        if with_text:
+            entry["tokens"]["position"] = [row["position"] for row in tokens]
+        found.append(entry)
+    return found
+
+
+def _rows(database: Database, query: str, *parameters: Any) -> list[Row]:
+    with database.read() as connection:
+        rows: list[Row] = connection.sql(query, params=list(parameters)).to_arrow_table().to_pylist()
+    return [
+        {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
+        for row in rows
+    ]

@@ -1,0 +1,281 @@
+"""A run made again from its entry in a manifest, in a database of its own, under its old id.
+
+What was measured (times, coordinates, when it was made) comes from the manifest; everything else is computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from focus_explorer import settings
+from focus_explorer.data.queries import fetch_run
+from focus_explorer.errors import InputError, NotFoundError, TextError
+from focus_explorer.exports.bundle.manifest import Row, ids_sha256
+from focus_explorer.exports.bundle.read import Bundle
+from focus_explorer.services.service import AnalyzeRequest, Service, _LoadedModel, read_text_file
+from focus_runtime.routing.centroid_file import load_centroids
+from focus_runtime.store.centroids import register_centroids
+from focus_runtime.store.database import Database
+
+Progress = Callable[[str, float], None]
+TIMED = ("attention_full", "attention_focus", "total_full", "total_focus", "measured_at")
+
+
+class RecordedService(Service):
+    """A service whose only model is the one a run was made with, in the recorded precision and on its device."""
+
+    def __init__(self, database: Path, entry: Row, model: str | None = None) -> None:
+        super().__init__(database)
+        self._entry, self._model = entry, model
+
+    def load_model(self, name: str) -> _LoadedModel:
+        """The recorded model, whatever the name.
+
+        Raises:
+            InputError: it cannot be loaded, or has other weights.
+        """
+        import torch
+
+        from focus_runtime.models.loading import fingerprint, load_model
+
+        with self._model_lock:
+            if self._loaded is None:
+                recorded, execution = self._entry["model"], self._entry["execution"]
+                source = self._model or recorded["id"]
+                device = execution["device"] if torch.cuda.is_available() else "cpu"
+                model, tokenizer = load_model(
+                    source, dtype=execution["dtype"], device=device, cache_dir=settings.cache_dir()
+                )
+                found = fingerprint(model)
+                if found != recorded["fingerprint"]:
+                    raise InputError(
+                        f"the model {source} has other weights than the run was made with (fingerprint {found})",
+                        expected=f"fingerprint {recorded['fingerprint']}", fix="name the right one with --model",
+                    )  # fmt: skip
+                self._loaded = _LoadedModel(recorded["id"], model, tokenizer, found)
+            return self._loaded
+
+
+def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str, Any]]) -> str:
+    """Name or path of the centroids of a run.
+
+    Args:
+        given: files named by the user.
+        known: rows of uploaded centroid files.
+
+    Raises:
+        InputError: none of them are the recorded ones.
+    """
+    recorded = entry["centroids"]
+    for path in given:
+        if load_centroids(path).sha256 == recorded["sha256"]:
+            return str(Path(path).expanduser())
+    if recorded["source"] == "random":
+        return "random"
+    if load_centroids("default").sha256 == recorded["sha256"]:
+        return "default"
+    for row in known:
+        if row["sha256"] == recorded["sha256"] and Path(row["path"]).is_file():
+            return str(row["path"])
+    looked = "none of the given files is it" if given else "it is neither shipped nor uploaded here"
+    raise NotFoundError(
+        f"the centroid file {recorded['name']} of run {entry['run_id']} is not here: {looked}",
+        expected=f"a file with sha256 {recorded['sha256']}", fix="give it with --centroids",
+    )  # fmt: skip
+
+
+def find_text(bundle: Bundle, entry: Row, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, text) of every text that may be the run's: those named by the user first, then the bundle's.
+
+    Raises:
+        InputError: there is none at all, or one cannot be read.
+    """
+    for path in given:
+        yield path, read_text_file(Path(path).expanduser())
+    own = entry["text"]["file"]
+    stored = bundle.file(own) if own else None
+    if stored is not None:
+        yield own, stored.decode("utf-8")
+    elif not given:
+        raise TextError(
+            f"the text of run {entry['run_id']} is not in the bundle and the run is not in the database",
+            expected=f"the text with sha256 {entry['text']['sha256']}", fix="give it with --text FILE",
+        )  # fmt: skip
+
+
+def run_again(
+    service: RecordedService, entry: Row, texts: Iterator[tuple[str, str]], centroids: str, *, progress: Progress
+) -> Row:
+    """Run the model on the text and store the run as it was stored before.
+
+    Returns:
+        The run's row as it would be if it were a new run: what it was executed with here; and `problems`: what else
+        could not be measured.
+
+    Raises:
+        InputError: text, model or centroids are not the recorded ones.
+    """
+    config = entry["config"]
+    with _threads(entry["execution"]["threads"]):
+        progress("Loading the model", 0.0)
+        loaded = service.load_model(entry["model"]["id"])
+        text, cut = _matching(entry, texts, loaded.tokenizer)
+        if centroids not in ("default", "random"):
+            register_centroids(service.database, load_centroids(centroids), [], centroids)
+        request = AnalyzeRequest(
+            model=entry["model"]["id"], centroids=centroids, top_k=config["top_k"], window=config["window"],
+            num_sinks=config["num_sinks"], assignment=config["assignment"], max_tokens=cut, repeats=1,
+        )  # fmt: skip
+        fresh = service.analyze(text, request, progress=lambda stage, part: progress(stage, 0.6 * part))
+        made = fetch_run(service.database, fresh)
+        if json.loads(made["config"]) != config or made["centroids_sha256"] != entry["centroids"]["sha256"]:
+            raise InputError(
+                f"run {entry['run_id']} cannot be made again: its centroids or settings come out as others here",
+                fix="use the version of Focus Explorer that the manifest names",
+            )
+        carry_over(service.database, fresh, entry, str(made["title"]))
+        made["problems"] = _measure_more(service, entry, progress)
+    return made
+
+
+def _matching(entry: Row, texts: Iterator[tuple[str, str]], tokenizer: Any) -> tuple[str, int | None]:
+    """The text whose tokens are the run's, and how many of them to take where it goes on behind them."""
+    from focus_runtime.text.tokens import check_text, tokenize
+
+    recorded, seen = entry["text"], []
+    for name, text in texts:
+        same = hashlib.sha256(text.encode()).hexdigest() == recorded["sha256"]
+        found = tokenize(tokenizer, check_text(text), max_tokens=recorded["tokens"])
+        if hashlib.sha256(found.text.encode()).hexdigest() == recorded["sha256"]:
+            if ids_sha256(found.ids) == recorded["tokens_sha256"]:
+                return text, recorded["tokens"] if found.total_tokens > recorded["tokens"] else None
+        elif not same:
+            seen.append(name)
+            continue
+        raise TextError(
+            f"the text {name} is the run's, but the tokenizer makes other tokens of it here",
+            fix="give the whole text the run was cut from with --text, or use the recorded tokenizer",
+        )
+    raise TextError(
+        f"{', '.join(seen)} {'is' if len(seen) == 1 else 'are'} not the text of run {entry['run_id']}",
+        expected=f"the text with sha256 {recorded['sha256']} ({recorded['tokens']:,} tokens)",
+    )
+
+
+def carry_over(database: Database, fresh: str, entry: Row, title: str) -> None:
+    """Give the run its old id, and put back what was measured when it was first made."""
+    run_id, execution = entry["run_id"], entry["execution"]
+    versions = dict(execution["versions"])
+    if execution["threads"]:
+        versions["threads"] = str(execution["threads"])
+    row = {
+        "run_id": run_id, "created_at": entry["created_at"], "status": "complete", "title": title,
+        "model_id": entry["model"]["id"], "model_fingerprint": entry["model"]["fingerprint"],
+        "centroids_name": entry["centroids"]["name"], "centroids_sha256": entry["centroids"]["sha256"],
+        "config": json.dumps(entry["config"], sort_keys=True), "text_sha256": entry["text"]["sha256"],
+        "num_tokens": entry["text"]["tokens"], "device": execution["device"], "dtype": execution["dtype"],
+        "backend": execution["backend"], "seed": entry["seeds"]["run"],
+        "versions": json.dumps(versions, sort_keys=True), "command": entry["command"],
+        "notes": json.dumps(entry["notes"]),
+    }  # fmt: skip
+    with database.write() as connection:
+        for table in ("tokens", "assignments", "masks", "layers", "losses"):
+            connection.execute(f"UPDATE {table} SET run_id = ? WHERE run_id = ?", [run_id, fresh])
+        for table in ("timings", "runs"):
+            connection.execute(f"DELETE FROM {table} WHERE run_id = ?", [fresh])
+        _insert(connection, "runs", [row])
+        _insert(connection, "timings", [{"run_id": run_id} | one for one in entry["timing"]["repeats"]])
+        _insert(connection, "crossovers", [{"run_id": run_id} | one for one in entry["measured"]["lengths"] or []])
+        for stored in entry["maps"]:
+            _put_map(connection, run_id, stored)
+
+
+def _put_map(connection: Any, run_id: str, stored: Row) -> None:
+    """A map's coordinates; those of a bundle without text have no places in the text and stay in the manifest."""
+    if "position" not in stored["tokens"]:
+        return
+    names = ("projection_id", "layer", "method", "seed", "trustworthiness", "created_at")
+    meta = {name: stored[name] for name in names}
+    meta |= {"run_id": run_id, "parameters": json.dumps(stored["parameters"], sort_keys=True)}
+    _insert(connection, "projection_meta", [meta])
+    tokens, centroids = stored["tokens"], stored["centroids"]
+    places = [*tokens["position"], *(-1 - number for number in range(len(centroids["x"])))]
+    points = zip(places, [*tokens["x"], *centroids["x"]], [*tokens["y"], *centroids["y"]], strict=True)
+    key = {"projection_id": stored["projection_id"], "layer": stored["layer"]}
+    _insert(connection, "projections", [key | {"position": place, "x": x, "y": y} for place, x, y in points])
+
+
+def _insert(connection: Any, table: str, rows: list[Row]) -> None:
+    if rows:
+        connection.register("incoming", pa.Table.from_pylist(rows))
+        connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+        connection.unregister("incoming")
+
+
+def _measure_more(service: RecordedService, entry: Row, progress: Progress) -> list[str]:
+    """Every further measurement the run had, computed again; its times stay the recorded ones.
+
+    Returns:
+        What could not be measured, and why.
+    """
+    from focus_explorer.services.pairs import measure_attention
+    from focus_explorer.services.statistics import measure_random, measure_run, tag_run
+
+    measured, run_id, problems = entry["measured"], entry["run_id"], []
+    if measured["tags"]:
+        progress("Tagging words", 0.6)
+        try:
+            tag_run(service, run_id)
+        except InputError as error:
+            problems.append(f"tags: {error}")
+    if measured["random_centroids"]:
+        run = fetch_run(service.database, run_id)
+        measure_random(service, run, lambda stage, part: progress(stage, 0.6 + 0.1 * part))
+    if measured["attention"]:
+        measure_attention(service, run_id, progress=lambda stage, part: progress(stage, 0.7 + 0.1 * part))
+        kinds = measured["attention"]["queries"]
+        if "random" in kinds:
+            measure_run(service, run_id, tags=False, random=False, attention=True, progress=progress)
+        with service.database.write() as connection:  # a run of an older version has none
+            connection.execute("DELETE FROM attention_queries WHERE NOT list_contains(?, centroids)", [kinds])
+    if measured["comparisons"]:
+        _compare_again(service, run_id, measured["comparisons"], progress)
+    return problems
+
+
+def _compare_again(service: RecordedService, run_id: str, recorded: list[Row], progress: Progress) -> None:
+    from focus_explorer.services.compare.settings import _measure_cell, _nulls
+    from focus_explorer.services.models import borrowed, run_centroids
+
+    run = fetch_run(service.database, run_id)
+    rows = []
+    with borrowed(service, run) as loaded:
+        own = run_centroids(service, run, loaded)
+        sources = {"focus": own, **_nulls(service, run, loaded, own)}
+        for number, old in enumerate(recorded):
+            progress(f"Setting {number + 1} of {len(recorded)}", 0.75 + 0.2 * number / len(recorded))
+            cell = (old["kind"], old["top_k"], old["window_size"])
+            made = _measure_cell(service, run, loaded, sources[old["kind"]], cell, 1, lambda: False)
+            rows.append(made | {name: old[name] for name in (*TIMED, "threads")})
+    with service.database.write() as connection:
+        _insert(connection, "comparisons", rows)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """As many threads as were used before: sums in another order end in another last digit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,1 @@
+"""Figures as PDF, SVG, PNG and HTML files."""

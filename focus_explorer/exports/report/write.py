@@ -1,0 +1,191 @@
+"""A report to read: setting, groups, sparsity, quality, speed and caveats of one run or several, as HTML and PDF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from focus_explorer.errors import InputError
+from focus_explorer.exports.bundle.manifest import SteadyDatabase
+from focus_explorer.exports.files import write_text
+from focus_explorer.exports.report import charts as charts
+from focus_explorer.exports.report import numbers as words
+from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares, read_run
+from focus_explorer.exports.report.pdf import print_pdf
+from focus_explorer.services.service import Service
+from focus_runtime.version import __version__
+
+MOST_RUNS = 4
+TEMPLATES = "focus_explorer.exports.report"
+STAGES = (("end_to_end", "Whole forward pass"), ("attention", "Attention layers alone"))
+CAUSE_NAMES = {
+    "local_only": "in the window only", "local_and_group": "in the window and the same group",
+    "group_only": "same group only, beyond the window", "sink_only": "first tokens only", "dropped": "dropped",
+}  # fmt: skip
+SCHEMES = {"pos": "part of speech", "word": "class of word"}
+STATISTICS = {
+    "dominance": "Largest group’s share of tokens", "nmi": "Mutual information of groups and categories (0 to 1)",
+    "purity": "Tokens in their group’s commonest category",
+    "stability": "Uses of a token in its commonest group",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of a report; `note` says why there is no PDF where one was wanted."""
+
+    html: Path
+    pdf: Path | None
+    note: str = ""
+
+
+def write_report(
+    service: Service, run_ids: Sequence[str], folder: str | Path, *, pdf: bool = True,
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+) -> Written:  # fmt: skip
+    """Write a report of one run, or of several side by side, into a folder.
+
+    Args:
+        folder: report.html and report.pdf in it are replaced.
+        pdf: also print it; without a Chrome or Chromium there is the HTML alone.
+
+    Raises:
+        InputError: there is no such run, there are too many, or a file cannot be written.
+    """
+    ids = list(dict.fromkeys(run_ids))
+    if not 1 <= len(ids) <= MOST_RUNS:
+        raise InputError(f"a report of {len(ids)} runs was asked for", expected=f"1 to {MOST_RUNS} runs")
+    database = SteadyDatabase(service.database.path, wait=service.database.wait)
+    reports = []
+    for number, run_id in enumerate(ids):
+        progress(f"Statistics of run {number + 1}", 0.8 * number / len(ids))
+        reports.append(read_run(database, run_id))
+    progress("Writing", 0.85)
+    target = Path(folder).expanduser()
+    page = write_text(target / "report.html", render(reports))
+    if not pdf:
+        return Written(page, None)
+    progress("Printing", 0.9)
+    try:
+        return Written(page, print_pdf(page, target / "report.pdf"))
+    except InputError as error:
+        return Written(page, None, f"no PDF: {error}")
+
+
+def render(reports: list[RunReport]) -> str:
+    """The page, with everything it needs inside."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    for name in (
+        "count",
+        "percent",
+        "number",
+        "signed",
+        "between",
+        "milliseconds",
+        "piece",
+        "category",
+        "signed_percent",
+    ):
+        environment.filters[name] = getattr(words, name)
+    environment.globals.update(speed=words.speed, loss=words.loss)
+    style = files(TEMPLATES).joinpath("templates/report.css").read_text(encoding="utf-8")
+    return environment.get_template("report.html.jinja").render(
+        runs=[_said(report, number) for number, report in enumerate(reports)], style=style, version=__version__,
+        statistics={name: STATISTICS[name] for name in OVERALL}, causes=CAUSE_NAMES, stages=STAGES,
+        same_text=len({report.run["text_sha256"] for report in reports}) == 1,
+        settings=_settings(reports),
+    )  # fmt: skip
+
+
+def _said(report: RunReport, number: int) -> dict[str, Any]:
+    """A run's report with its charts and the sentences that depend on several numbers."""
+    timed = [
+        (title, {mode: row["values"] for mode, row in report.timings[stage].items()})
+        for stage, title in STAGES if stage in report.timings
+    ]  # fmt: skip
+    return {
+        "letter": "ABCD"[number], "report": report, "run": report.run, "config": report.run["config"],
+        "scheme": SCHEMES[report.scheme], "shares": cause_shares(report), "bands": _bands(report.distances),
+        "pairs": report.causes[0]["causal_pairs"], "cautions": cautions(report),
+        "nmi_chart": charts.by_layer(report.layers, "Mutual information of groups and categories by layer"),
+        "cause_chart": charts.causes(report.causes, tuple(CAUSE_NAMES), "Pairs by cause and layer"),
+        "distance_chart": charts.distances(report.distances, "Share of pairs kept by distance"),
+        "time_chart": charts.repeats(timed, "Every timed repeat") if timed else "",
+    }  # fmt: skip
+
+
+def _bands(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most eight ranges of distances for a table, the first and the last among them."""
+    most = 8
+    if len(rows) <= most:
+        return rows
+    return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
+
+
+def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
+    """(what, each run's value, whether they differ) of the table of settings."""
+    rows: list[tuple[str, list[str]]] = []
+
+    def add(what: str, values: list[Any]) -> None:
+        rows.append((what, [str(value) for value in values]))
+
+    runs = [report.run for report in reports]
+    configs = [run["config"] for run in runs]
+    add("Text", [report.name for report in reports])
+    add("Tokens", [words.count(run["num_tokens"]) for run in runs])
+    add("Model", [run["model_id"] for run in runs])
+    add("Centroids", [run["centroids_name"] for run in runs])
+    add("Layers with groups", [len(report.causes) for report in reports])
+    add("Groups per layer", [config["num_groups"] for config in configs])
+    add("Groups per token", [config["top_k"] for config in configs])
+    add("Window", [f"{config['window']:,} tokens" for config in configs])
+    add("First tokens all attend to", [config["num_sinks"] for config in configs])
+    add("Assignment", [config["assignment"] for config in configs])
+    add("Precision, device", [f"{run['dtype']}, {run['device']}" for run in runs])
+    add("Attention code, threads",
+        [f"{run['backend']}, {run['versions'].get('threads', 'not recorded')}" for run in runs])  # fmt: skip
+    add("PyTorch", [run["versions"].get("torch", "not recorded") for run in runs])
+    add("Run", [run["run_id"] for run in runs])
+    add("Made", [f"{run['created_at']:%Y-%m-%d %H:%M} UTC" for run in runs])
+    return [(what, values, len(set(values)) > 1) for what, values in rows]
+
+
+def cautions(report: RunReport) -> list[str]:
+    """What a reader must know before quoting a number, most telling first."""
+    run, config, measured = report.run, report.run["config"], report.measured
+    found = [str(note) for note in run["notes"]]
+    if report.units < 30:
+        found.append(
+            f"The text has {report.units} sentences. Intervals come from drawing whole sentences again, so with fewer "
+            "than 30 they are rough, and with fewer than 10 they tell next to nothing."
+        )
+    common = {warning for warning in report.warnings if "shuffled" in warning}
+    if common:
+        weak = [STATISTICS[name].lower() for name in OVERALL if name in report.overall
+                and "shuffled" in report.overall[name]["warning"]]  # fmt: skip
+        if weak:
+            found.append(f"No more than under shuffled groups: {words.joined(weak)}.")
+    found += report.sample_notes
+    if run["num_tokens"] <= config["window"] + 1:
+        found.append("The window covers the whole text, so Focus drops nothing here.")
+    repeats = [row["repeats"] for modes in report.timings.values() for row in modes.values()]
+    if repeats and min(repeats) < 3:
+        found.append(f"Times rest on {min(repeats)} repeat{'s' if min(repeats) > 1 else ''} only.")
+    missing = [
+        name for key, name in (
+            ("attention", "how much of full attention the kept pairs hold"),
+            ("comparisons", "other settings, and the same setting with random centroids or without groups"),
+            ("lengths", "from which length on Focus is faster"),
+        ) if not measured[key]
+    ]  # fmt: skip
+    if missing:
+        found.append(f"Not measured for this run: {'; '.join(missing)}.")
+    return found

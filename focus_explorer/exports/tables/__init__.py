@@ -1,0 +1,1 @@
+"""Tables as CSV, JSON, Parquet, LaTeX and Markdown files."""

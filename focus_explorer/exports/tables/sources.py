@@ -1,0 +1,166 @@
+"""What can be exported of a run, read from the named queries in pieces that fit in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from focus_explorer.data.corpus import CorpusData
+from focus_explorer.data.group_labels import group_label
+from focus_explorer.data.queries import QUERIES, fetch, fetch_run
+from focus_explorer.errors import InputError
+from focus_explorer.statistics.tables import NAMES, OF_CORPUS, statistics_table
+from focus_runtime.store.corpora import corpus_row
+from focus_runtime.store.database import Database
+from focus_runtime.version import __version__
+
+WHAT: dict[str, str] = {
+    "groups": "Size, confidence and most frequent tokens of every group of every layer.",
+    "tokens": "Every token with its loss under full attention and Focus, and its group in every layer.",
+    "layers": "Every layer with its largest group and its pairs by what keeps or drops them.",
+    "assignments": "Every token in every layer: groups, confidence and entropy of the routing.",
+    "losses": "Loss of every token under full attention and under Focus.",
+    "timings": "Median and range of the time of every stage.",
+    "timing_repeats": "Time of every stage in every timed repeat.",
+    "masks": "Pairs by what keeps or drops them, in blocks of every layer's mask.",
+    "attention": "Where full attention goes under the executed mask, by layer and head.",
+    "comparisons": "The same text measured again at other settings, without groups and with random centroids.",
+    "statistics": "Every statistic with its interval, beside shuffled groups, random centroids and window only.",
+    "characteristic": "Tokens that are characteristic of each group, by log-odds with an informative prior.",
+    "categories": "Word categories in each group, beside their shares of the text.",
+    "agreement": "How far every two layers sort the tokens alike, beside shuffled groups.",
+    "distances": "Pairs kept by distance, beside shuffled groups, random centroids and window only.",
+    "links": "The strongest kept and dropped links of full attention.",
+    "pairs": "The strongest pairs of the same group that are far apart.",
+}
+WHAT_OF_CORPUS = {name: WHAT[name] for name in OF_CORPUS} | {
+    "documents": "Every document of a corpus with its perplexities and the time of its forward passes."
+}
+ABOUT = WHAT | WHAT_OF_CORPUS
+
+_PLAIN = {"layers": "layers", "losses": "losses", "timings": "timings", "timing_repeats": "timing_repeats",
+          "masks": "mask_table", "attention": "attention_mass", "comparisons": "comparisons"}  # fmt: skip
+SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
+SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS)
+ROWS_AT_ONCE = 600_000
+# What people say about a run changes while its numbers do not, and its title is a piece of the text.
+_NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
+
+
+def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
+    """The rows of a table in order, in pieces of one schema, at least one of them.
+
+    Raises:
+        InputError: unknown table or run; before the first piece.
+    """
+    corpus = corpus_row(database, run_id)
+    known, kind = (WHAT, "run") if corpus is None else (WHAT_OF_CORPUS, "corpus")
+    if what not in known:
+        raise InputError(f"there is no table {what!r} of a {kind}", expected=" or ".join(known))
+    run = fetch_run(database, run_id) if corpus is None else as_run(corpus)
+    config = json.loads(run["config"])
+    setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
+    setting |= {name: config[name] for name in SETTINGS}
+    metadata = {"focus_explorer": json.dumps(_about(run, what), sort_keys=True, ensure_ascii=False)}
+    pieces = _with_setting(_pieces(database, run, what), setting)
+    return (rows.replace_schema_metadata(metadata) for rows in pieces)
+
+
+def as_run(corpus: dict[str, Any]) -> dict[str, Any]:
+    """A corpus in the form of a run, as far as tables and figures need it."""
+    whole = {key: json.dumps(corpus[key], sort_keys=True) for key in ("config", "settings", "versions")}
+    return {key: value for key, value in corpus.items() if key != "skipped"} | whole | {"run_id": corpus["corpus_id"]}
+
+
+def provenance(run: dict[str, Any]) -> dict[str, str]:
+    """Where a run's numbers come from: its row and this tool's version."""
+    known = {key: str(value) for key, value in run.items() if value is not None and key not in _NOT_PROVENANCE}
+    return known | {"exported_by": f"focus-explorer {__version__}"}
+
+
+def _about(run: dict[str, Any], what: str) -> dict[str, str]:
+    return provenance(run) | {"table": what, "about": ABOUT[what]}
+
+
+def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterator[pa.Table]:
+    """The setting as columns; equal values are made once and shared by all pieces of a long table."""
+    shared: dict[str, pa.Array] = {}
+    for rows in pieces:
+        for name, value in setting.items():
+            if name in rows.column_names:
+                continue
+            if len(shared.get(name, ())) < rows.num_rows or name not in shared:
+                one = pa.array([value])
+                shared[name] = one.take(pa.array(np.zeros(rows.num_rows, dtype=np.int32)))
+            rows = rows.append_column(name, shared[name].slice(0, rows.num_rows))
+        yield rows
+
+
+def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.Table]:
+    run_id = run["run_id"]
+    if what == "documents":
+        yield CorpusData(database, run_id).documents()
+    elif what in NAMES:
+        yield statistics_table(database, run_id, what)
+    elif what in _PLAIN:
+        yield _exact(database, _PLAIN[what], run_id)
+    else:
+        several: dict[str, Callable[[Database, dict[str, Any]], Iterator[pa.Table]]]
+        several = {"groups": _groups, "tokens": _tokens, "assignments": _assignments}
+        yield from several[what](database, run)
+
+
+def _exact(database: Database, name: str, run_id: str) -> pa.Table:
+    """A named query on one thread: sums in the same order give the same last digit every time."""
+    with database.read() as connection:
+        connection.execute("SET threads = 1")
+        try:
+            return connection.sql(QUERIES[name], params={"run_id": run_id}).to_arrow_table()
+        finally:
+            connection.execute("RESET threads")
+
+
+def _groups(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    rows = _exact(database, "groups", run["run_id"])
+    pieces: dict[tuple[int, int], list[str]] = {}
+    for row in fetch(database, "group_pieces", run_id=run["run_id"]).to_pylist():
+        pieces.setdefault((row["layer"], row["top_group"]), []).append(
+            f"{json.dumps(row['piece'], ensure_ascii=False)}×{row['uses']}"
+        )
+    keys = list(zip(rows["layer"].to_pylist(), rows["group_index"].to_pylist(), strict=True))
+    rows = rows.add_column(2, "label", pa.array([group_label(group) for _, group in keys], pa.string()))
+    frequent = pa.array([" ".join(pieces.get(key, [])) for key in keys], pa.string())
+    yield rows.append_column("frequent_tokens", frequent)
+
+
+def _layer_numbers(database: Database, run_id: str) -> list[int]:
+    numbers: list[int] = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
+    return numbers
+
+
+def _tokens(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    step = max(1, ROWS_AT_ONCE // max(1, len(_layer_numbers(database, run["run_id"]))) * 4)
+    for first in range(0, max(1, run["num_tokens"]), step):
+        yield fetch(database, "token_table", run_id=run["run_id"], first=first, last=first + step - 1)
+
+
+def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    """Several short layers at once, or a long one in parts; pieces are read once instead of joined to every layer."""
+    run_id, tokens = run["run_id"], max(1, run["num_tokens"])
+    numbers, pieces = _layer_numbers(database, run_id), fetch(database, "pieces", run_id=run_id)["piece"]
+    pieces = pieces.combine_chunks()
+    letters = pa.array([group_label(group) for group in range(json.loads(run["config"])["num_groups"])])
+    together = max(1, ROWS_AT_ONCE // tokens)
+    for place in range(0, len(numbers), together):
+        first_layer, last_layer = numbers[place], numbers[min(place + together, len(numbers)) - 1]
+        for first in range(0, tokens, ROWS_AT_ONCE):
+            rows = fetch(
+                database, "assignment_table", run_id=run_id, first_layer=first_layer, last_layer=last_layer,
+                first=first, last=first + ROWS_AT_ONCE - 1,
+            )  # fmt: skip
+            rows = rows.add_column(2, "piece", pieces.take(rows["position"]))
+            yield rows.add_column(5, "label", letters.take(rows["top_group"]))

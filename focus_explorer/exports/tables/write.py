@@ -1,0 +1,174 @@
+"""Tables of a run as CSV, JSON, Parquet, LaTeX and Markdown, from the same queries the screen uses.
+
+CSV, JSON and Parquet are written piece by piece, so that millions of rows need little memory. LaTeX and Markdown are
+for reading: chosen columns and a limited number of rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from focus_explorer.data.group_labels import group_label
+from focus_explorer.errors import InputError
+from focus_explorer.exports.files import replacing
+from focus_explorer.exports.tables.columns import reading_order
+from focus_explorer.exports.tables.latex import latex_table
+from focus_explorer.exports.tables.markdown import markdown_table
+from focus_explorer.exports.tables.sources import WHAT, read
+from focus_explorer.exports.tables.spreadsheet import harmless
+from focus_runtime.store.database import Database
+
+__all__ = ["FORMATS", "READING_ROWS", "SUFFIXES", "WHAT", "group_label", "table", "write_table"]
+
+FORMATS = ("csv", "json", "parquet", "latex", "markdown")
+SUFFIXES = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "latex": ".tex", "markdown": ".md"}
+READING_ROWS = 300  # of LaTeX and Markdown; seven pages
+
+
+def table(database: Database, run_id: str, what: str) -> pa.Table:
+    """One of the tables in `WHAT`, every row with the run and the setting it was measured in.
+
+    Returns:
+        Rows with provenance as JSON under `focus_explorer` in the schema's metadata.
+
+    Raises:
+        InputError: unknown table or run.
+    """
+    return pa.concat_tables(read(database, run_id, what))
+
+
+def write_table(
+    database: Database,
+    run_id: str,
+    what: str,
+    file_format: str,
+    out: str | Path,
+    *,
+    raw: bool = False,
+    rows: int | None = None,
+    layer: int | None = None,
+) -> Path:
+    """Write a table atomically.
+
+    Args:
+        raw: leave text cells of a CSV file as they are, also where a spreadsheet would run them.
+        rows: write at most the first so many; None means all, or `READING_ROWS` of LaTeX and Markdown.
+        layer: only the rows of this layer.
+
+    Raises:
+        InputError: unknown run, table, format or layer, or the file cannot be written; nothing half-written stays.
+    """
+    if file_format not in FORMATS:
+        raise InputError(f"there is no format {file_format!r}", expected=" or ".join(FORMATS))
+    if rows is not None and rows < 1:
+        raise InputError(f"rows is {rows}", expected="at least 1")
+    pieces = read(database, run_id, what)
+    if layer is not None:
+        pieces = _only_layer(pieces, run_id, what, layer)
+    if file_format in ("csv", "json", "parquet"):
+        if rows is not None:
+            pieces = _first_rows(pieces, rows)
+        if file_format == "csv" and not raw:
+            pieces = map(harmless, pieces)
+        first = next(pieces)
+        write: dict[str, Callable[[pa.Table, Iterator[pa.Table], Path], None]]
+        write = {"csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
+        with replacing(out) as part:
+            write[file_format](first, pieces, part)
+    else:
+        limit = READING_ROWS if rows is None else rows
+        shown, total = _beginning((reading_order(piece, what) for piece in pieces), limit)
+        text = (latex_table if file_format == "latex" else markdown_table)(shown, what, total)
+        with replacing(out) as part:
+            part.write_text(text, encoding="utf-8", newline="\n")
+    return Path(os.path.expanduser(out))
+
+
+def _only_layer(pieces: Iterator[pa.Table], run_id: str, what: str, layer: int) -> Iterator[pa.Table]:
+    first, found = None, False
+    for piece in pieces:
+        if "layer" not in piece.column_names:
+            raise InputError(f"the table {what} has no layers", fix="leave the layer out")
+        chosen = piece.filter(pa.compute.equal(piece["layer"], layer))
+        first = chosen if first is None else first
+        if chosen.num_rows:
+            found = True
+            yield chosen
+    if not found:
+        raise InputError(f"the table {what} of run {run_id} has no layer {layer}", fix="choose a layer of this run")
+
+
+def _first_rows(pieces: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    left = rows
+    for piece in pieces:
+        yield piece.slice(0, left)
+        left -= piece.num_rows
+        if left <= 0:
+            return
+
+
+def _beginning(pieces: Iterator[pa.Table], rows: int) -> tuple[pa.Table, int]:
+    """The first rows, and how many there are in all."""
+    kept: list[pa.Table] = []
+    held = total = 0
+    for piece in pieces:
+        if held < rows or not kept:
+            kept.append(piece.slice(0, rows - held))
+            held += kept[-1].num_rows
+        total += piece.num_rows
+    return pa.concat_tables(kept), total
+
+
+def _write_csv(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+    with pyarrow.csv.CSVWriter(part, first.schema) as writer:
+        for piece in itertools.chain([first], more):
+            writer.write_table(piece)
+
+
+def _write_parquet(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+    # hardly a float occurs twice, so a dictionary of them costs time and saves nothing
+    repeated = [field.name for field in first.schema if not pa.types.is_floating(field.type)]
+    with pyarrow.parquet.ParquetWriter(part, first.schema, use_dictionary=repeated) as writer:
+        for piece in itertools.chain([first], more):
+            writer.write_table(piece)
+
+
+def _write_json(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+    """A list with one object a line; numbers that JSON does not have become null."""
+    with part.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("[")
+        separator = "\n"
+        for piece in itertools.chain([first], more):
+            separator = _json_rows(piece, file, separator)
+        file.write("\n]\n")
+
+
+def _json_rows(piece: pa.Table, file: Any, separator: str) -> str:
+    for batch in piece.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            file.write(separator + _json(row))
+            separator = ",\n"
+    return separator
+
+
+def _json(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, ensure_ascii=False, allow_nan=False, default=_iso)
+    except ValueError:
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        return json.dumps(finite, ensure_ascii=False, default=_iso)
+
+
+def _iso(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

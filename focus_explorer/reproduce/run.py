@@ -1,0 +1,144 @@
+"""The reproduce command: one table or figure of the paper, on the user's model and text, at a scale they can afford."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from focus_explorer import settings
+from focus_explorer.errors import InputError
+from focus_explorer.progress import stage_bar
+from focus_explorer.reproduce.scale import scale_named
+from focus_explorer.services.service import SAMPLES, sample_text
+from focus_explorer.services.training.train import gather_texts
+
+REPORTS: dict[str, tuple[str, str]] = {  # name -> module and what it shows
+    "table1": ("adaptation", "sparse attentions retrofitted onto a pretrained model"),
+    "table2": ("adaptation", "centroids beside LoRA"),
+    "table3": ("weights", "frozen models of five attention kinds"),
+    "table4": ("alignment", "multiple-choice answers after adaptation"),
+    "table5": ("weights", "weights trained with Focus and with full attention"),
+    "table6": ("quality", "speed and quality by k"),
+    "table7": ("speed", "speed of one attention layer by length"),
+    "table8": ("ablation", "settings varied one at a time"),
+    "table9": ("dominance", "what keeps groups balanced in training"),
+    "table10": ("ablation", "size of the routing space"),
+    "figure1": ("dominance", "largest group during training"),
+    "figure2": ("quality", "perplexity against pairs kept"),
+    "figure3": ("speed", "times as fast as full attention by length"),
+    "long-context": ("quality", "perplexity by text length"),
+    "groups": ("groups", "what the groups contain"),
+    "mass": ("questions", "attention the mask keeps, by layer and head"),
+    "leak": ("questions", "how much the future leaks through Sinkhorn"),
+    "sinks": ("questions", "attention sinks, 0 to 8"),
+    "layers": ("questions", "which layers should get routers"),
+    "balance": ("questions", "largest group by layer"),
+    "devices": ("devices", "what keeps hard groups balanced in training"),
+}
+
+
+def _texts(arguments: argparse.Namespace) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    if arguments.text:
+        if not arguments.val:
+            raise InputError(
+                "no held-out text was given", expected="--val FILE", fix="name a file; it is left out of --text folders"
+            )
+        texts, names = gather_texts(arguments.text, arguments.val)
+        held_out, held_names = gather_texts(arguments.val, [])
+        return texts, held_out, {"train": [p.name for p in names], "val": [p.name for p in held_names]}
+    if arguments.scale != "tiny":
+        raise InputError(
+            f"the scale {arguments.scale!r} needs text of your own",
+            expected="--text FOLDER --val FILE",
+            fix="or use --scale tiny, which takes the sample texts",
+        )
+    kept = [name for name in SAMPLES if name != "Novel"]
+    origins = {"train": [f"sample: {name}" for name in kept], "val": ["sample: Novel"]}
+    return [sample_text(name) for name in kept], [sample_text("Novel")], origins
+
+
+def reproduce(arguments: argparse.Namespace) -> None:
+    """Measure one report, or all of them, and write every form of it."""
+    from focus_explorer.reproduce.lab import Lab
+    from focus_explorer.reproduce.render import markdown, write
+
+    scale = scale_named(arguments.scale)
+    if arguments.steps is not None:
+        if arguments.steps < 1:
+            raise InputError(f"--steps is {arguments.steps}", expected="at least 1")
+        scale = dataclasses.replace(scale, steps=arguments.steps)
+    names = list(REPORTS) if "all" in arguments.names else list(dict.fromkeys(arguments.names))
+    texts, held_out, text_names = _texts(arguments)
+    out = Path(os.path.expanduser(arguments.out or Path("reproduced") / scale.name))
+    _check_writable(out)
+    model = arguments.model or scale.model
+    with stage_bar() as bar:
+        bar(f"Loading {model}", 0.0)
+        state = {"done": 0}
+        lab = Lab(
+            scale,
+            model,
+            texts,
+            held_out,
+            text_names,
+            Path(os.path.expanduser(arguments.work or out / "work")),
+            say=lambda line: bar(line[:90], state["done"] / len(names)),
+            cache_dir=settings.cache_dir(),
+            on=_device(arguments.device),
+        )
+        written: dict[str, list[str]] = {}
+        for name in names:
+            lab.lines.clear()
+            lab.log(f"{name}: {REPORTS[name][1]}; scale {scale.name}, model {model}")
+            report = find(name)(lab)
+            lab.log(f"{name}: done")
+            report.setting["command"] = _command(arguments, name)
+            written[name] = [str(path) for path in write(report, out, log="\n".join(lab.lines) + "\n")]
+            state["done"] += 1
+            if not arguments.json:
+                print(markdown(report))
+    if arguments.json:
+        print(json.dumps({"scale": scale.name, "written": written}))
+    else:
+        print("written      " + ", ".join(path for paths in written.values() for path in paths))
+
+
+def _device(asked: str | None) -> str:
+    import torch
+
+    if asked is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if asked.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"--device is {asked}, but torch finds no GPU here", fix="use --device cpu")
+    return asked
+
+
+def find(name: str) -> Any:
+    """The function that measures a report."""
+    module = importlib.import_module(f"focus_explorer.reproduce.{REPORTS[name][0]}")
+    return getattr(module, name.replace("-", "_"))
+
+
+def _command(arguments: argparse.Namespace, name: str) -> str:
+    """How to run it again; folders of the user's own are left out."""
+    words = ["focus-explorer", "reproduce", name, "--scale", arguments.scale]
+    words += ["--text", "FOLDER", "--val", Path(arguments.val[0]).name] if arguments.text else []
+    words += ["--model", Path(arguments.model).name] if arguments.model else []
+    words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
+    return " ".join(words)
+
+
+def _check_writable(out: Path) -> None:
+    import tempfile
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write to {out}: {error.strerror}", fix="choose a writable --out folder") from error

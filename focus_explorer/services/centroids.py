@@ -1,0 +1,241 @@
+"""Centroid files as cards: what each was trained on, how its groups differ, how balanced they were, what changed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.service import Service
+
+Floats = NDArray[np.float64]
+MOST_CACHED = 24
+FACTS = ("texts", "training_tokens", "tokens_seen", "steps", "seq_len", "batch", "learning_rate", "train_window",
+         "dtype", "seed", "seconds", "random_seed")  # fmt: skip
+NULL_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """centroids (K, d_g) in routing space; directions (K, d), the hidden states each centroid answers to."""
+
+    centroids: Floats
+    directions: Floats
+
+
+@dataclass(slots=True)
+class CentroidCards:
+    """Files of one service; those read last are kept, since a file's hash never changes its content."""
+
+    service: Service
+    _kept: dict[str, tuple[dict[str, Any], dict[int, _Layer]]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def cards(self) -> list[dict[str, Any]]:
+        """Every shipped and uploaded file; a file that cannot be read any more has `problem` in place of its details.
+
+        Returns:
+            For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, training, held_out.
+        """
+        return [self._card(row) for row in self.service.shipped_centroids() + self.service.centroid_files()]
+
+    def _card(self, row: dict[str, Any]) -> dict[str, Any]:
+        card = {key: row[key] for key in ("name", "sha256", "base_model", "num_groups", "routing_dim", "layers")}
+        card["config"] = json.loads(row["config"])
+        card["added"] = row["uploaded_at"].isoformat() if row.get("uploaded_at") else None
+        try:
+            training, _ = self._read(row["sha256"], row["name"])
+        except InputError as error:
+            return card | {"problem": str(error)}
+        return card | {"training": _facts(training), "held_out": _held_out(training.get("validation"))}
+
+    def detail(self, sha256: str) -> dict[str, Any]:
+        """Similarity of the centroids in every layer, and the balance of the runs that used the file.
+
+        Returns:
+            layers: number and similarity, (K, K) cosines in routing space; runs: those that used this file, newest
+            first, with dominance, balance (see `balance`) and the share of every group in every layer.
+
+        Raises:
+            InputError: there is no such file, or it cannot be read any more.
+        """
+        row = self._row(sha256)
+        _, layers = self._read(sha256, row["name"])
+        similar = [
+            {"layer": number, "similarity": np.round(_cosines(layer.centroids, layer.centroids), 3).tolist()}
+            for number, layer in layers.items()
+        ]
+        return {"sha256": sha256, "name": row["name"], "layers": similar, "runs": self._runs(sha256, row["num_groups"])}
+
+    def _runs(self, sha256: str, num_groups: int) -> list[dict[str, Any]]:
+        runs: dict[str, dict[str, Any]] = {}
+        for row in fetch(self.service.database, "centroid_uses", sha256=sha256).to_pylist():
+            run = runs.setdefault(
+                row["run_id"],
+                {key: row[key] for key in ("run_id", "title", "name", "num_tokens", "model_id")}
+                | {"created_at": row["created_at"].isoformat(), "layers": []},
+            )
+            shares = [0.0] * num_groups
+            for group, tokens in zip(row["groups"], row["tokens"], strict=True):
+                shares[group] = round(tokens / row["num_tokens"], 5)
+            run["layers"].append(
+                {
+                    "layer": row["layer"],
+                    "dominance": row["dominance"],
+                    "balance": round(balance(row["tokens"], num_groups), 4),
+                    "shares": shares,
+                }
+            )
+        return list(runs.values())
+
+    def compare(self, first: str, second: str) -> dict[str, Any]:
+        """What changed between two files.
+
+        Groups are numbered anew by every training, so those of a layer are matched by the Hungarian method. Distance is
+        1 - cosine between the directions of the hidden state that two centroids answer to (projection times centroid);
+        `null` is the same against untrained random centroids, matched the same way.
+
+        Returns:
+            settings: those that differ, [name, first, second]; layers: number, pairs [group, group, distance],
+            mean, worst, null, unmatched (groups without a partner); problem where the layers cannot be compared.
+
+        Raises:
+            InputError: a file does not exist or cannot be read any more, or both are the same one.
+        """
+        if first == second:
+            raise InputError("both sides are the same file", expected="two different files")
+        rows = [self._row(first), self._row(second)]
+        found: dict[str, Any] = {"names": [row["name"] for row in rows], "problem": "", "layers": []}
+        (training_a, a), (training_b, b) = (self._read(row["sha256"], row["name"]) for row in rows)
+        found["settings"] = _differences(rows, [training_a, training_b])
+        shared = [number for number in a if number in b]
+        widths = {layer.directions.shape[1] for layers in (a, b) for layer in layers.values()}
+        if len(widths) > 1:
+            found["problem"] = "the files read hidden states of different widths, so they are for different models"
+        elif not shared:
+            found["problem"] = "the files have no layer in common"
+        else:
+            rng = np.random.default_rng(NULL_SEED)
+            found["layers"] = [{"layer": number, **_aligned(a[number], b[number], rng)} for number in shared]
+        return found
+
+    def _row(self, sha256: str) -> dict[str, Any]:
+        for row in self.service.shipped_centroids() + self.service.centroid_files():
+            if row["sha256"] == sha256:
+                return row
+        raise NotFoundError(f"there is no centroid file {sha256[:16]!r}", fix="reload the page")
+
+    def _read(self, sha256: str, name: str) -> tuple[dict[str, Any], dict[int, _Layer]]:
+        with self._lock:
+            if sha256 in self._kept:
+                return self._kept[sha256]
+        loaded = self.service.load_centroids("default" if name == "default" else sha256)
+        if loaded is None or loaded.sha256 != sha256:
+            raise InputError(f"{name} is not the file it was when it was added", fix="upload it again")
+        layers = {}
+        for number, router in sorted(loaded.routers.items()):
+            centroids = router.centroids.detach().double().numpy()
+            layers[number] = _Layer(centroids, centroids @ router.projection.detach().double().numpy().T)
+        with self._lock:
+            self._kept[sha256] = (loaded.training, layers)
+            while len(self._kept) > MOST_CACHED:
+                self._kept.pop(next(iter(self._kept)))
+        return loaded.training, layers
+
+
+def balance(sizes: Sequence[int], num_groups: int) -> float:
+    """Entropy of the group sizes over that of even groups: 1 for even ones, 0 when one group has every token.
+
+    Args:
+        sizes: tokens of each group; groups without any may be left out.
+        num_groups: K; a single group counts as even.
+    """
+    if num_groups == 1:
+        return 1.0
+    shares = np.array([size for size in sizes if size > 0], dtype=np.float64)
+    shares /= shares.sum()
+    return float(-(shares * np.log(shares)).sum() / np.log(num_groups)) + 0.0
+
+
+def _facts(training: dict[str, Any]) -> dict[str, Any]:
+    """What is known of the training; a file's own words are free-form, so only plain values are taken."""
+    found: dict[str, Any] = {}
+    for key in FACTS:
+        value = training.get(key)
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            found[key] = value if not isinstance(value, str) else value[:200]
+        elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            found[key] = [item[:200] for item in value[:20]]
+    return found
+
+
+def _held_out(record: Any) -> dict[str, Any] | None:
+    """The held-out perplexities a training wrote into its file: full, scored and focus by setting."""
+    if not isinstance(record, dict) or not _is_number(record.get("full")):
+        return None
+    focus = {}
+    for name, value in record.items():
+        if isinstance(value, dict) and _is_number(value.get("perplexity")):
+            focus[str(name)[:40]] = {
+                key: float(value[key])
+                for key in ("perplexity", "retained_pairs", "dominance")
+                if _is_number(value.get(key))
+            }
+    scored = int(record["scored_tokens"]) if _is_number(record.get("scored_tokens")) else None
+    return {"full": float(record["full"]), "scored": scored, "focus": focus}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def _differences(rows: list[dict[str, Any]], trainings: list[dict[str, Any]]) -> list[list[Any]]:
+    sides = []
+    for row, training in zip(rows, trainings, strict=True):
+        facts = {
+            name: ", ".join(value) if isinstance(value, list) else value for name, value in _facts(training).items()
+        }
+        sides.append({"base_model": row["base_model"], **json.loads(row["config"]), **facts})
+    names = list(dict.fromkeys([*sides[0], *sides[1]]))
+    return [
+        [name, sides[0].get(name), sides[1].get(name)] for name in names if sides[0].get(name) != sides[1].get(name)
+    ]
+
+
+def _cosines(a: Floats, b: Floats) -> Floats:
+    """(Ka, Kb) cosines; a zero vector has cosine 0 to all."""
+    unit_a, unit_b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (a, b))
+    cosines: Floats = unit_a @ unit_b.T
+    return cosines
+
+
+def _matched(a: Floats, b: Floats) -> list[tuple[int, int, float]]:
+    distance = 1.0 - _cosines(a, b)
+    rows, columns = linear_sum_assignment(distance)
+    return [(int(i), int(j), float(distance[i, j])) for i, j in zip(rows, columns, strict=True)]
+
+
+def _aligned(a: _Layer, b: _Layer, rng: np.random.Generator) -> dict[str, Any]:
+    pairs = _matched(a.directions, b.directions)
+    groups, width = b.directions.shape
+    rank = b.centroids.shape[1]
+    random = rng.standard_normal((groups, rank)) @ rng.standard_normal((rank, width))
+    null = [distance for _, _, distance in _matched(a.directions, random)]
+    distances = [distance for _, _, distance in pairs]
+    taken_a, taken_b = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
+    return {
+        "pairs": [[i, j, round(distance, 4)] for i, j, distance in pairs],
+        "mean": round(float(np.mean(distances)), 4),
+        "worst": round(max(distances), 4),
+        "null": round(float(np.mean(null)), 4),
+        "unmatched": [[i for i in range(len(a.directions)) if i not in taken_a],
+                      [j for j in range(groups) if j not in taken_b]],
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Settings, runs and lengths compared with each other."""

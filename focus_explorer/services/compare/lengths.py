@@ -1,0 +1,103 @@
+"""One attention layer at growing lengths with a run's own group sizes: from where on is Focus faster here?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import ConfigError, NotFoundError
+from focus_explorer.services.models import borrowed, run_config
+from focus_explorer.services.service import Progress, Service
+from focus_explorer.statistics.crossover import crossing_payload
+from focus_runtime.store.comparisons import write_length
+
+SHORTEST, LONGEST = 256, 1 << 18
+REPEATS = 5
+GROWTH = 4.2  # full attention's time quadruples when the length doubles; a little is left for the rest
+
+
+def measure_lengths(
+    service: Service,
+    run_id: str,
+    layer: int,
+    *,
+    seconds: float = 30.0,
+    repeats: int = REPEATS,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Time one layer of the run's model at 256, 512, ... tokens for as long as the time lasts.
+
+    The inputs are random; the groups have the shares they have in this layer of the run.
+
+    Args:
+        seconds: budget; the next length is left out when it is expected to exceed it. The first is always measured.
+        progress: told before each length; may raise Cancelled.
+
+    Returns:
+        As `lengths`.
+
+    Raises:
+        InputError: the layer or the model cannot be used.
+    """
+    if not 1 <= seconds <= 3600:
+        raise ConfigError(f"the time is {seconds:g} seconds", expected="1 to 3,600")
+    run = fetch_run(service.database, run_id)
+    rows = fetch(service.database, "layer_membership", run_id=run_id, layer=layer)
+    if not rows.num_rows:
+        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    membership = rows["membership"].to_numpy()
+    start, length, last = time.monotonic(), SHORTEST, 0.0
+    while length <= LONGEST:
+        spent = time.monotonic() - start
+        if length > SHORTEST and spent + GROWTH * last > seconds:
+            break
+        progress(f"{length:,} tokens", min(0.99, spent / seconds))
+        began = time.monotonic()
+        with borrowed(service, run) as loaded:
+            began = time.monotonic()  # not the wait for the model
+            row = _measure(run, loaded.model, layer, membership, length, repeats)
+        last = time.monotonic() - began
+        write_length(service.database, row)
+        length *= 2
+    return lengths(service, run_id)
+
+
+def _measure(
+    run: dict[str, Any], model: Any, layer: int, membership: np.ndarray, length: int, repeats: int
+) -> dict[str, Any]:
+    import torch
+
+    from focus_runtime.measure.speed import LayerSetting, layer_speed, membership_like
+
+    shape, config, parameter = model.config.get_text_config(), run_config(run), next(model.parameters())
+    setting = LayerSetting(
+        heads=shape.num_attention_heads,
+        key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
+        head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
+        num_groups=config.num_groups, top_k=config.top_k, window=config.window, num_sinks=config.num_sinks,
+        dtype=str(parameter.dtype).removeprefix("torch."), hidden_size=shape.hidden_size, routing=config,
+    )  # fmt: skip
+    groups = membership_like(torch.from_numpy(membership.copy()), length, torch.Generator().manual_seed(length))
+    found = layer_speed(setting, length, repeats=repeats, seed=length, device=str(parameter.device), membership=groups)
+    full, focus, routing = found["full_ms"], found["focus_ms"], found["routing_ms"]
+    return {
+        "run_id": run["run_id"], "layer": layer, "tokens": length, "top_k": config.top_k,
+        "window_size": config.window, "full_median": full["median"], "full_low": full["low"],
+        "full_high": full["high"], "focus_median": focus["median"], "focus_low": focus["low"],
+        "focus_high": focus["high"], "routing_median": routing["median"],
+        "retained_pairs": found["retained_pairs"], "repeats": repeats, "backend": found["backend"],
+        "device": str(parameter.device), "dtype": setting.dtype, "threads": torch.get_num_threads(),
+    }  # fmt: skip
+
+
+def lengths(service: Service, run_id: str) -> dict[str, Any]:
+    """`layers`: by layer, the measured `points` and the `crossing` of their times (see `Crossing`)."""
+    rows = fetch(service.database, "crossovers", run_id=run_id).to_pylist()
+    rows = [row | {"measured_at": row["measured_at"].isoformat()} for row in rows]
+    found = {layer: [row for row in rows if row["layer"] == layer] for layer in sorted({row["layer"] for row in rows})}
+    return {"layers": {str(k): {"points": v, "crossing": crossing_payload(v)} for k, v in found.items()}}

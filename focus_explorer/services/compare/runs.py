@@ -1,0 +1,119 @@
+"""Two stored runs of the same tokens side by side, their groups matched layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.data.queries import fetch, fetch_run, fetch_several
+from focus_explorer.errors import InputError
+from focus_explorer.services.models import run_config
+from focus_explorer.services.service import Service
+from focus_explorer.statistics import mean_interval
+from focus_explorer.statistics.alignment import align
+from focus_explorer.views.run import encode
+
+
+def partners(service: Service, run_id: str) -> list[dict[str, Any]]:
+    """Other runs of exactly the same tokens, newest first."""
+    same = _same_tokens(service, run_id)
+    return [
+        {
+            "run_id": run["run_id"], "name": run["name"], "created_at": run["created_at"].isoformat(),
+            "model_id": run["model_id"],
+            "centroids_name": run["centroids_name"], "centroids_sha256": run["centroids_sha256"],
+            "config": run["config"], "perplexity_focus": run["perplexity_focus"],
+            "retained_pairs": run["retained_pairs"],
+        }
+        for run in service.runs()
+        if run["run_id"] in same
+    ]  # fmt: skip
+
+
+def beside(service: Service, run_id: str, other_id: str) -> dict[str, Any]:
+    """Two runs of the same tokens, the other's groups matched with this one's in every layer both have.
+
+    Returns:
+        `layers` (layer, names, overlap, rand), `top` (bytes, layer by layer: the other run's groups in this run's
+        names, 255 for a group without a partner), `losses` of the other run's Focus, and `difference`, its loss
+        minus this run's: mean, low, high, count.
+
+    Raises:
+        InputError: the texts differ.
+    """
+    if other_id not in _same_tokens(service, run_id):
+        raise InputError(f"the run {other_id!r} has another text", expected="a run of the same tokens")
+    mine, other = (_routing(service, name) for name in (run_id, other_id))
+    layers, tops = [], []
+    for layer in sorted(mine.tops.keys() & other.tops.keys()):
+        found = align(mine.tops[layer], other.tops[layer], mine.num_groups, other.num_groups)
+        names = np.array([name if name >= 0 else 255 for name in found.names], dtype=np.uint8)
+        layers.append({"layer": layer, "names": found.names, "overlap": found.overlap, "rand": found.rand})
+        tops.append(names[other.tops[layer]])
+    mean, low, high = mean_interval(other.losses - mine.losses)
+    return {
+        "layers": layers,
+        "top": encode(np.concatenate(tops)) if tops else "",
+        "losses": [None, *np.round(other.losses, 4).tolist()],
+        "difference": {"mean": mean, "low": low, "high": high, "count": int(other.losses.size)},
+    }
+
+
+def numbers(service: Service, first: str, second: str) -> dict[str, Any]:
+    """Any two runs, also of different texts: `first` and `second` (summary, title, name), `settings_that_differ`.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    a, b = (_summary(service, run_id) for run_id in (first, second))
+    differ = {
+        key: [a["config"].get(key), b["config"].get(key)]
+        for key in a["config"] | b["config"]
+        if a["config"].get(key) != b["config"].get(key)
+    }
+    return {"first": a, "second": b, "settings_that_differ": differ}
+
+
+def _summary(service: Service, run_id: str) -> dict[str, Any]:
+    run = fetch_run(service.database, run_id)
+    return service.summary(run_id) | {"title": run["title"], "name": run["name"]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Routing:
+    """One run's groups and losses.
+
+    Attributes:
+        tops: by layer, the (T,) group of every token.
+        losses: (T - 1,) of Focus, in nats.
+    """
+
+    num_groups: int
+    tops: dict[int, NDArray[np.uint8]]
+    losses: NDArray[np.float64]
+
+
+def _same_tokens(service: Service, run_id: str) -> set[str]:
+    return set(fetch(service.database, "same_tokens", run_id=run_id)["run_id"].to_pylist())
+
+
+def _routing(service: Service, run_id: str) -> _Routing:
+    rows = fetch_several(service.database, ("run_shape", "tops", "focus_losses"), run_id=run_id)
+    shape = rows["run_shape"].to_pylist()[0]
+    losses = np.asarray(rows["focus_losses"]["nll"].to_numpy(), dtype=np.float64)
+    return _Routing(run_config(shape).num_groups, _by_layer(rows["tops"], shape["num_tokens"]), losses)
+
+
+def _by_layer(rows: pa.Table, count: int) -> dict[int, NDArray[np.uint8]]:
+    """Rows in any order -> by layer, the (T,) group of every token: sorting millions of rows would take far longer."""
+    layer, position, group = (rows[name].to_numpy() for name in ("layer", "position", "top_group"))
+    present = np.flatnonzero(np.bincount(layer))
+    place = np.zeros(int(present.max(initial=-1)) + 1, dtype=np.int64)
+    place[present] = np.arange(present.size)
+    tops = np.empty((present.size, count), dtype=np.uint8)
+    tops[place[layer], position] = group
+    return dict(zip(present.tolist(), tops, strict=True))

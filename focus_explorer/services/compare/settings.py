@@ -1,0 +1,169 @@
+"""A run's text at other settings of top-k and window, beside full attention and two baselines without learned groups.
+
+The model is borrowed for one measurement at a time, so that a text can be explored in between, and every measurement is
+stored as soon as it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import ConfigError
+from focus_explorer.services.models import borrowed, run_centroids, run_config, run_ids
+from focus_explorer.services.service import Progress, Service
+from focus_explorer.statistics import mean_interval
+from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.store.comparisons import write_setting
+
+CHANCE_SEED = 1000  # a run with random centroids has seed 0
+MOST_CELLS = 100
+REPEATS = 3
+NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random centroids"}
+
+
+def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> dict[str, list[int]]:
+    """Values of a grid that suits K groups and a text of T tokens; a run's own setting is always among them."""
+    groups = sorted({k for k in (1, 2, top_k) if 1 <= k < max(2, num_groups)} | {top_k})
+    spread = {1 << max(3, (num_tokens // part).bit_length() - 1) for part in (64, 16, 4)}
+    return {"top_k": groups, "window": sorted({w for w in spread if w < num_tokens} | {window})}
+
+
+def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
+    """Refuse a grid that cannot be measured.
+
+    Raises:
+        ConfigError: with what is wrong.
+    """
+    groups = run_config(run).num_groups
+    if not top_k or not window:
+        raise ConfigError("the grid is empty", expected="at least one top-k and one window")
+    for value in top_k:
+        if not 1 <= value <= groups:
+            raise ConfigError(f"top-k is {value}", expected=f"1 to {groups}, the number of groups")
+    own = run_config(run).window  # of a short text it may be longer than the text
+    for value in window:
+        if not 0 <= value < run["num_tokens"] and value != own:
+            raise ConfigError(
+                f"the window is {value}", expected=f"0 to {run['num_tokens'] - 1:,}: the text has "
+                f"{run['num_tokens']:,} tokens",
+            )  # fmt: skip
+    if not 1 <= repeats <= 100:
+        raise ConfigError(f"repeats is {repeats}", expected="1 to 100")
+    if len(grid_cells(top_k, window)) > MOST_CELLS:
+        raise ConfigError(
+            f"the grid has {len(grid_cells(top_k, window))} cells", expected=f"at most {MOST_CELLS}",
+            fix="choose fewer values",
+        )  # fmt: skip
+
+
+def grid_cells(top_k: Sequence[int], window: Sequence[int]) -> list[tuple[str, int, int]]:
+    """(kind, top_k, window) of every measurement, the run's own centroids first; without groups top-k is 0."""
+    ks, ws = sorted(set(top_k)), sorted(set(window))
+    full = [(k, w) for w in ws for k in ks]
+    return [
+        *(("focus", k, w) for k, w in full),
+        *(("window", 0, w) for w in ws),
+        *(("random", k, w) for k, w in full),
+    ]
+
+
+def measure_grid(
+    service: Service,
+    run_id: str,
+    top_k: Sequence[int],
+    window: Sequence[int],
+    *,
+    repeats: int = REPEATS,
+    centroids: str | None = None,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[dict[str, Any]]:
+    """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
+
+    Args:
+        centroids: path of the run's centroid file, for one that was never uploaded.
+        progress: told before each measurement; may raise Cancelled.
+
+    Returns:
+        Every stored cell of the run, as `grid` has them.
+
+    Raises:
+        InputError: a setting, the model or the centroids cannot be used.
+    """
+    run = fetch_run(service.database, run_id)
+    check_grid(run, top_k, window, repeats)
+    progress("Loading the model", 0.0)
+    with borrowed(service, run) as loaded:
+        own = run_centroids(service, run, loaded, centroids)
+        progress("Balancing the random centroids", 0.0)
+        sources = {"focus": own, **_nulls(service, run, loaded, own)}
+    cells = grid_cells(top_k, window)
+    for number, (kind, k, w) in enumerate(cells):
+        label = f"{NAMES[kind]}, " + (f"top-k {k}, " if k else "") + f"window {w}"
+        progress(f"{label} ({number + 1} of {len(cells)})", number / len(cells))
+        with borrowed(service, run) as loaded:
+            row = _measure_cell(service, run, loaded, sources[kind], (kind, k, w), repeats, cancelled)
+        write_setting(service.database, row)
+    return grid_rows(service, run_id)
+
+
+def _nulls(service: Service, run: dict[str, Any], loaded: Any, own: Centroids) -> dict[str, Centroids]:
+    from focus_runtime.baselines.no_groups import no_groups
+
+    config = own.config.replace(layers=tuple(sorted(own.routers)))
+    chance = random_centroids(loaded.model, config, seed=CHANCE_SEED)
+    if run_config(run).assignment == "causal":
+        service._calibrate(loaded, chance)
+    return {"window": no_groups(own), "random": chance}
+
+
+def _measure_cell(
+    service: Service, run: dict[str, Any], loaded: Any, centroids: Centroids, cell: tuple[str, int, int],
+    repeats: int, cancelled: Callable[[], bool],
+) -> dict[str, Any]:  # fmt: skip
+    import torch
+
+    from focus_runtime.run.setting import measure_setting
+
+    kind, k, w = cell
+    config, parameter = run_config(run), next(loaded.model.parameters())
+    ids = torch.tensor([run_ids(service, run["run_id"])], device=parameter.device)
+    found = measure_setting(
+        loaded.model, centroids, ids, top_k=k or None, window=w, num_sinks=config.num_sinks,
+        assignment=config.assignment, repeats=repeats, cancelled=cancelled,
+    )  # fmt: skip
+    full, focus = found.nll["full"], found.nll["focus"]
+    mean, low, high = mean_interval(focus - full)
+    return {
+        "run_id": run["run_id"], "kind": kind, "top_k": k, "window_size": w, "num_sinks": config.num_sinks,
+        "assignment": config.assignment, "scored": int(full.size),
+        "perplexity_full": float(np.exp(full.mean())), "perplexity_focus": float(np.exp(focus.mean())),
+        "delta_mean": mean, "delta_low": low, "delta_high": high,
+        "retained_pairs": found.retained_pairs, "dominance": found.dominance,
+        "attention_full": found.attention_ms["full"], "attention_focus": found.attention_ms["focus"],
+        "total_full": found.total_ms["full"], "total_focus": found.total_ms["focus"],
+        "backend": found.backend, "device": str(parameter.device),
+        "dtype": str(parameter.dtype).removeprefix("torch."), "threads": torch.get_num_threads(),
+    }  # fmt: skip
+
+
+def grid_rows(service: Service, run_id: str) -> list[dict[str, Any]]:
+    """The stored cells of a run, JSON-ready: medians with lowest and highest, intervals over tokens in blocks."""
+    rows = fetch(service.database, "comparisons", run_id=run_id).to_pylist()
+    return [row | {"measured_at": row["measured_at"].isoformat()} for row in rows]
+
+
+def grid(service: Service, run_id: str) -> dict[str, Any]:
+    """`cells` measured so far, `suggested` values, and the run's own `setting`."""
+    run = fetch_run(service.database, run_id)
+    config = run_config(run)
+    return {
+        "cells": grid_rows(service, run_id),
+        "suggested": suggested(config.num_groups, run["num_tokens"], config.top_k, config.window),
+        "setting": {"top_k": config.top_k, "window": config.window, "num_sinks": config.num_sinks},
+        "num_groups": config.num_groups,
+    }

@@ -1,0 +1,301 @@
+"""Analyse a corpus: find or begin it in the register, do what is missing, and say how far it has come."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from focus_explorer import settings
+from focus_explorer.data.corpus import CorpusData
+from focus_explorer.errors import ConfigError, InputError, NotFoundError
+from focus_explorer.services.compare.settings import CHANCE_SEED
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_runtime.corpus.document import DocumentOptions
+from focus_runtime.corpus.folder import CorpusFolder
+from focus_runtime.corpus.ray import Cluster, check_ray, work_on_ray
+from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source
+from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
+from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.run.engine import versions
+from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, go_on_with
+
+ENGINES = ("local", "ray")
+Announce = Callable[[str], None]
+Counted = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusRequest:
+    """What a user asks for.
+
+    Attributes:
+        source: a folder, a .jsonl or a .parquet file.
+        how: model, centroids, settings and most tokens of a document; repeats are not used.
+        name: shown in lists; the source's own when empty.
+        out: folder to write to; `corpora` beside the database when None.
+        engine, address, workers, gpus_per_worker: `local`, or `ray` with as many workers.
+        threads: of torch in each worker; all of the machine's, shared among its workers, when None.
+        tags, baseline: parts of speech; a pass with random centroids.
+    """
+
+    source: str
+    how: AnalyzeRequest = field(default_factory=AnalyzeRequest)
+    glob: str = GLOB
+    text_column: str = TEXT_COLUMN
+    name: str = ""
+    out: str | None = None
+    engine: str = "local"
+    address: str | None = None
+    workers: int | None = None
+    gpus_per_worker: float = 0.0
+    threads: int | None = None
+    tags: bool = True
+    baseline: bool = True
+
+    def check(self) -> None:
+        """Refuse what cannot be, before any work.
+
+        Raises:
+            ConfigError: a number is out of range, or an option does not go with the engine.
+        """
+        least = {"max_tokens": (self.how.max_tokens, 2), "workers": (self.workers, 1), "threads": (self.threads, 1),
+                 "gpus_per_worker": (self.gpus_per_worker, 0)}  # fmt: skip
+        for name, (value, low) in least.items():
+            if value is not None and value < low:
+                raise ConfigError(f"{name} is {value}", expected=f"at least {low}")
+        if self.engine not in ENGINES:
+            raise ConfigError(f"engine is {self.engine!r}", expected=" or ".join(ENGINES))
+        if self.engine == "local" and (self.address is not None or (self.workers or 1) > 1):
+            raise ConfigError("several workers or an address", expected="--engine ray with them")
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What one command has done so far."""
+
+    skipped: list[Skipped] = field(default_factory=list)
+    kept: int = 0
+    done: int = 0
+    model_seconds: float = 0.0
+    work_seconds: float = 0.0
+    workers: set[str] = field(default_factory=set)
+
+    def add(self, outcome: Outcome) -> None:
+        self.workers.add(outcome.worker)
+        if outcome.kind:
+            self.skipped.append(Skipped(outcome.name, outcome.kind, outcome.reason))
+            return
+        self.done += 1
+        self.model_seconds += outcome.model_seconds
+        self.work_seconds += outcome.seconds
+
+
+class CorpusStopped(Exception):  # noqa: N818 - it is no error
+    """The user stopped; what is done is kept, and the same command goes on."""
+
+    def __init__(self, corpus_id: str, done: int, total: int) -> None:
+        self.corpus_id, self.done, self.total = corpus_id, done, total
+        super().__init__(f"stopped with {done:,} of {total:,} documents done, which are kept")
+
+
+def analyze_corpus(
+    service: Service, request: CorpusRequest, *, command: str = "", counted: Counted = lambda done, total: None,
+    announce: Announce = lambda message: None,
+) -> dict[str, Any]:  # fmt: skip
+    """Analyse every document of a source that is not done yet.
+
+    Args:
+        counted: told after each document how many are done or skipped, and of how many.
+        announce: told what the user should know meanwhile.
+
+    Returns:
+        The corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`.
+
+    Raises:
+        InputError: source, model, centroids or settings cannot be used, or results not be written.
+        CorpusStopped: on Ctrl-C; what is done is kept.
+    """
+    start = time.perf_counter()
+    request.check()
+    if request.engine == "ray":
+        check_ray()
+    out = Path(os.path.expanduser(request.out)) if request.out else service.database.path.parent / "corpora"
+    path = Path(os.path.expanduser(request.source))  # Path.expanduser raises for an unknown user
+    source = Source(path, request.glob, request.text_column, out, settings.MAX_TEXT_BYTES)
+    names = source.names()
+    with service.database.write():  # learn about a full disk or a foreign file before any work
+        pass
+    job, loaded, values = _prepare(service, request, out.resolve(), announce)
+    values |= {"command": command, "source": str(source.path.resolve())}
+    row = find_corpus(service.database, values)
+    folder = CorpusFolder.of(row["folder"], row["corpus_id"])
+    done = _Progress()
+    with folder.lock():
+        go_on_with(service.database, row["corpus_id"], values)
+        numbers = _numbered(folder, names, row["corpus_id"], announce)
+        tasks, complete = _tasks(source, numbers, folder, done), False
+        try:
+            for outcome in _work(service, request, replace(job, folder=folder), tasks, loaded):
+                done.add(outcome)
+                counted(done.done + done.kept + len(done.skipped), len(names))
+            counted(len(names), len(names))
+            folder.sweep()  # a worker that was killed may have left a document half written
+            complete = True
+        except KeyboardInterrupt:
+            raise CorpusStopped(row["corpus_id"], len(folder.numbers()), len(names)) from None
+        finally:
+            close_corpus(
+                service.database, row["corpus_id"], documents=len(folder.numbers()),
+                skipped=[asdict(each) for each in sorted(done.skipped, key=lambda each: numbers[each.name])],
+                complete=complete,
+            )  # fmt: skip
+    return _summary(service, row["corpus_id"], done, time.perf_counter() - start)
+
+
+def _prepare(
+    service: Service, request: CorpusRequest, out: Path, announce: Announce
+) -> tuple[CorpusJob, Any, dict[str, Any]]:
+    """The job but for its folder, the loaded model, and what the register has to know."""
+    how = request.how
+    with service._model_lock:
+        read = service.load_centroids(how.centroids)  # before the model: a bad file is known at once
+        loaded = service.load_model(how.model)
+        centroids = service._fit(read, loaded, how)
+    asked: dict[str, Any] = {
+        "top_k": how.top_k, "window": how.window, "num_sinks": how.num_sinks, "assignment": how.assignment,
+    }  # fmt: skip
+    config = centroids.config.replace(**{key: value for key, value in asked.items() if value is not None})
+    tagger = _tagger(announce) if request.tags else ""
+    threads = request.threads or (1 if request.engine == "ray" and not request.gpus_per_worker else None)
+    job = CorpusJob(
+        model=how.model, cache_dir=settings.cache_dir(), fingerprint=loaded.fingerprint, centroids=centroids,
+        chance=None, options=DocumentOptions(**asked, max_tokens=how.max_tokens, tags=bool(tagger)),
+        folder=CorpusFolder(out), device="cuda" if request.gpus_per_worker else "cpu", threads=threads,
+    )  # fmt: skip
+    identity = {
+        "text_column": request.text_column, "glob": request.glob, "max_tokens": how.max_tokens, "tagger": tagger,
+        "baseline_seed": CHANCE_SEED if request.baseline else None,
+    }  # fmt: skip
+    values = {
+        "name": request.name, "folder": str(out), "model_id": loaded.name,
+        "model_fingerprint": loaded.fingerprint, "centroids_name": centroids.name,
+        "centroids_sha256": centroids.sha256, "config": config.to_dict(), "settings": identity, "versions": versions(),
+    }  # fmt: skip
+    return job, loaded, values
+
+
+def _tagger(announce: Announce) -> str:
+    from focus_runtime.text.tagging import check_tagger, tagger_name
+
+    try:
+        check_tagger()
+    except InputError as error:
+        announce(f"no parts of speech: {error}")
+        return ""
+    return tagger_name()
+
+
+def _numbered(folder: CorpusFolder, names: list[str], corpus_id: str, announce: Announce) -> dict[str, int]:
+    """Numbers of all documents by name, once the folder holds none but whole documents of the source."""
+    folder.sweep()
+    numbers, gone = folder.numbering(names)
+    for number in gone:
+        folder.remove(number)
+    if gone:
+        many = "documents are" if len(gone) > 1 else "document is"
+        announce(f"{len(gone):,} {many} no longer in the source; what was kept of them is removed")
+    if there := len(folder.numbers()):
+        announce(f"goes on with corpus {corpus_id}: {there:,} of {len(names):,} documents are there already")
+    return numbers
+
+
+def _tasks(source: Source, numbers: dict[str, int], folder: CorpusFolder, done: _Progress) -> Iterator[Task]:
+    """Documents to do: new ones, and those whose text is another one than before."""
+    for found in source.read():
+        number = numbers.get(found.name)
+        if number is None:  # it came while the work went on; the next command takes it
+            continue
+        if isinstance(found, Skipped):
+            folder.remove(number)
+            done.skipped.append(found)
+        elif folder.text_hash(number) == found.sha256:
+            done.kept += 1
+        else:
+            yield number, Document(found.name, found.text)
+
+
+def _work(
+    service: Service, request: CorpusRequest, job: CorpusJob, tasks: Iterator[Task], loaded: Any
+) -> Iterator[Outcome]:
+    first = next(tasks, None)
+    if first is None:  # nothing to do: balancing random centroids would take longer than all of it
+        return
+    tasks = chain([first], tasks)
+    with service._model_lock:
+        job = _balanced(service, request, job, loaded)
+        if request.engine == "local":
+            check_device(job)
+            loaded.model.to(job.device)
+            yield from work_here(job, tasks, (loaded.model, loaded.tokenizer))
+            return
+    cluster = Cluster(address=request.address, workers=request.workers or 2, gpus_per_worker=request.gpus_per_worker)
+    yield from work_on_ray(job, tasks, cluster)
+
+
+def _balanced(service: Service, request: CorpusRequest, job: CorpusJob, loaded: Any) -> CorpusJob:
+    """The job with potentials where they are needed, and with random centroids of the same shape, balanced likewise."""
+    own = job.centroids
+    assert isinstance(own, Centroids)
+    causal = (job.options.assignment or own.config.assignment) == "causal"
+    if causal and not own.has_potentials:
+        service._calibrate(loaded, own)
+    if not request.baseline:
+        return job
+    config = own.config.replace(layers=tuple(sorted(own.routers)))
+    chance = random_centroids(loaded.model, config, seed=CHANCE_SEED, name="random")
+    if causal:
+        service._calibrate(loaded, chance)
+    return replace(job, chance=chance)
+
+
+def _summary(service: Service, corpus_id: str, done: _Progress, seconds: float) -> dict[str, Any]:
+    summary = CorpusData(service.database, corpus_id).summary()
+    summary["this_time"] = {
+        "documents": done.done, "kept": done.kept, "model_seconds": done.model_seconds,
+        "document_seconds": done.work_seconds, "seconds": seconds, "workers": len(done.workers),
+    }  # fmt: skip
+    return summary
+
+
+def list_corpora(service: Service) -> list[dict[str, Any]]:
+    """Every corpus, newest first; `interrupted` where nobody works on it any more, counted as its folder is now."""
+    rows = []
+    for row in corpora(service.database):
+        folder = CorpusFolder.of(row["folder"], row["corpus_id"])
+        if row["status"] != "complete":
+            working = folder.is_worked_on()
+            row |= {"status": "running" if working else "interrupted", "documents": len(folder.numbers())}
+        rows.append(row)
+    return rows
+
+
+def delete_corpus(service: Service, corpus_id: str) -> bool:
+    """Remove a corpus and its files; False where the files were not there.
+
+    Raises:
+        NotFoundError: there is none of that id. InputError: it is being worked on, or cannot be removed.
+    """
+    row = corpus_row(service.database, corpus_id)
+    if row is None:
+        raise NotFoundError(f"there is no corpus {corpus_id!r}", fix="see `focus-explorer corpora`")
+    folder = CorpusFolder.of(row["folder"], corpus_id)
+    if folder.is_worked_on():
+        raise InputError(f"the corpus {corpus_id} is being worked on", fix="stop that command first")
+    was_there = folder.delete()
+    forget_corpus(service.database, corpus_id)
+    return was_there

@@ -1,0 +1,113 @@
+"""A prompt continued by full attention and by Focus, with a run's model, centroids and setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from focus_explorer.data.queries import fetch_run
+from focus_explorer.errors import ConfigError, InputError, TextError
+from focus_explorer.services.jobs import Job
+from focus_explorer.services.models import borrowed, run_centroids, run_config
+from focus_explorer.services.service import Service
+
+MOST_TOKENS, LONGEST_PROMPT = 512, 4096
+HOTTEST = 2.0
+
+
+def check_wish(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
+    """Refuse what cannot be generated.
+
+    Raises:
+        InputError: with what is wrong.
+    """
+    if not prompt.strip():
+        raise TextError("the prompt is empty", expected="some words to go on from")
+    if not 1 <= max_tokens <= MOST_TOKENS:
+        raise ConfigError(f"the length is {max_tokens}", expected=f"1 to {MOST_TOKENS} tokens")
+    if not 0 <= temperature <= HOTTEST:
+        raise ConfigError(f"the temperature is {temperature:g}", expected=f"0 to {HOTTEST:g}")
+    if run_config(fetch_run(service.database, run_id)).assignment != "causal":
+        raise InputError(
+            "this run used sinkhorn assignment, which looks at the whole text",
+            expected="a run with causal assignment",
+            fix="explore the text again with it",
+        )
+
+
+def generate(
+    service: Service, run_id: str, prompt: str, job: Job, *, max_tokens: int = 60, temperature: float = 0.0,
+    seed: int = 0,
+) -> None:  # fmt: skip
+    """Continue a prompt both ways. `job.result` holds, by mode, `pieces`, `groups` (by token, by layer; filled at the
+    end for full attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
+
+    Raises:
+        Cancelled: the job was stopped; what was generated stays.
+        InputError: the model, centroids or prompt cannot be used.
+    """
+    import torch
+
+    from focus_runtime.composition.attach import compose
+    from focus_runtime.run.generation import generate_both
+
+    run = fetch_run(service.database, run_id)
+    config = run_config(run)
+    with borrowed(service, run) as loaded:
+        job.step("Loading the model", 0.0)
+        ids = loaded.tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
+        if len(ids) > LONGEST_PROMPT:
+            raise TextError(f"the prompt has {len(ids):,} tokens", expected=f"at most {LONGEST_PROMPT:,}")
+        centroids = run_centroids(service, run, loaded)
+        device = next(loaded.model.parameters()).device
+        start = torch.tensor([ids], device=device)
+        focus = compose(
+            loaded.model, centroids, top_k=config.top_k, window=config.window, num_sinks=config.num_sinks,
+            assignment="causal",
+        )  # fmt: skip
+        written: dict[str, list[int]] = {"full": [], "focus": []}
+        sides: dict[str, Any] = {mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written}
+        job.result.update(sides, prompt_tokens=len(ids))
+        try:
+            job.step("Reading the prompt", 0.0)
+            ends = _ends(loaded.model)
+            for step in generate_both(
+                focus, start, max_tokens=max_tokens, temperature=temperature, seed=seed, stop_ids=ends
+            ):
+                job.step("Writing", len(written[step.mode]) / max_tokens)
+                written[step.mode].append(step.token_id)
+                _add(loaded.tokenizer, sides[step.mode], ids, written[step.mode], step)
+        finally:
+            try:
+                _finish(focus, start, written["full"], sides["full"])
+            finally:
+                focus.detach()  # whatever happens: the model is shared
+
+
+def _add(tokenizer: Any, side: dict[str, Any], prompt: list[int], written: list[int], step: Any) -> None:
+    text = tokenizer.decode(written, clean_up_tokenization_spaces=False)
+    whole = text.rstrip("\ufffd")  # bytes of a character that is not finished yet
+    side["pieces"].append(whole[len(side["text"]) :])
+    side["text"] = whole
+    side["ms"].append(step.milliseconds)
+    if step.groups is not None:
+        side["groups"].append({str(layer): group for layer, group in step.groups.items()})
+
+
+def _finish(focus: Any, start: Any, written: list[int], side: dict[str, Any]) -> None:
+    """The groups Focus would give to what full attention wrote."""
+    import torch
+
+    from focus_runtime.run.generation import groups_afterwards
+
+    if not written:
+        return
+    whole = torch.cat([start, torch.tensor([written], device=start.device)], dim=1)
+    found = groups_afterwards(focus, whole, start.shape[1])
+    side["groups"] = [{str(layer): group for layer, group in groups.items()} for groups in found]
+
+
+def _ends(model: Any) -> set[int]:
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    if ends is None:
+        return set()
+    return set(ends) if isinstance(ends, list) else {int(ends)}

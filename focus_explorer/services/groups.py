@@ -1,0 +1,179 @@
+"""A stored run -> what the Groups tab shows of all its layers in one answer, so that switching layers asks nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyarrow import Table
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import NotFoundError
+from focus_explorer.statistics.group_content import (
+    DRAWS,
+    contingency,
+    flags,
+    layer_agreement,
+    log_odds,
+    purity,
+    shuffled_agreement,
+    shuffled_purity,
+)
+from focus_explorer.views.run import encode
+from focus_runtime.store.database import Database
+from focus_runtime.text.word_classes import CLASSES, class_numbers
+
+SEED = 0
+CHARACTERISTIC = 6
+LEAST_Z, LEAST_USES = 1.96, 2
+KEPT_RUNS = 4
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The groups of a run's T tokens in its L layers.
+
+    Attributes:
+        layers: layer numbers, in order.
+        tops: (L, T) most probable groups.
+        classes: (T,) numbers of `CLASSES`.
+        pieces: V different texts of tokens; codes: (T,) numbers of them.
+    """
+
+    layers: list[int]
+    num_groups: int
+    tops: NDArray[np.uint8]
+    classes: NDArray[np.uint8]
+    pieces: list[str]
+    codes: NDArray[np.int64]
+
+
+@lru_cache(maxsize=KEPT_RUNS)  # a stored run never changes
+def read_routes(database: Database, run_id: str) -> Routes:
+    """Read a run's most probable groups and classify its words.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
+    if not shape:
+        raise NotFoundError(f"there is no run {run_id!r} in {database.path}", fix="reload the page")
+    rows = fetch(database, "top_groups", run_id=run_id)
+    layer, position, top = (rows[name].to_numpy() for name in ("layer", "position", "top_group"))
+    numbers = np.unique(layer)
+    tops = np.zeros((len(numbers), shape[0]["num_tokens"]), dtype=np.uint8)
+    tops[np.searchsorted(numbers, layer), position] = top
+    pieces = fetch(database, "tokens", run_id=run_id)["piece"].to_pylist()
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
+    classes = class_numbers(pieces)
+    groups = json.loads(shape[0]["config"])["num_groups"]
+    return Routes(numbers.tolist(), groups, tops, classes, list(known), codes)
+
+
+def group_payload(database: Database, run_id: str) -> Row:
+    """Every group of every layer.
+
+    Returns:
+        `groups`: L x K rows (see `_layer_rows`); `class_names`, `class_shares` of the text, `classes` of the tokens
+        as base64 of bytes; `seed` and `draws` of the shuffled baseline; `prior_size` of the log-odds in tokens;
+        `attention_tokens` and `attention_heads` that the rows' `attention_mass` is a mean over, None until measured.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    routes = read_routes(database, run_id)
+    stored = fetch(database, "groups", run_id=run_id).to_pylist()
+    measured = fetch(database, "attention_mass", run_id=run_id)
+    mass = _mass_kept(measured)
+    base = np.bincount(routes.classes, minlength=len(CLASSES)) / len(routes.classes)
+    prior_size = len(routes.classes) / routes.num_groups
+    groups = [
+        [row | {"attention_mass": mass.get(layer)} for row in _layer_rows(routes, place, base, prior_size)]
+        for place, layer in enumerate(routes.layers)
+    ]
+    for row in stored:
+        cell = groups[routes.layers.index(row["layer"])][row["group_index"]]
+        cell |= {"confidence": row["mean_confidence"], "entropy": row["mean_entropy"]}
+    return {
+        "groups": groups,
+        "class_names": list(CLASSES),
+        "class_shares": np.round(base, 5).tolist(),
+        "classes": encode(routes.classes),
+        "seed": SEED,
+        "draws": DRAWS,
+        "prior_size": prior_size,
+        "least_z": LEAST_Z,
+        "attention_tokens": measured["num_tokens"][0].as_py() if mass else None,
+        "attention_heads": len(measured["head"].unique()) if mass else None,
+    }
+
+
+def _mass_kept(measured: Table) -> dict[int, float]:
+    """Layer -> share of full attention inside its mask, mean over heads; empty until somebody measures it."""
+    by_layer = measured.group_by("layer").aggregate([("mass_kept", "mean")])
+    return dict(zip(by_layer["layer"].to_pylist(), by_layer["mass_kept_mean"].to_pylist(), strict=True))
+
+
+def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64], prior_size: float) -> list[Row]:
+    """Size, flags, word classes, purity beside its baseline and characteristic pieces of one layer's groups."""
+    top, groups = routes.tops[place], routes.num_groups
+    by_class = contingency(top, routes.classes, (groups, len(CLASSES)))
+    by_piece = contingency(top, routes.codes, (groups, len(routes.pieces)))
+    pure, null = purity(by_class), shuffled_purity(by_class, seed=SEED)
+    scores = log_odds(by_piece, prior_size=prior_size)
+    sizes = by_class.sum(axis=1)
+    rows = []
+    for group, marks in enumerate(flags(sizes)):
+        size, best = int(sizes[group]), int(by_class[group].argmax())
+        rows.append(
+            {
+                "tokens": size,
+                "share": size / len(top),
+                "balance": size * groups / len(top),
+                "flags": marks,
+                "classes": by_class[group].tolist(),
+                "top_class": best if size else None,
+                "purity": float(pure[group]) if size else None,
+                "base_rate": float(base[best]) if size else None,
+                "null_mean": float(null.mean[group]) if size else None,
+                "null_high": float(null.high[group]) if size else None,
+                "characteristic": _characteristic(routes.pieces, by_piece[group], scores[group]),
+            }
+        )
+    return rows
+
+
+def _characteristic(
+    pieces: list[str], uses: NDArray[np.int64], scores: NDArray[np.float64]
+) -> list[tuple[str, float, int]]:
+    """(piece, z, uses), strongest first."""
+    wanted = np.where(uses >= LEAST_USES, scores, 0.0)
+    order = np.argsort(-wanted, kind="stable")[:CHARACTERISTIC]
+    return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in order if wanted[i] >= LEAST_Z]
+
+
+def agreement_payload(database: Database, run_id: str) -> Row:
+    """How far every two layers sort the tokens alike.
+
+    Returns:
+        `agreement`: L x L adjusted Rand indices; `shuffled`: the smallest and largest one of neighbouring layers when
+        one of them is shuffled, with its `seed`; None for a single layer.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    routes = read_routes(database, run_id)
+    shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)
+    return {
+        "agreement": np.round(layer_agreement(routes.tops, routes.num_groups), 4).tolist(),
+        "shuffled": [float(shuffled.min()), float(shuffled.max())] if shuffled.size else None,
+        "pairs": int(shuffled.size),
+        "seed": SEED,
+    }

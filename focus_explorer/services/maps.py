@@ -1,0 +1,115 @@
+"""Maps of a run's tokens: one layer by routing vectors, all layers by group probabilities; stored with their seed.
+
+Every layer has routing vectors of its own kind, so those of two layers cannot be placed together. The map of all layers
+has one point per token instead: the square roots of its group probabilities in every layer, one after the other. The
+cosine of two such points is the Bhattacharyya coefficient of their probabilities, averaged over the layers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import NotFoundError
+from focus_explorer.statistics.projection import Projection, project
+from focus_explorer.views.run import projection_payload
+from focus_runtime.store.database import Database
+from focus_runtime.store.projections import write_projection
+
+ALL_LAYERS = -1
+MOST_TOKENS = 4000  # UMAP of more takes minutes on two cores
+
+
+def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
+    """Positions of at most `most` of `count` tokens, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def stored_map(database: Database, run_id: str, layer: int | None) -> dict[str, Any]:
+    """The map of a layer, or of all for None; computed and stored when there is none yet.
+
+    Raises:
+        NotFoundError: there is no such run or layer.
+    """
+    rows = _read(database, run_id, layer)
+    if not rows.num_rows:
+        made, positions = _make(database, run_id, layer, quick=False)
+        meta = {
+            "method": made.method,
+            "parameters": made.parameters,
+            "seed": made.seed,
+            "trustworthiness": made.trustworthiness,
+            "num_centroids": len(made.xy) - len(positions),
+        }
+        write_projection(database, run_id, _number(layer), made.xy, meta, positions)
+        rows = _read(database, run_id, layer)
+    return projection_payload(rows) | {"preliminary": False}
+
+
+def quick_map(database: Database, run_id: str, layer: int | None) -> dict[str, Any]:
+    """The stored map, or a PCA made on the spot, marked `preliminary` and not stored.
+
+    Raises:
+        NotFoundError: there is no such run or layer.
+    """
+    rows = _read(database, run_id, layer)
+    if rows.num_rows:
+        return projection_payload(rows) | {"preliminary": False}
+    made, positions = _make(database, run_id, layer, quick=True)
+    tokens, centroids = np.split(np.round(made.xy, 4), [len(positions)])
+    return {
+        "method": made.method,
+        "parameters": made.parameters,
+        "seed": made.seed,
+        "trustworthiness": made.trustworthiness,
+        "positions": positions.tolist(),
+        "x": tokens[:, 0].tolist(),
+        "y": tokens[:, 1].tolist(),
+        "centroid_x": centroids[:, 0].tolist(),
+        "centroid_y": centroids[:, 1].tolist(),
+        "preliminary": True,
+    }
+
+
+def _number(layer: int | None) -> int:
+    return ALL_LAYERS if layer is None else layer
+
+
+def _read(database: Database, run_id: str, layer: int | None) -> Any:
+    return fetch(database, "projection", run_id=run_id, layer=_number(layer))
+
+
+def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) -> tuple[Projection, NDArray[np.int64]]:
+    """A projection of the tokens of a layer or of all, and which tokens these are."""
+    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
+    if not shape:
+        raise NotFoundError(f"there is no run {run_id!r} in {database.path}", fix="reload the page")
+    count, groups = shape[0]["num_tokens"], json.loads(shape[0]["config"])["num_groups"]
+    positions = evenly_spaced(count, MOST_TOKENS)
+    if layer is None:
+        vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", len(positions), run_id, positions))
+        centroids = np.empty((0, vectors.shape[1]), dtype=np.float32)
+        about = {"space": "probabilities", "layers": vectors.shape[1] // groups}
+    else:
+        stored = fetch(database, "layer_centroids", run_id=run_id, layer=layer)
+        if not stored.num_rows:
+            raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+        centroids = np.array(stored["centroids"][0].as_py(), dtype=np.float32)
+        vectors = _vectors(database, "routing", "routing", len(positions), run_id, positions, layer=layer)
+        about = {"space": "routing"}
+    made = project(vectors, centroids, quick=quick)
+    made.parameters.update(about, tokens=len(positions), of=count)
+    return made, positions
+
+
+def _vectors(
+    database: Database, query: str, column: str, count: int, run_id: str, positions: NDArray[np.int64], **more: Any
+) -> NDArray[np.float32]:
+    """(count, D) from rows of lists, all lists of one token one after the other."""
+    rows = fetch(database, query, run_id=run_id, positions=positions.tolist(), **more)
+    flat = rows[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(flat, dtype=np.float32).reshape(count, -1)

@@ -1,0 +1,197 @@
+"""The pairs of stored runs for the page: any part of a mask, pairs by distance, and full attention under the mask.
+
+What a mask holds is counted by focus_runtime from the groups the attention executed. Full attention is measured once,
+by running the model on the run's stored tokens, and kept in the database.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import Cancelled, InputError, NotFoundError
+from focus_explorer.services.models import borrowed
+from focus_explorer.services.service import Progress, Service
+from focus_explorer.views.pairs import distance_payload, links_payload, mass_payload, mean_payload, tile_payload
+from focus_runtime.config import FocusConfig
+from focus_runtime.mask.distances import count_by_distance, shuffled_sharing
+from focus_runtime.mask.tiles import count_tile
+
+MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
+LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count takes tokens x cells
+MEASURED_TOKENS = 4096  # full attention is measured on at most the first so many; its cost grows with their square
+KEPT_LAYERS = 16
+
+
+def measure_attention(
+    service: Service, run_id: str, *, progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> int:  # fmt: skip
+    """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
+
+    Returns:
+        Tokens measured: the run's first `MEASURED_TOKENS`. No token sees a later one, so nothing that is measured would
+        differ within the whole text.
+
+    Raises:
+        InputError: there is no such run, its model cannot be loaded or has other weights now, or the database cannot be
+            written. Cancelled: `cancelled` said so before a layer.
+    """
+    from focus_runtime.measure.attention_links import measure_attention as measure
+    from focus_runtime.store.attention import write_attention
+
+    def step(done: int, total: int) -> None:
+        if cancelled():
+            raise Cancelled("stopped")
+        progress(f"Attention mass, layer {done} of {total}", 0.05 + 0.9 * done / total)
+
+    run = fetch_run(service.database, run_id)
+    config = FocusConfig.from_json(run["config"])
+    ids = fetch(service.database, "token_ids", run_id=run_id)["token_id"].to_pylist()[:MEASURED_TOKENS]
+    groups = {layer: bits[: len(ids)] for layer, bits in _memberships(service, run_id).items()}
+    progress("Loading the model", 0.0)
+    with borrowed(service, run) as loaded:
+        found = measure(loaded.model, ids, groups, config, progress=step)
+    progress("Saving", 0.98)
+    write_attention(service.database, run_id, found, len(ids))
+    return len(ids)
+
+
+def _memberships(service: Service, run_id: str) -> dict[int, NDArray[np.int64]]:
+    rows = fetch(service.database, "membership", run_id=run_id)
+    layers, bits = rows["layer"].to_numpy(), rows["membership"].to_numpy()
+    return {int(layer): bits[layers == layer] for layer in np.unique(layers)}
+
+
+@dataclass(slots=True)
+class _Job:
+    """One measurement under way, or the problem it ended with."""
+
+    stage: str = "Waiting for the model"
+    fraction: float = 0.0
+    problem: str | None = None
+    running: bool = True
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def report(self, stage: str, fraction: float) -> None:
+        self.stage, self.fraction = stage, fraction
+
+
+class SparsityViews:
+    """Answers about pairs for one database; safe to call from several threads."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._layers: OrderedDict[tuple[str, int], tuple[NDArray[np.int64], FocusConfig]] = OrderedDict()
+        self._means: dict[str, dict[str, Any]] = {}
+        self._jobs: dict[str, _Job] = {}
+        self._lock = threading.Lock()
+
+    def tile(self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int]) -> dict[str, Any]:
+        """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit.
+
+        Args:
+            rows, keys: first and one past the last query and key; cut to the text and widened to whole cells.
+
+        Raises:
+            InputError: nothing of the rectangle lies within the text, or there is no such layer.
+        """
+        membership, config = self._layer(run_id, layer)
+        total = membership.size
+        rows, keys = ((max(0, low), min(total, high)) for low, high in (rows, keys))
+        if rows[0] >= rows[1] or keys[0] >= keys[1]:
+            raise InputError("that part of the mask lies outside the text", expected=f"tokens 0 to {total - 1}")
+        side = max(rows[1] - rows[0], keys[1] - keys[0])
+        size = -(-side // (MOST_CELLS if side <= LARGE_TOKENS else LARGE_CELLS))
+        rows, keys = ((low // size * size, min(total, -(-high // size) * size)) for low, high in (rows, keys))
+        counts = count_tile(membership, rows, keys, config.window, config.num_sinks, size)
+        return tile_payload(counts, rows, keys, size)
+
+    def distances(self, run_id: str, layer: int) -> dict[str, Any]:
+        """Pairs of one layer by distance and cause, beside the two nulls."""
+        membership, config = self._layer(run_id, layer)
+        return distance_payload(count_by_distance(membership, config.window, config.num_sinks))
+
+    def distance_mean(self, run_id: str) -> dict[str, Any]:
+        """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
+        if run_id not in self._means:
+            config = FocusConfig.from_json(fetch_run(self.service.database, run_id)["config"])
+            layers = _memberships(self.service, run_id).values()
+            found = [count_by_distance(bits, config.window, config.num_sinks) for bits in layers]
+            self._means[run_id] = mean_payload(found)  # a few kilobytes, and runs never change
+        return self._means[run_id]
+
+    def _layer(self, run_id: str, layer: int) -> tuple[NDArray[np.int64], FocusConfig]:
+        """Groups of one layer and the run's settings; the latest few are kept, runs never change."""
+        key = (run_id, layer)
+        with self._lock:
+            if key in self._layers:
+                self._layers.move_to_end(key)
+                return self._layers[key]
+        config = FocusConfig.from_json(fetch_run(self.service.database, run_id)["config"])
+        rows = fetch(self.service.database, "layer_membership", run_id=run_id, layer=layer)
+        if not rows.num_rows:
+            raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+        found = rows["membership"].to_numpy(), config
+        with self._lock:
+            self._layers[key] = found
+            while len(self._layers) > KEPT_LAYERS:
+                self._layers.popitem(last=False)
+        return found
+
+    def attention(self, run_id: str) -> dict[str, Any]:
+        """How far the measurement of a run is: state "none", "running", "failed" or, with what it found, "done"."""
+        job = self._jobs.get(run_id)
+        if job is not None and job.running:
+            return {"state": "running", "stage": job.stage, "fraction": job.fraction}
+        rows = fetch(self.service.database, "attention_mass", run_id=run_id)
+        if rows.num_rows:
+            measured = rows["num_tokens"][0].as_py()
+            sharing = [shuffled_sharing(bits[:measured]) for bits in _memberships(self.service, run_id).values()]
+            return mass_payload(rows, sharing) | {"state": "done"}
+        run = fetch_run(self.service.database, run_id)
+        planned = {"num_tokens": min(run["num_tokens"], MEASURED_TOKENS), "whole": run["num_tokens"]}
+        if job is not None and job.problem is not None:
+            return planned | {"state": "failed", "problem": job.problem}
+        return planned | {"state": "none"}
+
+    def links(self, run_id: str, layer: int) -> dict[str, Any]:
+        """Strongest links of one layer, empty until it was measured."""
+        return links_payload(fetch(self.service.database, "attention_links", run_id=run_id, layer=layer))
+
+    def start(self, run_id: str) -> dict[str, Any]:
+        """Measure a run in a thread of its own unless that is under way; ask `attention` how far it is."""
+        fetch_run(self.service.database, run_id)
+        with self._lock:
+            job = self._jobs.get(run_id)
+            if job is None or not job.running:
+                job = self._jobs[run_id] = _Job()
+                threading.Thread(target=self._work, args=(run_id, job), daemon=True).start()
+        return self.attention(run_id)
+
+    def stop(self, run_id: str) -> dict[str, Any]:
+        """Stop a measurement before its next layer; nothing of it is kept."""
+        job = self._jobs.get(run_id)
+        if job is not None:
+            job.stop.set()
+        return self.attention(run_id)
+
+    def _work(self, run_id: str, job: _Job) -> None:
+        try:
+            measure_attention(self.service, run_id, progress=job.report, cancelled=job.stop.is_set)
+        except Cancelled:
+            pass
+        except InputError as error:
+            job.problem = str(error)
+        except BaseException:
+            job.problem = "something went wrong inside Focus Explorer; the details are in the server's log"
+            raise
+        finally:
+            job.running = False

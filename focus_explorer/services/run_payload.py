@@ -1,0 +1,99 @@
+"""How a stored run reaches the browser: what all views need at once, the rest layer by layer when asked for.
+
+A short run comes whole, so that the page needs no server for switching layers. Rows are put in their places by layer
+and position here, because sorting millions of them in the database takes longer than reading them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload
+from focus_runtime.store.database import Database
+from focus_runtime.text.word_classes import CLASSES, class_numbers
+
+WHOLE_BYTES = 900_000  # a run whose layers are smaller than this together comes whole
+
+
+def load_run(database: Database, run_id: str) -> dict[str, Any]:
+    """What the page draws a run from, with every layer's cells where they are small together.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    names = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
+    rows = fetch_several(database, names, run_id=run_id)
+    run = only_run(database, run_id, rows["run"])
+    layers = rows["layers"].to_pylist()
+    numbers = np.array([layer["layer"] for layer in layers])
+    payload = run_payload(
+        run, rows["pieces"]["piece"].to_pylist(), _place(rows["tops"], numbers, run["num_tokens"], "top_group"),
+        rows["groups"].to_pylist(), rows["group_pieces"].to_pylist(), layers, rows["losses"],
+        rows["timings"].to_pylist(),
+    )  # fmt: skip
+    num_groups = payload["run"]["config"]["num_groups"]
+    if rows["tops"].num_rows * (1 + num_groups + membership_width(num_groups)) <= WHOLE_BYTES:
+        cells = fetch(database, "cells", run_id=run_id, layer=None)
+        payload["cells"] = _cells(cells, numbers, run["num_tokens"])
+    return payload
+
+
+def layer_cells(database: Database, run_id: str, layer: Any) -> dict[str, Any]:
+    """Membership, probabilities and entropy of one layer's tokens.
+
+    Raises:
+        InputError: `layer` is no number.
+        NotFoundError: the run has no such layer.
+    """
+    if not isinstance(layer, int) or isinstance(layer, bool):
+        raise InputError(f"the layer is {layer!r}", expected="a layer number")
+    rows = fetch(database, "cells", run_id=run_id, layer=layer)
+    if not rows.num_rows:
+        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    return _cells(rows, np.array([layer]), rows.num_rows)[str(layer)]
+
+
+def word_classes(database: Database, run_id: str) -> dict[str, Any]:
+    """The kind of word of every token, from word lists (focus_runtime/text/word_classes.py).
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    fetch_run(database, run_id)
+    return {"names": list(CLASSES), "classes": encode(_classes(str(database.path), run_id, database))}
+
+
+@lru_cache(maxsize=4)
+def _classes(path: str, run_id: str, database: Database) -> NDArray[np.uint8]:
+    pieces = fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()
+    return class_numbers(pieces)
+
+
+def _cells(rows: pa.Table, layers: NDArray[np.int64], count: int) -> dict[str, Any]:
+    """Layer number, as text -> its cells."""
+    width = len(rows["probabilities"][0])
+    flat = rows["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+    probabilities = np.empty((layers.size, count, width), dtype=np.float32)
+    index = np.searchsorted(layers, rows["layer"].to_numpy())
+    probabilities[index, rows["position"].to_numpy()] = flat
+    membership, entropy = (_place(rows, layers, count, name) for name in ("membership", "entropy"))
+    return {
+        str(layer): cells_payload(membership[number], probabilities[number], entropy[number])
+        for number, layer in enumerate(layers.tolist())
+    }
+
+
+def _place(rows: pa.Table, layers: NDArray[np.int64], count: int, name: str) -> NDArray[Any]:
+    """(L, T) values of one column, by layer and position."""
+    values = rows[name].to_numpy()
+    assert values.size == layers.size * count, "a visible run is whole"
+    placed = np.empty((layers.size, count), dtype=values.dtype)
+    placed[np.searchsorted(layers, rows["layer"].to_numpy()), rows["position"].to_numpy()] = values
+    return placed

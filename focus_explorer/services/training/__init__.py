@@ -1,0 +1,1 @@
+"""Trainings started, recorded, listed and stopped."""

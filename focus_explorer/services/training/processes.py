@@ -1,0 +1,320 @@
+"""Trainings for the page and the command line: listed from the database, run as processes of their own.
+
+A training started here is `focus-explorer train` in another process, so the page stays quick, and closing the page
+stops nothing. What it does is known only from the database and its log.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from focus_explorer.data.queries import fetch, fetch_training
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.service import SAMPLES, Service
+from focus_explorer.services.training.request import TrainRequest, checkpoint_of
+from focus_explorer.services.training.train import gather_texts, plan
+from focus_explorer.views.training import curves_payload, training_summary
+from focus_runtime.assets import asset_path
+from focus_runtime.store.training import is_alive
+
+INTERRUPTED = (
+    "its process ended without a word: it was killed, the memory ran out, or the machine went down; going on "
+    "does the steps after the last checkpoint again, and some of the curve may be missing"
+)
+LIVE = ("running", "stopping")
+STOPPED_STATUS = 130
+LEAVING_SECONDS = 15.0  # what a process that has written its end may need to be gone
+
+
+@dataclass(slots=True)
+class _Job:
+    """The process started last."""
+
+    process: subprocess.Popen[bytes]
+    out: str
+    name: str
+    log: Path
+    started: datetime
+
+    def has_told_its_end(self, row: dict[str, Any] | None) -> bool:
+        """Whether the training's row says how it ended; the process itself may need another moment."""
+        return row is not None and row["finished_at"] is not None and row["finished_at"] >= self.started
+
+
+class Trainings:
+    """Lists trainings, and starts, stops and continues one at a time. Safe to call from several threads."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._job: _Job | None = None
+        self._stopping: set[str] = set()  # results of the trainings that were asked to stop
+        self._lock = threading.RLock()
+        atexit.register(self._say_goodbye)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every training, newest first, with the means of its newest steps.
+
+        `status` is running, stopping, done, stopped, failed, or interrupted when its process died. `resumable` and
+        `usable` say whether `resume` and `use` would work.
+        """
+        with self._lock:
+            return [self._known(row) for row in fetch(self.service.database, "trainings").to_pylist()]
+
+    def _known(self, row: dict[str, Any]) -> dict[str, Any]:
+        row = row | {name: json.loads(row[name]) for name in ("config", "settings", "texts", "versions", "validation")}
+        here = row["host"] == socket.gethostname()
+        if row["status"] == "running":
+            if self._job is not None:
+                self._job.process.poll()  # collects a process that has ended
+            if not is_alive(row["host"], row["pid"], row["process_started"]):
+                row |= {"status": "interrupted", "message": INTERRUPTED}
+            elif row["out"] in self._stopping:
+                row["status"] = "stopping"
+        ended = row["status"] in ("stopped", "failed", "interrupted")
+        row["resumable"] = here and ended and bool(row["command"]) and checkpoint_of(row["out"]).exists()
+        row["usable"] = here and row["status"] == "done" and os.path.exists(row["out"])
+        return row
+
+    def _get(self, training_id: str) -> dict[str, Any]:
+        return self._known(fetch_training(self.service.database, training_id))
+
+    def payload(self, shown: dict[str, dict[str, int]]) -> dict[str, Any]:
+        """What the Training tab needs now.
+
+        Args:
+            shown: trainings whose curves are drawn, each with the last step the page already has of each mode.
+
+        Returns:
+            `trainings`, `curves` (only newer steps) and `job`, the process started last while it has no row.
+        """
+        rows = self.rows()
+        curves = {}
+        if shown:
+            seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
+            ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
+            found = fetch(
+                self.service.database, "training_steps", training_ids=list(shown), seen_ids=list(ids),
+                seen_modes=list(modes), seen_steps=list(steps),
+            )  # fmt: skip
+            curves = curves_payload(found)
+        return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
+
+    def _job_state(self, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """name, out, state (starting, stopping, stopped or failed) and message; None when a row says all."""
+        with self._lock:
+            job = self._job
+            if job is None:
+                return None
+            row = next((row for row in rows if row["out"] == job.out), None)
+            status = job.process.poll()
+            told = {"name": job.name, "out": job.out, "message": ""}
+            if status is None:
+                clear = row is not None and (row["status"] in LIVE or job.has_told_its_end(row))
+                return None if clear else told | {"state": "stopping" if job.out in self._stopping else "starting"}
+            if status == STOPPED_STATUS:
+                return None if row else told | {"state": "stopped"}
+            if status == 0 or (row is not None and row["status"] in ("failed", "done")):
+                return None
+            return told | {"state": "failed", "message": _last_error(job.log, status)}
+
+    def start(self, request: TrainRequest, uploads: list[str], held_out: list[str] | None = None) -> str:
+        """Start a training in its own process.
+
+        Args:
+            request: what to train; its `text`, `val` and `out` are chosen here.
+            uploads: text files, copied so that the training can be continued later; none means the sample texts.
+            held_out: text files scored at the end.
+
+        Returns:
+            The path of its result, by which `payload` tells it from others.
+
+        Raises:
+            InputError: a setting or a text cannot be used, or another training is running.
+        """
+        with self._lock:
+            self._refuse_a_second()
+            gather_texts([*uploads, *(held_out or [])] or [str(asset_path("samples"))], [])
+            folder = self._folder / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+            request = replace(request, text=("later",), val=(), out=str((folder / "centroids.safetensors").resolve()))
+            plan(request)  # a bad setting is known before anything is written
+            try:
+                texts = tuple(_copy(path, folder / "texts") for path in uploads)
+                val = tuple(_copy(path, folder / "held-out") for path in held_out or [])
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise InputError(
+                    f"cannot keep the texts in {folder}: {error.strerror}", fix="free some space"
+                ) from error
+            samples = tuple(str(asset_path("samples", name)) for name in SAMPLES.values())
+            request = replace(request, text=texts or samples, val=val)
+            self._spawn(
+                ["train", *request.to_arguments()], request.out, request.name or "centroids", folder, folder / "log.txt"
+            )
+            return request.out
+
+    def resume(self, training_id: str) -> str:
+        """Continue a stopped, interrupted or failed training from its checkpoint; returns the path of its result.
+
+        Raises:
+            InputError: it cannot be continued, or another training is running.
+        """
+        with self._lock:
+            self._refuse_a_second()
+            row = self._get(training_id)
+            if not row["resumable"]:
+                raise InputError(
+                    f"the training {row['name']} cannot be continued",
+                    expected="a stopped training whose checkpoint is on this machine",
+                    fix="start a new one",
+                )
+            words = shlex.split(row["command"])[1:]
+            words += [] if "--resume" in words else ["--resume"]
+            log = self._folder / f"{training_id}.log"  # not beside the result, where a file of the user's may lie
+            self._spawn(words, row["out"], row["name"], Path(row["folder"]), log)
+            return str(row["out"])
+
+    @property
+    def _folder(self) -> Path:
+        return self.service.database.path.parent / "trainings"
+
+    def _spawn(self, words: list[str], out: str, name: str, folder: Path, log: Path) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "focus_explorer.cli",
+            *words,
+            "--db",
+            str(self.service.database.path.resolve()),
+        ]
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("wb") as stream:
+                process = subprocess.Popen(
+                    command, cwd=folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+                )
+        except OSError as error:
+            raise InputError(f"the training cannot be started in {folder}: {error.strerror}") from error
+        self._stopping.discard(out)
+        self._job = _Job(process, out, name, log, datetime.now(UTC))
+
+    def _refuse_a_second(self) -> None:
+        rows = self.rows()
+        busy = [row["name"] for row in rows if row["status"] in LIVE and row["host"] == socket.gethostname()]
+        job = self._job
+        if job is not None and job.process.poll() is None:
+            if job.has_told_its_end(next((row for row in rows if row["out"] == job.out), None)):
+                with suppress(subprocess.TimeoutExpired):
+                    job.process.wait(LEAVING_SECONDS)
+            busy += [job.name] if job.process.poll() is None else []
+        if busy:
+            raise InputError(
+                f"the training {busy[0]} is still running", fix="stop it, or wait for it, before you start another"
+            )
+
+    def stop(self, training_id: str | None = None, *, wait: float = 0.0) -> None:
+        """Ask a training to save its last finished step and end.
+
+        Args:
+            training_id: which; None for the process started last, even before its first step.
+            wait: seconds to wait until it has ended.
+
+        Raises:
+            InputError: it is not running here, or has not ended within `wait` seconds.
+        """
+        with self._lock:
+            pid = self._ask_to_stop(training_id)
+        deadline = time.monotonic() + wait
+        while wait and self._runs(pid):
+            if time.monotonic() > deadline:
+                raise InputError(f"the training has not ended within {wait:g} seconds", fix="it stops after its step")
+            time.sleep(0.1)
+
+    def _ask_to_stop(self, training_id: str | None) -> int:
+        job = self._job if self._job is not None and self._job.process.poll() is None else None
+        if training_id is None:
+            if job is None:
+                raise NotFoundError("no training is running")
+            out, pid = job.out, job.process.pid
+        else:
+            row = self._get(training_id)
+            if row["status"] not in LIVE or row["host"] != socket.gethostname():
+                raise InputError(f"the training {row['name']} is not running on this machine")
+            out, pid = row["out"], row["pid"]
+        if out not in self._stopping:  # a second signal would not wait for the step under way
+            self._stopping.add(out)
+            os.kill(pid, signal.SIGINT)
+        return int(pid)
+
+    def _runs(self, pid: int) -> bool:
+        if self._job is not None and self._job.process.pid == pid:
+            return self._job.process.poll() is None
+        return is_alive(socket.gethostname(), pid, 0)
+
+    def use(self, training_id: str) -> dict[str, str]:
+        """Make a finished training's result a centroid file one can choose.
+
+        Returns:
+            `sha256`, `name` and `model` of the file.
+
+        Raises:
+            InputError: it is not finished, or its file is gone or another one by now.
+        """
+        row = self._get(training_id)
+        if not row["usable"]:
+            raise InputError(f"the training {row['name']} has no finished file on this machine", fix="let it finish")
+        digest = hashlib.sha256(Path(row["out"]).read_bytes()).hexdigest()
+        if digest != row["centroids_sha256"]:
+            raise InputError(
+                f"{row['out']} is no longer the file this training wrote",
+                fix="upload it on the Centroids page if you want the newer one",
+            )
+        self.service.add_centroids(row["out"], row["name"], None)
+        return {"sha256": digest, "name": row["name"], "model": row["model_id"]}
+
+    def _say_goodbye(self) -> None:
+        if self._job is not None and self._job.process.poll() is None:
+            pid = self._job.process.pid
+            print(f"the training {self._job.name} goes on; `kill -INT {pid}` stops it", file=sys.stderr)
+
+
+def _copy(source: str, folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / Path(source).name
+    number = 2
+    while target.exists():
+        target = folder / f"{Path(source).stem}-{number}{Path(source).suffix}"
+        number += 1
+    shutil.copyfile(source, target)
+    return str(target.resolve())
+
+
+def _last_error(log: Path, status: int) -> str:
+    """The child's own one-line error, or where to look."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    if errors:
+        return errors[-1]
+    if status < 0:
+        return f"the training was ended by signal {-status}, perhaps because the memory ran out; its log is {log}"
+    return f"something went wrong inside the training; the details are in {log}"

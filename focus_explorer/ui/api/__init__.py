@@ -1,0 +1,1 @@
+"""Stable functions for programs and language models."""

@@ -1,0 +1,158 @@
+"""A run inside a notebook, or as one HTML file: the page's own views over data that lies in it, without a server."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError
+from focus_explorer.services.service import Service
+from focus_explorer.ui.browser import plotly_script, scripts, stylesheets
+from focus_explorer.ui.questions.answer import answer
+
+HEIGHT = 900
+# The views, without the page around them: no tabs of files, trainings, runs, keyboard sheet or tour.
+_LEFT_OUT = ("84-", "86-", "87-", "88-", "92-", "93-")
+_SERVER_NEEDED = (
+    "This needs the running explorer: start `focus-explorer serve` and open the run {run} there. "
+    "This file holds the run as it was stored, without a model."
+)
+_START = """
+const inlined = JSON.parse(document.getElementById('run').textContent);
+const kept = window.history.replaceState.bind(window.history);
+// A frame without an address of its own may not change it.
+window.history.replaceState = (...given) => { try { kept(...given); } catch { /* the view works without */ } };
+const answer = (found) => Promise.resolve(found || { error: inlined.needs_server });
+const view = FocusExplorer.create(document.querySelector('.fx-root'), {
+  load_run: () => answer(inlined.run),
+  load_mask: (run, layer) => answer(inlined.masks[layer]),
+  ask: (question) => answer(inlined.answers[`${question.what} ${question.layer ?? 'all'}`]),
+});
+view.open(inlined.run.run.run_id);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What `show` gives back: drawn by a notebook, a sentence anywhere else, and a file with `save`."""
+
+    run_id: str
+    page: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe title="Focus Explorer, run {escape(self.run_id)}" srcdoc="{escape(self.page, quote=True)}" '
+            f'style="width:100%;height:{self.height}px;border:0" sandbox="allow-scripts allow-downloads"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"<run {self.run_id}, {len(self.page) / 2**20:.1f} MB of HTML; .save('run.html') writes it as a file>"
+
+    def save(self, path: str | Path) -> Path:
+        """Write one HTML file that works without a server and without a network.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        target = Path(os.path.expanduser(path))
+        try:
+            target.write_text(self.page, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write {target}: {error.strerror}", fix="choose a writable folder") from error
+        return target
+
+
+def show(
+    run: str | None = None, *, database: str | Path | None = None, dark: bool = False, height: int = HEIGHT
+) -> Shown:
+    """A stored run, to look at in a notebook or to save as one HTML file.
+
+    Its text, groups, pairs and losses are in it, and the maps drawn before (a PCA where
+    none was). Other maps, zooming into the mask, and what runs a model need `focus-explorer serve`.
+
+    Args:
+        run: id of the run; the newest when None.
+        database: DuckDB file; the user's own when None.
+        dark: dark colours.
+        height: of the notebook's frame, in pixels.
+
+    Raises:
+        InputError: there is no such run, or the database cannot be read.
+    """
+    service = Service(database)
+    if run is None:
+        rows = service.runs()
+        if not rows:
+            raise InputError(
+                f"there is no run in {service.database.path}", fix="`focus-explorer analyze FILE` makes one"
+            )
+        run = str(rows[0]["run_id"])
+    return Shown(run, _page(_inlined(service, run), dark), height)
+
+
+def _inlined(service: Service, run_id: str) -> dict[str, Any]:
+    payload = service.run_payload(run_id)
+    masks = {layer: service.mask_payload(run_id, layer) for layer in payload["layer_ids"]}
+    return {
+        "run": payload,
+        "masks": masks,
+        "answers": _answers(service, run_id, payload["layer_ids"], whole=bool(payload["cells"])),
+        "needs_server": _SERVER_NEEDED.format(run=run_id),
+    }
+
+
+def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -> dict[str, Any]:
+    """What the views ask that needs no model, by question and layer.
+
+    Of maps those drawn before; of the layer a run opens at and of all layers together a PCA otherwise.
+    """
+    asked: list[tuple[str, int | None]] = [
+        (what, None) for what in ("groups", "agreement", "word_classes", "attention", "pair_distances_mean", "map")
+    ]
+    for layer in layers:
+        asked.append(("pair_distances", layer))
+        if not whole:
+            asked.append(("layer_cells", layer))
+        stored = fetch(service.database, "projection", run_id=run_id, layer=layer).num_rows
+        if stored or layer == layers[len(layers) // 2]:
+            asked.append(("map", layer))
+
+    def answered(what: str, layer: int | None) -> dict[str, Any]:
+        return answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True})
+
+    found = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in asked}
+    for what, given in found.items():
+        if what.startswith("map "):
+            given["preliminary"] = False  # nothing better will come
+    if found["attention all"]["state"] == "done":
+        found |= {f"attention_links {layer}": answered("attention_links", layer) for layer in layers}
+    return found
+
+
+def _page(inlined: dict[str, Any], dark: bool) -> str:
+    def closed(text: str) -> str:
+        return text.replace("</", "<\\/").replace("<!--", "<\\!--")  # nothing in a script may end it
+
+    used = [plotly_script(), *(path for path in scripts() if not path.name.startswith(_LEFT_OUT))]
+    code = [path.read_text(encoding="utf-8") for path in used]
+    style = "\n".join(path.read_text(encoding="utf-8") for path in stylesheets() if path.name != "page.css")
+    data = json.dumps(inlined, ensure_ascii=False).replace("<", "\\u003c")
+    ground = "#0f141c" if dark else "#ffffff"
+    title = escape(str(inlined["run"]["run"]["title"]))
+    return "\n".join(
+        [
+            f'<!doctype html><html lang="en"{" class=dark" if dark else ""}><head><meta charset="utf-8">',
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>',
+            f"<style>{style}\nbody {{ margin: 0; padding: 16px; background: {ground}; }}</style>",
+            '</head><body><div class="fx-root"></div>',
+            f'<script type="application/json" id="run">{data}</script>',
+            *(f"<script>{closed(text)}</script>" for text in code),
+            f"<script>{_START}</script></body></html>",
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Named questions of the browser, one file per view."""

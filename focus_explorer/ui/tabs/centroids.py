@@ -1,0 +1,81 @@
+"""The Centroids tab: upload with a validation report, every file as a card, what is inside and what changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from focus_explorer.errors import InputError
+from focus_explorer.services.centroids import CentroidCards
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.ui.tabs.explore import MODEL_WORK, Explore, alert, centroid_choices, guarded
+from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
+from focus_explorer.views.centroids import report_html
+
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusFiles) { setTimeout(start, 30); return; }
+  const ask = (name) => (asked) => server[name](asked || {});
+  const view = FocusFiles.create(element.querySelector('.fx-root'), {
+    load: ask('load_files'), detail: ask('file_detail'), compare: ask('compare_files'),
+  });
+  watch('value', () => view.load());
+};
+start();
+"""
+
+
+def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.Tab) -> None:
+    """Lay out the tab and connect the upload to the Explore form; the list is read again whenever it is opened."""
+    gr.HTML(f'<p class="fe-intro">{CENTROIDS_INTRO}</p>', padding=False)
+    with gr.Row(elem_classes="fe-explore"):
+        with gr.Column(scale=1, min_width=300):
+            upload = gr.File(
+                label=LABELS["upload"], file_types=[".safetensors", ".pt", ".pth"], type="filepath", elem_id="fe-upload"
+            )
+            report = gr.HTML(elem_id="fe-report", padding=False)
+        with gr.Column(scale=3, min_width=280):
+            listing = gr.HTML(
+                value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
+                server_functions=_server_functions(service), elem_id="fe-centroid-list", padding=False,
+                apply_default_css=False,
+            )  # fmt: skip
+
+    def add(path: str | None, model: str) -> tuple[Any, Any, Any]:
+        """Check a centroid file made for a model, and keep it when it is one."""
+        if path is None:
+            return "", gr.skip(), gr.skip()
+        try:
+            name = Path(path).name
+            lines = service.add_centroids(path, name, model)
+            choices = gr.update(
+                choices=centroid_choices(service, request.centroids), value=service.centroid_files()[0]["sha256"]
+            )
+            return report_html(name, lines), choices, str(time.time())
+        except InputError as error:
+            return alert(str(error)), gr.skip(), gr.skip()
+
+    upload.change(
+        add, [upload, explore.model], [report, explore.centroids, listing], show_progress_on=report,
+        api_name="upload_centroids", **MODEL_WORK,
+    )  # fmt: skip
+    tab.select(lambda: str(time.time()), None, listing, show_progress="hidden", api_visibility="private")
+
+
+def _server_functions(service: Service) -> list[Callable[..., Any]]:
+    cards = CentroidCards(service)
+
+    def load_files(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: {"files": cards.cards()})
+
+    def file_detail(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: cards.detail(str(asked.get("file"))))
+
+    def compare_files(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: cards.compare(str(asked.get("first")), str(asked.get("second"))))
+
+    return [load_files, file_detail, compare_files]

@@ -1,0 +1,295 @@
+"""The Explore tab: a form, progress by stage, and the browser component that draws a run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import gradio as gr
+from fastapi import Response
+from fastapi.encoders import jsonable_encoder
+
+from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.services.service import SAMPLES, AnalyzeRequest, Service, sample_text
+from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, SAID
+
+DEFAULT_LIMIT = 4000
+PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
+MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusExplorer) { setTimeout(start, 30); return; }
+  const root = element.querySelector('.fx-root');
+  const ask = (name) => (run, layer) => server[name]({ run, layer });  // a server function takes one argument
+  const view = FocusExplorer.create(root, {
+    load_run: ask('load_run'), load_mask: ask('load_mask'),
+    ask: (question) => server.ask(question),
+  });
+  // The run of the link is opened at once: the page's own load event comes a second later.
+  let shown = new URLSearchParams(location.search).get('run');
+  if (shown) view.open(shown);
+  const open = () => {
+    const wanted = (props.value || '').split(' ')[0];
+    if (!wanted || props.value === shown) return;
+    // On a narrow screen the form lies below what it fills.
+    if (shown && matchMedia('(max-width: 700px)').matches) root.scrollIntoView();
+    shown = props.value;
+    view.open(wanted);
+  };
+  watch('value', open);
+  open();
+};
+start();
+"""
+
+
+@dataclass(slots=True)
+class Explore:
+    """Components other tabs talk to."""
+
+    view: gr.HTML
+    centroids: gr.Dropdown
+    status: gr.HTML
+    model: gr.Dropdown
+    finished: gr.State
+    settings: tuple[Any, ...]  # top-k, window, sinks, assignment
+
+
+def alert(message: str) -> str:
+    """One readable problem, announced to screen readers."""
+    return f'<div class="fe-alert" role="alert">{escape(message[:1].upper() + message[1:])}.</div>'
+
+
+def done(message: str) -> str:
+    """Quiet confirmation."""
+    return f'<div class="fe-done" role="status">{escape(message)}</div>'
+
+
+def _bar(stage: str, fraction: float) -> str:
+    percent = round(100 * fraction)
+    return (
+        f'<div class="fe-progress" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{percent}" '
+        f'aria-label="{escape(stage)}"><span>{escape(stage)}</span><i style="width:{percent}%"></i></div>'
+    )
+
+
+def build(service: Service, request: AnalyzeRequest) -> Explore:
+    """Lay out the tab."""
+    with gr.Row(elem_classes="fe-explore"):
+        with gr.Column(scale=1, min_width=300, elem_classes="fe-form", elem_id="fe-explore-form"):
+            text = gr.Textbox(
+                label=HELP["text"], lines=8, max_lines=12, placeholder=LABELS["placeholder"],
+                elem_id="fe-text", value=sample_text("Novel"),
+            )  # fmt: skip
+            sample = gr.Radio(list(SAMPLES), value="Novel", label=HELP["sample"], elem_id="fe-sample")
+            with gr.Row():
+                run = gr.Button(BUTTONS["explore"], variant="primary", elem_id="fe-run", scale=2)
+                stop = gr.Button(BUTTONS["stop"], elem_id="fe-stop", scale=1, interactive=False)
+            status = gr.HTML(elem_id="fe-status", padding=False)
+            inputs = _settings(service, request)
+        with gr.Column(scale=3, min_width=280):
+            gr.HTML(f'<a class="fe-jump" href="#fe-explore-form">{JUMP}</a>', padding=False, elem_id="fe-jump")
+            view = gr.HTML(
+                value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
+                server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,
+            )  # fmt: skip
+    finished = gr.State("")
+    runner = Runner(service)
+    sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
+    run.click(lambda: _bar(SAID["waiting"], 0.0), None, status, show_progress="hidden", queue=False,
+              api_visibility="private")  # fmt: skip
+    run.click(
+        runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden",
+        api_name="analyze_form", api_visibility="private", **MODEL_WORK,
+    )  # fmt: skip
+    stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
+    return Explore(view, inputs[1], status, inputs[0], finished, tuple(inputs[2:6]))
+
+
+def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
+    def number(value: int, name: str, elem_id: str) -> gr.Number:
+        return gr.Number(value, label=LABELS[name], info=HELP[name], precision=0, min_width=120, elem_id=elem_id)
+
+    with gr.Group():
+        model = gr.Dropdown(
+            [request.model], value=request.model, label=LABELS["model"], info=HELP["model"], allow_custom_value=True,
+            elem_id="fe-model",
+        )  # fmt: skip
+        centroids = gr.Dropdown(
+            centroid_choices(service, request.centroids), value=request.centroids, label=LABELS["centroids"],
+            info=HELP["centroids"], elem_id="fe-centroids",
+        )  # fmt: skip
+        with gr.Row():
+            top_k = number(1, "top_k", "fe-top-k")
+            window = number(128, "window", "fe-window")
+    with gr.Accordion(LABELS["more"], open=False):
+        with gr.Row():
+            sinks = number(4, "sinks", "fe-sinks")
+            limit = number(DEFAULT_LIMIT, "limit", "fe-limit")
+        assignment = gr.Radio(
+            ["causal", "sinkhorn"],
+            value="causal",
+            label=LABELS["assignment"],
+            info=HELP["assignment"],
+            elem_id="fe-assignment",
+        )
+    return [model, centroids, top_k, window, sinks, assignment, limit]
+
+
+def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
+    """(label, value): default, random, the preselected file, and every uploaded file by its hash."""
+    files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in service.centroid_files()]
+    return list(dict.fromkeys([("default", "default"), ("random", "random"), (preselected, preselected), *files]))
+
+
+def _server_functions(service: Service) -> list[Callable[..., Any]]:
+    def load_run(asked: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: service.run_payload(str(asked.get("run")))))
+
+    def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: service.mask_payload(*_run_and_layer(asked)))
+
+    def ask(question: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: answer(service, question)))
+
+    return [load_run, load_mask, ask]
+
+
+def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:
+    layer = asked.get("layer")
+    if not isinstance(layer, int):
+        raise InputError(f"the layer is {layer!r}", expected="a layer number")
+    return str(asked.get("run")), layer
+
+
+def packed(content: dict[str, Any]) -> Response:
+    """An answer as compressed JSON: Gradio would walk through every number of it first, which takes seconds."""
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=jsonable_encoder).encode()
+    if len(body) < PACKED_FROM:
+        return Response(body, media_type="application/json")
+    return Response(gzip.compress(body, 1), media_type="application/json", headers={"Content-Encoding": "gzip"})
+
+
+def guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """An answer for the browser: what `work` returns, or its one-line problem under `error`."""
+    try:
+        return work()
+    except InputError as error:
+        return {"error": str(error)}
+
+
+def _request(
+    model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None, assignment: str,
+    limit: int | None,
+) -> AnalyzeRequest:  # fmt: skip
+    return AnalyzeRequest(
+        model=(model or "").strip(), centroids=centroids, top_k=top_k, window=window, num_sinks=sinks,
+        assignment=assignment, max_tokens=limit or None,
+    )  # fmt: skip
+
+
+class Runner:
+    """Runs analyses for the page, one worker thread each, and stops them at their next stage when asked."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._stops: dict[str, threading.Event] = {}
+
+    def stop(self, request: gr.Request) -> Any:
+        """Ask this visitor's run to stop."""
+        stopped = self._stops.get(request.session_hash or "")
+        if stopped is not None:
+            stopped.set()
+        return gr.update(interactive=False)
+
+    def analyze(
+        self, text: str, model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None,
+        assignment: str, limit: int | None, request: gr.Request,
+    ) -> Iterator[tuple[Any, Any, Any, Any]]:  # fmt: skip
+        """Analyse a text; yields progress and at last the run's id."""
+        wanted = _request(model, centroids, top_k, window, sinks, assignment, limit)
+        messages: queue.Queue[tuple[str, Any]] = queue.Queue()
+        session, stopped = request.session_hash or "", threading.Event()
+        self._stops[session] = stopped
+        threading.Thread(target=_work, args=(self.service, text, wanted, messages, stopped), daemon=True).start()
+        try:
+            yield _bar(SAID["starting"], 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
+            yield from _report(messages)
+        finally:
+            stopped.set()  # the page may have been closed: the worker gives up at its next stage
+            self._stops.pop(session, None)
+
+
+def _report(messages: queue.Queue[tuple[str, Any]]) -> Iterator[tuple[Any, Any, Any, Any]]:
+    idle = gr.update(interactive=False)
+    while True:
+        kind, value = messages.get()
+        if kind == "progress":
+            yield _bar(*value), gr.skip(), gr.skip(), gr.skip()
+        elif kind == "run":
+            yield done(SAID["explored"]), value, value, idle
+            return
+        elif kind == "problem":
+            yield alert(value), gr.skip(), gr.skip(), idle
+            return
+        elif kind == "stopped":
+            yield done(SAID["stopped"]), gr.skip(), gr.skip(), idle
+            return
+        else:
+            yield alert(SAID["defect"]), gr.skip(), gr.skip(), idle
+            raise value
+
+
+def _work(
+    service: Service, text: str, request: AnalyzeRequest, messages: queue.Queue[tuple[str, Any]],
+    stopped: threading.Event,
+) -> None:  # fmt: skip
+    try:
+        run_id = service.analyze(
+            text, request, command="focus-explorer serve", cancelled=stopped.is_set,
+            progress=lambda stage, fraction: messages.put(("progress", (stage, fraction))),
+        )  # fmt: skip
+        messages.put(("run", run_id))
+    except InputError as error:
+        messages.put(("problem", str(error)))
+    except Cancelled:
+        messages.put(("stopped", None))
+    except BaseException as error:  # handed to the page's thread, which raises it
+        messages.put(("defect", error))
+
+
+def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
+    """Open the run named in the link, or the newest one; a run named in a link also fills the form."""
+    outputs = [explore.view, explore.status, explore.centroids, explore.model, *explore.settings]
+
+    def initial(page: gr.Request) -> tuple[Any, ...]:
+        wanted = page.query_params.get("run") if page else None
+        try:
+            choices = centroid_choices(service, request.centroids)
+            runs = {run["run_id"]: run for run in service.runs()}
+        except InputError as error:
+            return gr.skip(), alert(str(error)), *[gr.skip()] * (len(outputs) - 2)
+        if wanted in runs:
+            return wanted, gr.skip(), *_setting_of(runs[wanted], choices)
+        status = alert(SAID["other_run"].format(run=wanted)) if wanted else gr.skip()
+        form = [gr.update(choices=choices), *[gr.skip()] * (len(outputs) - 3)]
+        return next(iter(runs), ""), status, *form
+
+    blocks.load(initial, None, outputs, show_progress="hidden", api_visibility="private")
+
+
+def _setting_of(run: dict[str, Any], choices: list[tuple[str, str]]) -> list[Any]:
+    """Values of the form that explore another text like this run: centroids, model, and the settings."""
+    config = run["config"]
+    known = [value for _, value in choices]
+    same = [name for name in (run["centroids_name"], run["centroids_sha256"]) if name in known]
+    centroids = gr.update(choices=choices, value=same[0]) if same else gr.update(choices=choices)
+    settings = [config[name] for name in ("top_k", "window", "num_sinks", "assignment")]
+    return [centroids, run["model_id"], *settings]

@@ -1,0 +1,106 @@
+"""The Runs tab: stored runs to find, label, delete, reopen, compare and export; and a user's own SQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+from fastapi import Response
+
+from focus_explorer.services.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
+from focus_explorer.services.service import Service
+from focus_explorer.services.sql import EXAMPLES, Limits, run_sql
+from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.tabs.explore import Explore, guarded, packed
+from focus_explorer.ui.text import RUNS_INTRO
+from focus_explorer.views.runs import run_card
+
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusRuns) { setTimeout(start, 30); return; }
+  const ask = (name) => (asked) => server[name](asked || {});
+  const view = FocusRuns.create(element.querySelector('.fx-root'), {
+    load: ask('load_runs'), label: ask('label'), remove: ask('remove'), restore: ask('restore'), ask: ask('ask'),
+  });
+  watch('value', () => view.load());
+};
+start();
+"""
+ON_LOAD_SQL = """
+const start = () => {
+  if (!window.FocusSql) { setTimeout(start, 30); return; }
+  FocusSql.create(element.querySelector('.fx-root'), {
+    query: (sql) => server.query({ sql }), examples: () => server.examples({}),
+  });
+};
+start();
+"""
+
+
+def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) -> None:
+    """Lay out the tab; lists are read again whenever it is opened or a run finishes."""
+    gr.HTML(f'<p class="fe-intro">{RUNS_INTRO}</p>', padding=False)
+    listing = gr.HTML(
+        value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
+        server_functions=_server_functions(service), elem_id="fe-runs", padding=False, apply_default_css=False,
+    )  # fmt: skip
+    gr.HTML(
+        value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD_SQL,
+        server_functions=_sql_functions(service), elem_id="fe-sql", padding=False, apply_default_css=False,
+    )  # fmt: skip
+
+    def refresh() -> str:
+        return str(time.time())  # the list reads itself again
+
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    gr.on([tab.select, blocks.load], refresh, None, listing, **quiet)
+    explore.finished.change(refresh, None, listing, **quiet)
+
+
+def _server_functions(service: Service) -> list[Callable[..., Any]]:
+    def load_runs(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS})
+
+    def label(asked: dict[str, Any]) -> dict[str, Any]:
+        tags = [str(tag) for tag in asked.get("tags") or []]
+        return guarded(
+            lambda: label_run(
+                service,
+                str(asked.get("run")),
+                name=str(asked.get("name") or ""),
+                note=str(asked.get("note") or ""),
+                tags=tags,
+            )
+        )
+
+    def remove(asked: dict[str, Any]) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            delete_run(service, str(asked.get("run")))
+            return {"deleted": True}
+
+        return guarded(work)
+
+    def restore(asked: dict[str, Any]) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            undelete_run(service, str(asked.get("run")))
+            return {"deleted": False}
+
+        return guarded(work)
+
+    def ask(question: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: answer(service, question)))
+
+    return [load_runs, label, remove, restore, ask]
+
+
+def _sql_functions(service: Service) -> list[Callable[..., Any]]:
+    def query(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: run_sql(service.database, str(asked.get("sql") or "")))
+
+    def examples(asked: dict[str, Any]) -> dict[str, Any]:
+        limits = Limits()
+        return {"examples": [list(pair) for pair in EXAMPLES], "seconds": limits.seconds, "rows": limits.rows}
+
+    return [query, examples]

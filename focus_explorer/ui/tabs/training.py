@@ -1,0 +1,148 @@
+"""The Training tab: a form that starts a training, and the browser component that lists and watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from focus_explorer.errors import InputError
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.training.processes import Trainings
+from focus_explorer.services.training.request import TrainRequest
+from focus_explorer.ui.tabs.explore import Explore, alert, centroid_choices, done, guarded
+from focus_explorer.ui.text import BUTTONS, LABELS, SAID, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
+
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusTraining) { setTimeout(start, 30); return; }
+  const ask = (name) => (asked) => server[name](asked || {});
+  const view = FocusTraining.create(element.querySelector('.fx-root'), {
+    load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),
+  }, (chosen) => trigger('select', chosen));
+  let shown = null;
+  watch('value', () => { if (props.value && props.value !== shown) { shown = props.value; view.expect(shown); } });
+};
+start();
+"""
+_WHOLE = ("groups", "top_k", "steps", "window", "sinks", "seq_len", "batch", "seed")
+_FIELDS = ("name", "model", "groups", "top_k", "steps", "seq_len", "batch", "window", "sinks", "lr", "gate", "dtype",
+           "seed")  # fmt: skip
+DEFAULTS = TrainRequest(
+    text=(), out="", name="my centroids", top_k=1, dtype="bfloat16", checkpoint_every=25
+)  # steps of a minute are common on a CPU: 25 of them are soon lost
+
+
+def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.Tabs) -> None:
+    """Lay out the tab; a finished training is chosen on the Explore page from here."""
+    trainings = Trainings(service)
+    gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
+    with gr.Row(elem_classes="fe-explore"):
+        with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
+            files = gr.File(
+                label=TRAIN_HELP["files"], file_types=[".txt"], file_count="multiple", type="filepath", height=120,
+                elem_id="fe-train-files",
+            )  # fmt: skip
+            inputs, held_out = _form(request)
+            start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
+            status = gr.HTML(elem_id="fe-train-status", padding=False)
+        with gr.Column(scale=3, min_width=280):
+            view = gr.HTML(
+                value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
+                server_functions=_server_functions(trainings), elem_id="fe-training", padding=False,
+                apply_default_css=False,
+            )  # fmt: skip
+
+    def begin(paths: list[str] | None, val: str | None, *values: Any) -> tuple[Any, Any]:
+        """Start a training; the arguments follow the order of the Training tab's form."""
+        try:
+            wanted = _request(dict(zip(_FIELDS, values, strict=True)))
+            out = trainings.start(wanted, paths or [], [val] if val else [])
+        except InputError as error:
+            return alert(str(error)), gr.skip()
+        return done(SAID["training"]), out
+
+    def choose(chosen: gr.EventData) -> tuple[Any, Any, Any]:
+        choices = centroid_choices(service, request.centroids)
+        return (
+            gr.update(choices=choices, value=chosen.sha256), gr.update(value=chosen.model),
+            gr.update(selected="explore"),
+        )  # fmt: skip
+
+    start.click(
+        begin, [files, held_out, *inputs], [status, view], show_progress_on=status, concurrency_id="training",
+        concurrency_limit=1, api_name="start_training",
+    )  # fmt: skip
+    view.select(
+        choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
+    )
+
+
+def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
+    def number(name: str) -> gr.Number:
+        precision = None if name == "lr" else 0
+        return gr.Number(getattr(DEFAULTS, name), label=TRAIN_LABELS[name], info=TRAIN_HELP[name], precision=precision,
+                         min_width=120, elem_id=f"fe-train-{name}")  # fmt: skip
+
+    def choice(name: str, choices: list[str]) -> gr.Radio:
+        return gr.Radio(choices, value=getattr(DEFAULTS, name), label=TRAIN_LABELS[name], info=TRAIN_HELP[name],
+                        elem_id=f"fe-train-{name}")  # fmt: skip
+
+    made: dict[str, Any] = {}
+    with gr.Group():
+        made["name"] = gr.Textbox(
+            DEFAULTS.name, label=TRAIN_LABELS["name"], info=TRAIN_HELP["name"], elem_id="fe-train-name"
+        )
+        made["model"] = gr.Dropdown(
+            [request.model], value=request.model, label=TRAIN_LABELS["model"], info=TRAIN_HELP["model"],
+            allow_custom_value=True, elem_id="fe-train-model",
+        )  # fmt: skip
+        with gr.Row():
+            made["groups"], made["top_k"] = number("groups"), number("top_k")
+        made["steps"] = number("steps")
+    with gr.Accordion(LABELS["more"], open=False):
+        with gr.Row():
+            made["seq_len"], made["batch"] = number("seq_len"), number("batch")
+        with gr.Row():
+            made["window"], made["sinks"] = number("window"), number("sinks")
+        with gr.Row():
+            made["lr"], made["seed"] = number("lr"), number("seed")
+        made["gate"] = choice("gate", ["log", "paper"])
+        made["dtype"] = choice("dtype", ["float32", "bfloat16"])
+        held_out = gr.File(
+            label=TRAIN_HELP["val"], file_types=[".txt"], type="filepath", height=110, elem_id="fe-train-val"
+        )
+    return [made[name] for name in _FIELDS], held_out
+
+
+def _request(values: dict[str, Any]) -> TrainRequest:
+    for name in _WHOLE:
+        if values[name] is None:
+            raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
+    if values["lr"] is None:
+        raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
+    chosen: dict[str, Any] = {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
+    chosen |= {name: int(values[name]) for name in _WHOLE}
+    chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"]}
+    return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
+
+
+def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
+    def load_trainings(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.payload(asked.get("shown") or {}))
+
+    def stop_training(asked: dict[str, Any]) -> dict[str, Any]:
+        def stop() -> dict[str, Any]:
+            trainings.stop(asked.get("id"))
+            return {"asked": True}
+
+        return guarded(stop)
+
+    def resume_training(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: {"out": trainings.resume(str(asked.get("id")))})
+
+    def use_training(asked: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.use(str(asked.get("id"))))
+
+    return [load_trainings, stop_training, resume_training, use_training]

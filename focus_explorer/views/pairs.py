@@ -1,0 +1,107 @@
+"""Pairs and attention of a run -> compact JSON for the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.views.run import encode
+from focus_runtime.mask.distances import DistanceCounts
+from focus_runtime.mask.rule import CAUSES
+
+DIGITS = 6
+
+
+def tile_payload(
+    counts: NDArray[np.int64], rows: tuple[int, int], keys: tuple[int, int], block_size: int
+) -> dict[str, Any]:
+    """Counts of a rectangle in the fewest bytes that hold a full cell.
+
+    Args:
+        counts: (5, R, C); rows, keys: first and one past the last.
+    """
+    kind = np.min_scalar_type(block_size * block_size)
+    return {
+        "block_size": block_size,
+        "rows": list(rows),
+        "keys": list(keys),
+        "num_rows": counts.shape[1],
+        "num_columns": counts.shape[2],
+        "causes": list(CAUSES),
+        "bytes": kind.itemsize,
+        "counts": encode(counts.astype(kind)),
+    }
+
+
+def distance_payload(found: DistanceCounts) -> dict[str, Any]:
+    """Pairs of one layer by distance: counts by cause, and the nulls' shares."""
+    return {
+        "first": found.first.tolist(),
+        "last": found.last.tolist(),
+        "causes": list(CAUSES),
+        "counts": found.counts.tolist(),
+        "sharing": found.sharing,
+        "beyond": [found.beyond_shared / found.beyond if found.beyond else None],
+        "shuffled": _rounded(found.shuffled),
+        "window_only": _rounded(found.window_only),
+    }
+
+
+def mean_payload(layers: list[DistanceCounts]) -> dict[str, Any]:
+    """Shares by distance, mean over layers, with the least and most of any layer; nulls of every layer as a whole."""
+    pairs = layers[0].counts.sum(axis=0)
+    shares = np.stack([layer.counts / pairs for layer in layers])
+    kept = 1.0 - shares[:, CAUSES.index("dropped")]
+    weights = pairs / pairs.sum()
+    return {
+        "first": layers[0].first.tolist(),
+        "last": layers[0].last.tolist(),
+        "causes": list(CAUSES),
+        "pairs": pairs.tolist(),
+        "layers": len(layers),
+        "shares": [_rounded(row) for row in shares.mean(axis=0)],
+        "kept_least": _rounded(kept.min(axis=0)),
+        "kept_most": _rounded(kept.max(axis=0)),
+        "shuffled": _rounded(np.mean([layer.shuffled for layer in layers], axis=0)),
+        "window_only": _rounded(layers[0].window_only),
+        "sharing": [layer.sharing for layer in layers],
+        "beyond": [layer.beyond_shared / layer.beyond if layer.beyond else None for layer in layers],
+        "layer_shuffled": [float(layer.shuffled @ weights) for layer in layers],
+        "whole_window_only": float(layers[0].window_only @ weights),
+    }
+
+
+def mass_payload(rows: pa.Table, sharing: list[float]) -> dict[str, Any]:
+    """Share of full attention kept, layers x heads.
+
+    Args:
+        sharing: of every layer, the expected share of distant attention that shuffled groups keep.
+    """
+    layers = np.unique(rows["layer"].to_numpy())
+
+    def grid(name: str) -> list[list[float | None]]:
+        values = rows[name].to_pylist()
+        heads = len(values) // layers.size
+        return [values[start : start + heads] for start in range(0, len(values), heads)]
+
+    return {
+        "num_tokens": rows["num_tokens"][0].as_py(),
+        **{name: grid(name) for name in ("mass_kept", "distant_mass_kept", "local", "sinks", "grouped", "dropped")},
+        "sharing": sharing,
+    }
+
+
+def links_payload(rows: pa.Table) -> dict[str, Any]:
+    """Strongest links by kind, strongest first: head, query, key, probability, affinity."""
+    names = ("head", "query", "key", "probability", "affinity")
+    kinds: dict[str, list[list[Any]]] = {"dropped": [], "kept": []}
+    for row in rows.to_pylist():
+        kinds[row["kind"]].append([row[name] for name in names])
+    return {"columns": list(names), **kinds}
+
+
+def _rounded(values: NDArray[np.float64]) -> list[float]:
+    return np.round(values, DIGITS).tolist()

@@ -1,0 +1,156 @@
+"""A stored run -> the compact JSON the page works from: what all views share first, then layer by layer."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.statistics import mean_interval
+from focus_runtime.mask.rule import CAUSES
+
+Rows = list[dict[str, Any]]
+
+
+def encode(values: NDArray[Any]) -> str:
+    """Raw little-endian bytes as base64."""
+    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    return base64.b64encode(np.ascontiguousarray(little).tobytes()).decode("ascii")
+
+
+def run_payload(
+    run: dict[str, Any], pieces: list[str], tops: NDArray[np.uint8], groups: Rows, frequent: Rows, layers: Rows,
+    losses: pa.Table, timings: Rows,
+) -> dict[str, Any]:  # fmt: skip
+    """What every view needs of one run, in the order layer, position; the rest follows layer by layer.
+
+    Sizes: one byte per token and layer, eight per token, and the pieces.
+
+    Args:
+        tops: (L, T) most probable group.
+    """
+    config = json.loads(run["config"])
+    nll = _losses(losses, run["num_tokens"])
+    return {
+        "run": {
+            **{key: run[key] for key in ("run_id", "title", "model_id", "centroids_name", "num_tokens", "device",
+                                         "dtype", "backend", "seed")},
+            "name": run["name"],
+            "created_at": run["created_at"].isoformat(),
+            "config": config,
+            "notes": json.loads(run["notes"]),
+        },
+        "num_layers": len(layers),
+        "layer_ids": [layer["layer"] for layer in layers],
+        "pieces": pieces,
+        "top": encode(tops),
+        "groups": _groups(groups, frequent, len(layers), config["num_groups"]),
+        "layers": [_layer(layer) for layer in layers],
+        "losses": {mode: encode(values.astype(np.float32)) for mode, values in nll.items()},
+        "quality": _quality(nll),
+        "timings": timings,
+        "cells": {},
+    }  # fmt: skip
+
+
+def membership_width(num_groups: int) -> int:
+    """Bytes that hold one bit for each group."""
+    return next(size for size in (1, 2, 4, 8) if size * 8 >= num_groups)
+
+
+def cells_payload(
+    membership: NDArray[np.int64], probabilities: NDArray[np.float32], entropy: NDArray[np.float32]
+) -> dict[str, Any]:
+    """What one layer adds to `run_payload`, in order of position.
+
+    Sizes: per token one byte for each group, one for the entropy, and 1, 2, 4 or 8 for the membership.
+
+    Args:
+        membership: (T,) bit sets; probabilities: (T, K); entropy: (T,) nats.
+    """
+    groups = probabilities.shape[1]
+    width = membership_width(groups)
+    share = entropy / np.log(groups) if groups > 1 else np.zeros_like(entropy)
+    return {
+        "width": width,
+        "membership": encode(membership.astype(np.uint64).astype(f"u{width}")),
+        "probabilities": encode(np.rint(probabilities * 255).astype(np.uint8)),
+        "entropy": encode(np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)),
+    }
+
+
+def _losses(losses: pa.Table, count: int) -> dict[str, NDArray[np.float64]]:
+    modes, values = losses["mode"].to_numpy(zero_copy_only=False), losses["nll"].to_numpy()
+    found = {mode: values[modes == mode] for mode in ("full", "focus")}
+    assert all(nll.size == count - 1 for nll in found.values()), "a visible run is whole"
+    return found
+
+
+def _quality(nll: dict[str, NDArray[np.float64]]) -> dict[str, Any]:
+    mean, low, high = mean_interval(nll["focus"] - nll["full"])
+    return {
+        "full": float(np.exp(nll["full"].mean())),
+        "focus": float(np.exp(nll["focus"].mean())),
+        "scored": int(nll["full"].size),
+        "delta_mean": mean,
+        "delta_low": low,
+        "delta_high": high,
+    }
+
+
+def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> list[list[dict[str, Any]]]:
+    frequent: dict[tuple[int, int], list[list[Any]]] = {}
+    for row in pieces:
+        frequent.setdefault((row["layer"], row["top_group"]), []).append([row["piece"], row["uses"]])
+    cells = [
+        {
+            "share": row["share"],
+            "confidence": row["mean_confidence"],
+            "tokens": frequent.get((row["layer"], row["group_index"]), []),
+        }
+        for row in groups
+    ]
+    assert len(cells) == num_layers * num_groups
+    return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]
+
+
+def _layer(row: dict[str, Any]) -> dict[str, Any]:
+    far = row["group_only"] + row["dropped"]
+    return {
+        **{key: row[key] for key in ("layer", "attention_kind", "dominance", "retained_pairs")},
+        "distant_kept": row["group_only"] / far if far else None,
+        "pairs": {cause: row[cause] for cause in CAUSES},
+    }
+
+
+def mask_payload(mask: pa.Table) -> dict[str, Any]:
+    """Block counts of one layer, lower triangle row by row."""
+    counts = np.stack([mask[cause].to_numpy() for cause in CAUSES])
+    return {
+        "block_size": mask["block_size"][0].as_py(),
+        "num_blocks": mask["row_block"].to_numpy().max().item() + 1,
+        "causes": list(CAUSES),
+        "counts": encode(counts.astype(np.uint32)),
+    }
+
+
+def projection_payload(projection: pa.Table) -> dict[str, Any]:
+    """Coordinates of the tokens drawn and of the centroids, which have the positions -1 ... -K."""
+    first = projection.slice(0, 1).to_pylist()[0]
+    position, x, y = (projection[name].to_numpy() for name in ("position", "x", "y"))
+    token, centroid = position >= 0, position < 0
+    return {
+        "method": first["method"],
+        "parameters": json.loads(first["parameters"]),
+        "seed": first["seed"],
+        "trustworthiness": first["trustworthiness"],
+        "positions": position[token].tolist(),
+        "x": np.round(x[token], 4).tolist(),
+        "y": np.round(y[token], 4).tolist(),
+        "centroid_x": np.round(x[centroid][::-1], 4).tolist(),
+        "centroid_y": np.round(y[centroid][::-1], 4).tolist(),
+    }

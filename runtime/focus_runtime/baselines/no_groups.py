@@ -1,0 +1,49 @@
+"""What Focus must be compared with: no groups at all, and groups by chance."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.router import Assignment, CentroidRouter
+from focus_runtime.training.calibrate import calibrate_potentials
+
+
+class NoGroups(CentroidRouter):
+    """A router that puts no token into any group: window and sinks are all that is left."""
+
+    def assign(self, hidden: Tensor, **_: Any) -> Assignment:
+        """Uniform probabilities and empty memberships, whatever the hidden states."""
+        groups, device = self.config.num_groups, hidden.device
+        return Assignment(
+            torch.full((*hidden.shape[:2], groups), 1 / groups, device=device),
+            torch.zeros(hidden.shape[:2], dtype=torch.int64, device=device),
+            torch.zeros(groups, device=device),
+        )
+
+
+def no_groups(centroids: Centroids) -> Centroids:
+    """Window and sinks only, for the same model, layers and settings as `centroids`."""
+    routers: dict[int, CentroidRouter] = {}
+    for index, router in centroids.routers.items():
+        empty = NoGroups(1, centroids.config)
+        empty.projection = router.projection  # its width is what a model is checked against
+        empty.centroids = router.centroids
+        empty.has_potential = True
+        routers[index] = empty
+    return dataclasses.replace(centroids, routers=routers, name="window and sinks only", sha256="")
+
+
+def is_null(centroids: Centroids) -> bool:
+    """Whether these are centroids without groups, whose dominance means nothing."""
+    return all(isinstance(router, NoGroups) for router in centroids.routers.values())
+
+
+def calibrated_chance(model: Any, centroids: Centroids, training: Tensor, *, seed: int = 0) -> Centroids:
+    """Random centroids of the same shape and layers, balanced on the (N, T) training sequences."""
+    config = centroids.config.replace(layers=tuple(sorted(centroids.routers)))
+    return calibrate_potentials(model, random_centroids(model, config, seed=seed), training)

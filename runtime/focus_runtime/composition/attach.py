@@ -1,0 +1,271 @@
+"""Attach Focus to a frozen Hugging Face model and take it off again, through transformers' attention interface.
+
+The model's weights and code are never changed. layer.py is what one attention module does while Focus is attached,
+cache.py what a key-value cache stores of the groups.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+
+from focus_runtime.attention.dispatch import BACKENDS
+from focus_runtime.clock import PassClock
+from focus_runtime.composition.layer import STATE, FocusLayer, check_called, focus_forward, route
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import InputError, ModelError
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.router import Assignment, CentroidRouter
+
+IMPLEMENTATION = "focus"
+SLIDING_LAYERS = ("auto", "own", "focus")
+
+
+@dataclass
+class SoftGate:
+    """Settings of a training forward pass; see `gated_attention`.
+
+    Attributes:
+        hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
+            text, and then without a gradient from dropped pairs (`straight_through_attention`).
+    """
+
+    gate: str = "log"
+    steepness: float = 8.0
+    hard: bool = False
+
+
+AttentionInterface.register(IMPLEMENTATION, focus_forward)
+AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
+
+
+@dataclass(eq=False)
+class FocusModel:
+    """A model with Focus composed onto it; `detach()` gives the original back.
+
+    Attributes:
+        model: the frozen Hugging Face model.
+        routers: routers by layer number, as `nn.ModuleDict`-free plain mapping so that the model stays untouched.
+        config: settings in force.
+        backend: backend given to `focus_attention`.
+        seconds: time spent in routing and attention since `reset_seconds()`; on a GPU nothing is timed before that.
+    """
+
+    model: nn.Module
+    routers: Mapping[int, CentroidRouter]
+    config: FocusConfig
+    backend: str = "auto"
+    seconds: PassClock = field(default_factory=PassClock)
+    measuring_full: bool = False
+    paused: bool = False
+    soft_gate: SoftGate | None = None
+    _hooks: list[Any] = field(default_factory=list)
+    _modules: dict[int, nn.Module] = field(default_factory=dict)
+    _original: str = ""
+    _disable_compile: bool | None = None
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def writer(self) -> str:
+        """Names whose groups these are: a cache filled under one name cannot be continued under another."""
+        return f"{self._id} top_k={self.config.top_k}"
+
+    def _layers(self) -> list[FocusLayer]:
+        return [getattr(module, STATE) for module in self._modules.values()]
+
+    def assignments(self) -> dict[int, Assignment]:
+        """What this thread's last forward pass decided for its tokens, by layer; only layers that ran Focus."""
+        return {layer.index: layer.now.assignment for layer in self._layers() if layer.now.assignment is not None}
+
+    @property
+    def focused_layers(self) -> list[int]:
+        """Layers that run Focus; the others keep their own attention."""
+        return [layer.index for layer in self._layers() if layer.router is not None]
+
+    def backends(self) -> dict[int, str]:
+        """Which backend ran the latest Focus call, by layer."""
+        return {layer.index: layer.now.backend for layer in self._layers() if layer.now.backend}
+
+    def reset_seconds(self) -> None:
+        """Start the stage clocks again. On a GPU this makes every stage wait for the device, so that times are true."""
+        self.seconds = PassClock(device=next(self.model.parameters()).device)
+
+    @contextmanager
+    def full_attention(self) -> Iterator[nn.Module]:
+        """The original model, exactly: its own attention implementation, no routing."""
+        before, self.paused = self.paused, True
+        self._set_implementation(self._original)
+        try:
+            yield self.model
+        finally:
+            self.paused = before
+            if self._modules and not before:  # not detached in between, and not inside another such block
+                self._set_implementation(IMPLEMENTATION)
+
+    @contextmanager
+    def measured_full_attention(self) -> Iterator[nn.Module]:
+        """Full attention through torch's SDPA, with the attention calls timed in `seconds`."""
+        before, self.measuring_full = self.measuring_full, True
+        try:
+            yield self.model
+        finally:
+            self.measuring_full = before
+
+    @contextmanager
+    def with_routers(self, routers: Mapping[int, CentroidRouter]) -> Iterator[nn.Module]:
+        """The same layers and settings with other routers, such as random ones, without composing again.
+
+        Args:
+            routers: one for every focused layer, with as many groups, on the model's device.
+        """
+        layers = [layer for layer in self._layers() if layer.router is not None]
+        before = [layer.router for layer in layers]
+        for layer in layers:
+            layer.router = routers[layer.index]
+        try:
+            yield self.model
+        finally:
+            for layer, router in zip(layers, before, strict=True):
+                layer.router = router
+
+    @contextmanager
+    def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
+        """Soft gates instead of the hard mask."""
+        self.soft_gate = gate
+        try:
+            yield self.model
+        finally:
+            self.soft_gate = None
+
+    def detach(self) -> nn.Module:
+        """Take Focus off. The model's logits are then the untouched model's, bit for bit. Calling it twice is fine."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        for module in self._modules.values():
+            module.__dict__.pop(STATE, None)
+        if self._modules:
+            self._set_implementation(self._original)
+            self._allow_compile(True)
+        self._modules = {}
+        return self.model
+
+    def _set_implementation(self, name: str) -> None:
+        self.model.set_attn_implementation(name)  # type: ignore[operator]
+
+    def _attach(self, sliding_layers: str) -> None:
+        self._original = self.model.config._attn_implementation  # type: ignore[union-attr, assignment]
+        modules = attention_modules(self.model)
+        if any(STATE in module.__dict__ for module in modules.values()):
+            raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
+        sliding = {index: sliding_window_of(module) for index, module in modules.items()}
+        focused = _focused_layers(self.model, self.routers, sliding, sliding_layers)
+        self._modules = modules
+        for index, module in modules.items():
+            router = self.routers[index] if index in focused else None
+            module.__dict__[STATE] = FocusLayer(index, router, self, sliding[index])
+            self._hooks.append(module.register_forward_pre_hook(route, with_kwargs=True))
+            self._hooks.append(module.register_forward_hook(check_called))
+        self._allow_compile(False)
+        self._set_implementation(IMPLEMENTATION)
+        if self.model.config._attn_implementation != IMPLEMENTATION:  # type: ignore[union-attr]
+            self.detach()
+            raise ModelError(
+                f"{type(self.model).__name__} does not use transformers' attention interface, so Focus cannot reach it",
+                fix=OTHER_MODEL,
+            )
+
+    def _allow_compile(self, allowed: bool) -> None:
+        """`generate` compiles the model with static caches on a GPU; groups are kept by plain Python, which breaks."""
+        settings = getattr(self.model, "generation_config", None)
+        if settings is None:
+            return
+        if allowed:
+            settings.disable_compile = self._disable_compile
+        else:
+            self._disable_compile = settings.disable_compile
+            settings.disable_compile = True
+
+
+def _focused_layers(
+    model: nn.Module, routers: Mapping[int, CentroidRouter], sliding: Mapping[int, int | None], choice: str
+) -> set[int]:
+    """Layers that run Focus; the others keep their own attention."""
+    if choice not in SLIDING_LAYERS:
+        raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or []  # type: ignore[operator, union-attr]
+    if "chunked_attention" in kinds:
+        raise ModelError(
+            f"{type(model).__name__} attends within fixed chunks, which Focus cannot follow", fix=OTHER_MODEL
+        )
+    everywhere = {index for index in routers if index in sliding}
+    on_global = {index for index in everywhere if sliding[index] is None}
+    if choice == "own" and not on_global:
+        raise ModelError(
+            f"every layer of {type(model).__name__} that these centroids cover has a sliding window, so with "
+            "sliding_layers='own' Focus would run nowhere",
+            fix="use sliding_layers='focus', which runs Focus inside each layer's own window",
+        )
+    return on_global if choice != "focus" and on_global else everywhere
+
+
+def compose(
+    model: nn.Module,
+    centroids: Any,
+    *,
+    top_k: int | None = None,
+    window: int | None = None,
+    num_sinks: int | None = None,
+    assignment: str | None = None,
+    backend: str = "auto",
+    sliding_layers: str = "auto",
+) -> FocusModel:
+    """Compose Focus onto a frozen model.
+
+    Args:
+        model: a Hugging Face causal language model.
+        centroids: `Centroids` from `load_centroids` or `random_centroids`.
+        top_k, window, num_sinks, assignment: inference settings; the centroid file's own when None.
+        backend: attention backend, see `focus_attention`.
+        sliding_layers: what layers with a sliding window do. "own": exactly their own attention, Focus on the global
+            layers alone. "focus": Focus inside their window, a pair is allowed when both masks allow it. "auto": "own",
+            but "focus" where no layer that the centroids cover is global, as in Mistral 7B v0.1.
+
+    Returns:
+        A handle with `full_attention()` and `detach()`.
+
+    Raises:
+        ConfigError: a setting does not fit the centroids. ModelError: the model cannot take Focus.
+        CentroidFileError: the centroids were made for another model. Later, from the model itself, InputError: a
+        key-value cache that Focus cannot continue from, or `assignment="sinkhorn"` beyond a cache's first pass.
+    """
+    if isinstance(model, FocusModel):
+        raise ModelError("this is what compose() returned, not a model", fix="call detach() first, then compose again")
+    if not isinstance(centroids, Centroids):
+        raise InputError(
+            f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
+        )
+    centroids.check_fits(model)
+    chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment}
+    config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+    if config.assignment == "causal" and not centroids.has_potentials:
+        raise InputError(
+            "these centroids carry no column potentials, which causal assignment needs",
+            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
+        )
+    if backend not in BACKENDS:
+        raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
+    parameter = next(model.parameters())
+    routers = {index: router.to(parameter.device) for index, router in centroids.routers.items()}
+    clock = PassClock(enabled=parameter.device.type == "cpu")
+    focus = FocusModel(model, routers, config, backend, clock)
+    focus._attach(sliding_layers)
+    return focus

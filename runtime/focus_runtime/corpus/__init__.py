@@ -1,0 +1,1 @@
+"""Corpora: many documents analysed one by one and written as Parquet."""

@@ -1,0 +1,268 @@
+"""One document of a corpus: a pass of full attention, one of Focus, one of random centroids, as Arrow tables.
+
+Nothing is timed twice and nothing is batched over documents, so a document's numbers are those it would have alone. It
+knows nothing of files, databases or of how documents are spread over workers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.corpus.source import Document
+from focus_runtime.errors import TextError
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
+from focus_runtime.measure.timing import synchronise
+from focus_runtime.models.structure import context_length
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.text.tokens import TokenizedText, tokenize
+
+TABLES = ("tokens", "assignments", "layers", "document")
+Tables = dict[str, pa.Table]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentOptions:
+    """How every document of a corpus is analysed.
+
+    Attributes:
+        top_k, window, num_sinks, assignment: the centroid file's own when None.
+        max_tokens: analyse at most this many tokens of a document.
+        tags: part of speech, relation and sentence of every token, in English.
+    """
+
+    top_k: int | None = None
+    window: int | None = None
+    num_sinks: int | None = None
+    assignment: str | None = None
+    max_tokens: int | None = None
+    tags: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """What one Focus pass decided: L layers, T tokens, K groups."""
+
+    nll: NDArray[np.float32]
+    membership: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+
+
+class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
+    """Focus composed onto a model once, for any number of documents; leaving the block takes it off again.
+
+    Args:
+        model: causal language model without Focus.
+        centroids: with potentials, unless the assignment is "sinkhorn".
+        chance: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
+
+    Raises:
+        InputError: model, centroids and settings do not fit together.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, centroids: Centroids, chance: Centroids | None, options: DocumentOptions
+    ) -> None:
+        self.model, self.tokenizer, self.options = model, tokenizer, options
+        self.device = next(model.parameters()).device
+        self.focus = compose(
+            model, centroids, top_k=options.top_k, window=options.window, num_sinks=options.num_sinks,
+            assignment=options.assignment,
+        )  # fmt: skip
+        self.chance = None
+        if chance is not None:
+            self.chance = {index: router.to(self.device) for index, router in chance.routers.items()}
+        self._model_seconds = 0.0
+
+    def __exit__(self, *_: object) -> None:
+        self.focus.detach()
+
+    @torch.no_grad()
+    def analyze(self, document: Document) -> Tables:
+        """One document as `tokens`, `assignments`, `layers` and `document`, as docs/corpora.md describes them.
+
+        Raises:
+            TextError: it cannot be analysed.
+        """
+        self._model_seconds = 0.0
+        tokens = tokenize(self.tokenizer, document.text, max_tokens=self.options.max_tokens)
+        check_positions(self.model, len(tokens.ids))
+        ids = torch.tensor([tokens.ids], device=self.device)
+        try:
+            full = self._loss(ids, self.focus.measured_full_attention()).cpu().numpy()
+            learned = self._groups(ids, nullcontext())
+            backend = ", ".join(sorted(set(self.focus.backends().values())))
+            chance = None if self.chance is None else self._groups(ids, self.focus.with_routers(self.chance))
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+                raise
+            raise TextError(f"the text has {len(tokens.ids):,} tokens, too many for the memory") from error
+        tables = {"tokens": self._tokens(tokens, full, learned.nll)}
+        tables["assignments"] = _assignments(self.focus, learned, chance)
+        tables["layers"] = _layers(self.focus, learned)
+        losses = {"full": full, "focus": learned.nll, "random": None if chance is None else chance.nll}
+        tables["document"] = self._document(document, tokens, losses, backend)
+        return tables
+
+    def _loss(self, ids: Tensor, inside: AbstractContextManager[Any], then: Callable[[], None] | None = None) -> Tensor:
+        """(T-1,) loss of one pass; the clock stops after the output embedding."""
+        synchronise(self.model)
+        start = time.perf_counter()
+        with inside:
+            hidden = final_hidden(self.model, ids)
+            nll = token_nll(self.model, hidden, ids)[0]
+            synchronise(self.model)
+            self._model_seconds += time.perf_counter() - start
+            if then is not None:
+                then()
+        return nll
+
+    def _groups(self, ids: Tensor, inside: AbstractContextManager[Any]) -> _Groups:
+        found: list[NDArray[Any]] = []
+
+        def collect() -> None:
+            decided = list(self.focus.assignments().values())  # by layer; one copy from a GPU for all of them
+            found.append(torch.stack([a.membership[0] for a in decided]).cpu().numpy())
+            found.append(torch.stack([a.probabilities[0].float() for a in decided]).cpu().numpy())
+
+        nll = self._loss(ids, inside, collect).cpu().numpy()
+        return _Groups(nll, found[0], found[1])
+
+    def _tokens(self, tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.float32]) -> pa.Table:
+        count = len(tokens.ids)
+        tags: tuple[Any, Any, Any] = (None, None, None)
+        if self.options.tags:
+            from focus_runtime.text.tagging import tag
+
+            found = tag(tokens.text, tokens.starts, tokens.ends)
+            tags = (found.pos, found.dep, found.sentence)
+        columns = [
+            pa.array(np.arange(count, dtype=np.int32)), pa.array(tokens.ids, pa.int32()),
+            pa.array(tokens.pieces, pa.string()), pa.array(tokens.starts, pa.int32()),
+            pa.array(tokens.ends, pa.int32()), _after_first(full), _after_first(focus),
+            *(pa.nulls(count, kind) if values is None else pa.array(values, kind)
+              for values, kind in zip(tags, (pa.string(), pa.string(), pa.int32()), strict=True)),
+        ]  # fmt: skip
+        names = ["position", "token_id", "piece", "start_char", "end_char", "nll_full", "nll_focus", "pos", "dep",
+                 "sentence"]  # fmt: skip
+        return pa.Table.from_arrays(columns, names=names)
+
+    def _document(
+        self, document: Document, tokens: TokenizedText, losses: dict[str, NDArray[np.float32] | None], backend: str
+    ) -> pa.Table:
+        perplexity = {
+            f"perplexity_{mode}": None if nll is None else float(np.exp(nll.astype(np.float64).mean()))
+            for mode, nll in losses.items()
+        }
+        row = {
+            "name": document.name, "text_sha256": document.sha256, "num_tokens": len(tokens.ids),
+            "total_tokens": tokens.total_tokens, **perplexity, "model_seconds": self._model_seconds,
+            "notes": json.dumps(self._notes(tokens)), "device": str(self.device), "dtype": str(self.model.dtype)[6:],
+            "backend": backend, "threads": torch.get_num_threads(),
+        }  # fmt: skip
+        return pa.Table.from_pylist([row], schema=DOCUMENT)
+
+    def _notes(self, tokens: TokenizedText) -> list[str]:
+        notes, count, window = [], len(tokens.ids), self.focus.config.window
+        if count < tokens.total_tokens:
+            notes.append(f"cut to its first {count:,} of {tokens.total_tokens:,} tokens")
+        context = context_length(self.model)
+        if context is not None and count > context:
+            notes.append(f"longer than the {context:,} tokens the model was trained for")
+        if count <= window + 1:
+            notes.append(f"no longer than the window of {window} + 1 tokens: Focus is full attention here")
+        return notes
+
+
+DOCUMENT = pa.schema(
+    [
+        ("name", pa.string()), ("text_sha256", pa.string()), ("num_tokens", pa.int32()), ("total_tokens", pa.int32()),
+        ("perplexity_full", pa.float64()), ("perplexity_focus", pa.float64()), ("perplexity_random", pa.float64()),
+        ("model_seconds", pa.float64()), ("notes", pa.string()), ("device", pa.string()), ("dtype", pa.string()),
+        ("backend", pa.string()), ("threads", pa.int32()),
+    ]
+)  # fmt: skip
+
+
+def _after_first(nll: NDArray[np.float32]) -> pa.Array:
+    """(T-1,) losses as a column of T values; the first token has none."""
+    missing = np.zeros(nll.size + 1, dtype=bool)
+    missing[0] = True
+    return pa.array(np.concatenate([[np.float32(0)], nll]), mask=missing)
+
+
+def _assignments(focus: FocusModel, learned: _Groups, chance: _Groups | None) -> pa.Table:
+    layers, tokens = learned.membership.shape
+    g = learned.probabilities
+    entropy = -(g * np.log(np.clip(g, 1e-30, None))).sum(axis=2)
+    rows = layers * tokens
+    random = (pa.nulls(rows, pa.int64()), pa.nulls(rows, pa.int32()))
+    if chance is not None:
+        tops = chance.probabilities.argmax(axis=2).astype(np.int32)
+        random = (pa.array(chance.membership.ravel()), pa.array(tops.ravel()))
+    columns = [
+        pa.array(np.repeat(np.array(focus.focused_layers, dtype=np.int32), tokens)),
+        pa.array(np.tile(np.arange(tokens, dtype=np.int32), layers)), pa.array(learned.membership.ravel()),
+        pa.array(g.argmax(axis=2).astype(np.int32).ravel()), pa.array(g.max(axis=2).ravel()),
+        pa.array(entropy.astype(np.float32).ravel()), *random,
+    ]  # fmt: skip
+    names = ["layer", "position", "membership", "top_group", "confidence", "entropy", "random_membership",
+             "random_top_group"]  # fmt: skip
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
+    groups, tokens = learned.probabilities.shape[2], learned.membership.shape[1]
+    counts = pair_totals(learned.membership, focus.config.window, focus.config.num_sinks)
+    top = learned.probabilities.argmax(axis=2)
+    largest = (top[:, :, None] == np.arange(groups)).sum(axis=1).max(axis=1)
+    dropped = counts[:, CAUSES.index("dropped")]
+    columns = [
+        pa.array(focus.focused_layers, pa.int32()), pa.array(largest / tokens),
+        pa.array(1.0 - dropped / (tokens * (tokens + 1) // 2)), *(pa.array(counts[:, n]) for n in range(len(CAUSES))),
+    ]  # fmt: skip
+    return pa.Table.from_arrays(columns, names=["layer", "dominance", "retained_pairs", *CAUSES])
+
+
+def pair_totals(membership: NDArray[np.int64], window: int, num_sinks: int) -> NDArray[np.int64]:
+    """Exact pair counts by cause of all layers at once, as `count_pairs` has them but over the whole text.
+
+    Args:
+        membership: (L, T) bit sets.
+
+    Returns:
+        (L, 5) in the order of `CAUSES`.
+    """
+    layers, total = membership.shape
+    alone = np.count_nonzero(membership, axis=1)  # tokens that share a group with themselves: all that have one
+    shared = np.array([_sharing(row) for row in membership], dtype=np.int64)
+    small = membership.astype(np.uint8) if int(membership.max(initial=0)) < 256 else membership
+    both, near = alone.copy(), total
+    for distance in range(1, min(window, total - 1) + 1):
+        both += np.count_nonzero(small[:, distance:] & small[:, : total - distance], axis=1)
+        near += total - distance
+    sinks = np.zeros(layers, dtype=np.int64)
+    for sink in range(min(num_sinks, max(0, total - window - 1))):
+        far = small[:, sink + window + 1 :] & small[:, sink : sink + 1]
+        sinks += far.shape[1] - np.count_nonzero(far, axis=1)
+    dropped = total * (total + 1) // 2 - near - (shared - both) - sinks
+    return np.stack([near - both, shared - both, both, sinks, dropped], axis=1)
+
+
+def _sharing(membership: NDArray[np.int64]) -> int:
+    """Causal pairs, each token with itself included, that share a group: from counts of each membership, never T^2."""
+    signatures, counts = np.unique(membership, return_counts=True)
+    meet = (signatures[:, None] & signatures[None, :]) != 0
+    return int(counts @ meet @ counts + counts[signatures != 0].sum()) // 2

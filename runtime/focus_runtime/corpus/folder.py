@@ -1,0 +1,232 @@
+"""A corpus on disk: FOLDER/run=ID/document=NUMBER/{tokens,assignments,layers,document}.parquet.
+
+A document is written to a folder of its own and renamed, so that it is there wholly or not at all, whoever wrote it and
+however often. It knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from focus_runtime.corpus.document import TABLES, Tables
+from focus_runtime.errors import InputError, StoreError
+
+_LISTING, _LOCK, _PART, _TRY = "listing.parquet", ".lock", ".part-", ".try-"
+_NUMBERED = re.compile(r"document=([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFolder:
+    """The folder of one corpus.
+
+    Attributes:
+        path: FOLDER/run=ID.
+    """
+
+    path: Path
+
+    @classmethod
+    def of(cls, folder: str | Path, corpus_id: str) -> CorpusFolder:
+        """The part of `folder` that belongs to one corpus."""
+        return cls(Path(folder) / f"run={corpus_id}")
+
+    def document(self, number: int) -> Path:
+        """Where a document lies once it is done."""
+        return self.path / f"document={number}"
+
+    def numbers(self) -> list[int]:
+        """Numbers of the documents that are there, in order."""
+        if not self.path.is_dir():
+            return []
+        return sorted(int(found[1]) for name in os.listdir(self.path) if (found := _NUMBERED.fullmatch(name)))
+
+    def files(self, table: str, numbers: list[int] | None = None) -> list[str]:
+        """One table's files of some documents, or of all."""
+        return [str(self.document(n) / f"{table}.parquet") for n in (self.numbers() if numbers is None else numbers)]
+
+    def text_hash(self, number: int) -> str | None:
+        """The text a document was made from; None where there is no such document."""
+        try:
+            return str(self._column(number, "text_sha256"))
+        except (OSError, pa.ArrowException):
+            return None
+
+    def num_tokens(self, number: int) -> int:
+        """Tokens of a document that is there."""
+        return int(self._column(number, "num_tokens"))
+
+    def _column(self, number: int, name: str) -> Any:
+        return pq.read_table(self.document(number) / "document.parquet", columns=[name]).column(0)[0].as_py()
+
+    def write(self, number: int, tables: Tables) -> None:
+        """Put a document in its place, instead of an earlier version of it.
+
+        Raises:
+            StoreError: it cannot be written; an earlier version is left as it was.
+        """
+        part = self.path / f"{_PART}{number}-{secrets.token_hex(4)}"
+        try:
+            part.mkdir(parents=True)
+            for name in TABLES:
+                pq.write_table(tables[name], part / f"{name}.parquet", compression="zstd", use_dictionary=_DICTIONARY)
+            self._replace(part, number)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _replace(self, part: Path, number: int) -> None:
+        target = self.document(number)
+        for _ in range(3):
+            try:
+                os.rename(part, target)
+                return
+            except OSError:
+                if not target.is_dir():
+                    raise
+            self.remove(number)  # an earlier text, or another worker's copy of this one
+        raise OSError(None, f"{target} is written to by somebody else")
+
+    def remove(self, number: int) -> None:
+        """Take a document away."""
+        gone = self.path / f"{_PART}{number}-{secrets.token_hex(4)}"
+        try:
+            os.rename(self.document(number), gone)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def attempts(self, number: int) -> int:
+        """How many workers have begun this document and not ended it; this one is counted from now on."""
+        before = 0
+        while (mark := self._mark(number, before)).exists():
+            before += 1
+        mark.touch()
+        return before
+
+    def ended(self, number: int) -> None:
+        """A document's end: nobody died of it."""
+        place = 0
+        while (mark := self._mark(number, place)).exists():
+            mark.unlink(missing_ok=True)
+            place += 1
+
+    def _mark(self, number: int, place: int) -> Path:
+        return self.path / f"{_TRY}{number}-{place}"
+
+    def sweep(self) -> None:
+        """Remove what interrupted workers left half written."""
+        for path in self.path.glob(f"{_PART}*"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in self.path.glob(f"{_TRY}*"):
+            path.unlink(missing_ok=True)
+
+    def numbering(self, names: list[str]) -> tuple[dict[str, int], list[int]]:
+        """Number documents by their order; those that were numbered before keep their number.
+
+        Returns:
+            Numbers by name, and the numbers of documents that are there but no longer in the source.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            listing = self.path / _LISTING
+            before = _read_listing(listing)
+            fresh = iter(range(max(before.values(), default=-1) + 1, 1 << 62))
+            numbers = {name: before[name] if name in before else next(fresh) for name in names}
+            everything = before | numbers  # a name that comes back gets its number back
+            if everything != before:
+                part = self.path / f"{_LISTING}.{secrets.token_hex(4)}"
+                pq.write_table(pa.table({"number": list(everything.values()), "name": list(everything.keys())}), part)
+                part.replace(listing)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        wanted = set(numbers.values())
+        return numbers, [number for number in self.numbers() if number not in wanted]
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Nobody else may add to this corpus meanwhile; the lock goes when this process does.
+
+        Raises:
+            InputError: somebody else has it. StoreError: the folder cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            stream = (self.path / _LOCK).open("w")
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        with stream:
+            if not _locked(stream):
+                raise InputError(
+                    f"the corpus in {self.path} is being worked on", expected="one command at a time",
+                    fix="wait for the other one to end, or stop it",
+                )  # fmt: skip
+            yield
+
+    def is_worked_on(self) -> bool:
+        """Whether a process on this machine is adding to it."""
+        try:
+            with (self.path / _LOCK).open("r+") as stream:
+                return not _locked(stream)
+        except OSError:
+            return False
+
+    def delete(self) -> bool:
+        """Remove the corpus from the disk; False where it was not there.
+
+        Raises:
+            StoreError: it cannot be removed.
+        """
+        gone = self.path.with_name(f".deleted-{self.path.name}")
+        try:
+            os.rename(self.path, gone)
+            shutil.rmtree(gone)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        return True
+
+
+_DICTIONARY = ["piece", "pos", "dep", "layer", "top_group", "random_top_group", "membership", "random_membership"]
+
+
+def _read_listing(path: Path) -> dict[str, int]:
+    if not path.is_file():
+        return {}
+    table = pq.read_table(path)
+    return dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
+
+
+def _locked(stream: Any) -> bool:
+    """Take the lock of an open file; False when another process has it."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write to {path}: {error.strerror or error}",
+        fix="free some space or choose another --out; documents that are done are kept",
+    )

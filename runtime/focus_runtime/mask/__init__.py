@@ -1,0 +1,1 @@
+"""Which token pairs may attend to each other, and counts of them."""

@@ -1,0 +1,107 @@
+"""Allowed pairs of one layer counted by distance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.tiles import TABLE_ENTRIES, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceCounts:
+    """Pairs of one layer by distance, in bins.
+
+    Attributes:
+        first, last: (B,) smallest and largest distance i - j of each bin.
+        counts: (5, B) int64 in the order of `CAUSES`.
+        sharing: probability that two tokens share a group once the groups are dealt out again at random.
+        shuffled: (B,) expected share of pairs kept under groups of the same sizes dealt out at random.
+        window_only: (B,) share of pairs kept by window and sinks alone.
+        beyond, beyond_shared: pairs beyond the window whose key is no sink, and those of them that share a group: what
+            `sharing` is the expectation of.
+    """
+
+    first: Ints
+    last: Ints
+    counts: Ints
+    sharing: float
+    shuffled: NDArray[np.float64]
+    window_only: NDArray[np.float64]
+    beyond: int
+    beyond_shared: int
+
+
+def distance_bins(num_tokens: int, per_octave: int = 2) -> tuple[Ints, Ints]:
+    """First and last distance of log-spaced bins over 0 to T - 1; distance 0 has a bin of its own."""
+    octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 1 / per_octave)
+    starts = np.unique(np.append(0, np.rint(2.0**octaves).astype(np.int64)))
+    starts = starts[starts < num_tokens]
+    return starts, np.append(starts[1:], num_tokens) - 1
+
+
+def count_by_distance(membership: Ints, window: int, num_sinks: int) -> DistanceCounts:
+    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures."""
+    total = membership.size
+    first, last = distance_bins(total)
+    starts = np.unique(np.append(first, min(window + 1, total - 1)))  # no stretch lies on both sides of the window
+    every = np.arange(total)
+    pairs = np.add.reduceat(total - every, starts)
+    near = starts <= window
+    sinks = np.where(near, 0, np.add.reduceat(np.minimum(num_sinks, total - every), starts))
+    shared = -np.diff(np.append(_shared_from(membership, starts), 0))
+    sinks_shared = np.zeros(starts.size, dtype=np.int64)
+    for j in range(min(num_sinks, total)):
+        far = every[j + window + 1 :]
+        hit = far[(membership[far] & membership[j]) != 0] - j
+        sinks_shared += np.bincount(np.searchsorted(starts, hit, "right") - 1, minlength=starts.size)
+    both, sink_only = np.where(near, shared, 0), sinks - sinks_shared
+    found = {"local_only": np.where(near, pairs, 0) - both, "group_only": shared - both, "local_and_group": both,
+             "sink_only": sink_only}  # fmt: skip
+    found["dropped"] = pairs - sum(found.values())
+    sharing = shuffled_sharing(membership)
+    by_rule = np.where(near, pairs, sinks)
+
+    def binned(values: Any) -> Any:
+        return np.add.reduceat(values, np.searchsorted(starts, first), axis=-1)
+
+    return DistanceCounts(
+        first, last, binned(np.stack([found[cause] for cause in CAUSES])), sharing,
+        binned(by_rule + (pairs - by_rule) * sharing) / binned(pairs), binned(by_rule) / binned(pairs),
+        int((pairs - by_rule).sum()), int((found["group_only"] - sinks_shared).sum()),
+    )  # fmt: skip
+
+
+def _shared_from(membership: Ints, distances: Ints) -> Ints:
+    """Pairs with a shared group that lie at least so far apart, for each of some distances."""
+    total = membership.size
+    signatures, code = np.unique(membership, return_inverse=True)
+    meet = (signatures[:, None] & signatures[None, :]) != 0
+    found = np.zeros(distances.size, dtype=np.int64)
+    step = max(1, TABLE_ENTRIES // total)
+    for start in range(0, signatures.size, step):
+        table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
+        np.cumsum(meet[start : start + step][:, code], axis=1, dtype=np.int32, out=table[:, 1:])
+        queries = np.flatnonzero((code >= start) & (code < start + step))
+        own = code[queries] - start
+        for number, distance in enumerate(distances):
+            late = queries >= distance
+            found[number] += table[own[late], queries[late] - distance + 1].sum(dtype=np.int64)
+    return found
+
+
+def shuffled_sharing(membership: Ints) -> float:
+    """Probability that two different tokens share a group when all tokens swap their groups at random.
+
+    It is the same for every pair, so it is also the expected share of distant pairs, and of their attention, that such
+    groups keep: the null of groups of the same sizes, without drawing any.
+    """
+    signatures, uses = np.unique(membership, return_counts=True)
+    meet = ((signatures[:, None] & signatures[None, :]) != 0).astype(np.float64)
+    ordered = float(uses @ meet @ uses) - float(uses[signatures != 0].sum())
+    total = membership.size
+    return ordered / (total * (total - 1)) if total > 1 else 1.0

@@ -1,0 +1,1 @@
+"""Loss, perplexity, time, attention mass and their intervals."""

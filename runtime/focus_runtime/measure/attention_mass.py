@@ -1,0 +1,261 @@
+"""How much of the frozen model's full-attention probability lies inside the Focus mask. It knows nothing of training.
+
+The probabilities are the frozen model's own: its full attention on its own hidden states, no pair dropped in any layer
+before. Every pair has one cause: `local` (i - j <= w), else `sinks` (j < s), else `group` (a shared group), else
+`dropped`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+
+from focus_runtime.composition.attach import IMPLEMENTATION as FOCUS
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.layer import STATE, FocusLayer, focus_forward
+from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.structure import attention_modules
+
+MASS_CAUSES = ("local", "sinks", "group", "dropped")
+GROUPS_FROM = ("full", "focus")
+IMPLEMENTATION = "focus_mass"
+OBSERVER = "_focus_mass"
+BLOCK_SCORES = 1 << 22  # attention scores held at once, 16 MB in float32
+
+
+@dataclass(frozen=True, slots=True)
+class MassKept:
+    """Where full attention's probability goes under a Focus mask: N sequences, L focused layers, H query heads.
+
+    Attributes:
+        layers: (L,) layer numbers.
+        shares: (N, L, H, 4) float64 in the order of `MASS_CAUSES`, adding up to 1: the mean over all T query positions,
+            the first ones (which the window covers wholly) among them.
+    """
+
+    layers: tuple[int, ...]
+    shares: NDArray[np.float64]
+
+    def cause(self, name: str) -> NDArray[np.float64]:
+        """(L, H) share of the probability with one cause, mean over sequences and query positions."""
+        return self.shares[..., MASS_CAUSES.index(name)].mean(axis=0)
+
+    @property
+    def kept(self) -> NDArray[np.float64]:
+        """(L, H) share of the probability inside the mask."""
+        return 1.0 - self.cause("dropped")
+
+    @property
+    def distant_kept(self) -> NDArray[np.float64]:
+        """(L, H) of the probability beyond window and sinks, the share kept; 1 where there is none."""
+        group, dropped = self.cause("group"), self.cause("dropped")
+        far = group + dropped
+        return np.where(far > 0, group / np.where(far > 0, far, 1.0), 1.0)
+
+    @property
+    def per_sequence(self) -> NDArray[np.float64]:
+        """(N,) share kept, mean over layers and heads, for intervals over sequences."""
+        return 1.0 - self.shares[..., MASS_CAUSES.index("dropped")].mean(axis=(1, 2))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One JSON-ready row per layer: share kept (mean, least and most over heads), by cause, of distant pairs."""
+        kept, distant = self.kept, self.distant_kept
+        causes = {name: self.cause(name) for name in MASS_CAUSES}
+        return [
+            {
+                "layer": layer,
+                "kept": float(kept[row].mean()),
+                "kept_least_head": float(kept[row].min()),
+                "kept_most_head": float(kept[row].max()),
+                "distant_kept": float(distant[row].mean()),
+                **{name: float(values[row].mean()) for name, values in causes.items()},
+            }
+            for row, layer in enumerate(self.layers)
+        ]
+
+
+@torch.no_grad()
+def attention_mass_kept(focus: FocusModel, sequences: Tensor, *, groups_from: str = "full") -> MassKept:
+    """Share of the frozen model's full-attention probability that the Focus mask keeps, per layer and head.
+
+    Args:
+        focus: what `compose` returned; its settings in force decide the mask. Layers that keep their own attention are
+            left out; a focused layer with a sliding window counts its own window's pairs only.
+        sequences: (N, T) token ids, run one at a time.
+        groups_from: whose hidden states the routers read. "full": the frozen model's own, so that mask and
+            probabilities belong to the same run. "focus": those of a Focus run on the same text, which are the groups
+            that Focus really uses; they differ in deeper layers.
+
+    Raises:
+        InputError: sequences is no (N, T) tensor, or groups_from is unknown.
+    """
+    if groups_from not in GROUPS_FROM:
+        raise InputError(f"groups_from is {groups_from!r}", expected=" or ".join(GROUPS_FROM))
+    if sequences.dim() != 2 or 0 in sequences.shape:
+        raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
+    device, found = next(focus.model.parameters()).device, []
+    for row in sequences.split(1):
+        ids = row.to(device)
+        membership = None
+        if groups_from == "focus":
+            final_hidden(focus.model, ids)
+            membership = {index: assignment.membership for index, assignment in focus.assignments().items()}
+        found.append(mass_under_groups(focus, ids, membership)[0].cpu().numpy())
+    return MassKept(tuple(focus.focused_layers), np.stack(found))
+
+
+@torch.no_grad()
+def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tensor] | None = None) -> Tensor:
+    """Full attention's probability by cause for groups already known, in one forward pass of the frozen model.
+
+    Args:
+        ids: (B, T) token ids without padding.
+        membership: (B, T) bit sets by layer, such as an earlier Focus pass left in `focus.assignments()`; when None the
+            routers read the hidden states of this pass.
+
+    Returns:
+        (B, L, H, 4) float64 over `focus.focused_layers`, in the order of `MASS_CAUSES`.
+    """
+    groups = {} if membership is None else membership
+    shares: dict[int, Tensor] = {}
+
+    def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
+        if layer.router is not None:
+            shares[layer.index] = mass_by_cause(
+                query, key, groups[layer.index], window=focus.config.window, num_sinks=focus.config.num_sinks,
+                scale=scale, softcap=softcap, sliding_window=layer.sliding,
+            )  # fmt: skip
+
+    with observed(focus, observe), _routed(focus, groups if membership is None else None):
+        final_hidden(focus.model, ids)
+    return torch.stack([shares[index] for index in focus.focused_layers], dim=1)
+
+
+def mass_by_cause(
+    query: Tensor,
+    key: Tensor,
+    membership: Tensor,
+    *,
+    window: int,
+    num_sinks: int,
+    scale: float,
+    softcap: float | None = None,
+    sliding_window: int | None = None,
+) -> Tensor:
+    """Probability of full causal attention by cause, mean over query positions, in blocks of query rows.
+
+    Args:
+        query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
+        membership: (B, T) int64 bit sets.
+        window: w; num_sinks: s.
+        sliding_window: the layer attends to its last so many tokens only, the query's own among them.
+
+    Returns:
+        (B, Hq, 4) float64 in the order of `MASS_CAUSES`, adding up to 1.
+    """
+    batch, heads, length, _ = query.shape
+    reach = length if sliding_window is None else min(sliding_window, length)
+    rows = max(1, BLOCK_SCORES // (batch * heads * length))
+    total = torch.zeros(batch, heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
+    for start in range(0, length, rows):
+        stop = min(start + rows, length)
+        first = max(0, start - reach + 1)
+        weights = full_probabilities(
+            query[:, :, start:stop], key[:, :, first:stop], start - first, reach, scale, softcap
+        )
+        causes = pair_causes(membership, slice(start, stop), slice(first, stop), window, num_sinks).to(weights.dtype)
+        total += torch.einsum("bhqk,bqkc->bhqc", weights, causes).double().sum(dim=2)
+    return total / length
+
+
+def full_probabilities(
+    query: Tensor, key: Tensor, offset: int, reach: int, scale: float, softcap: float | None
+) -> Tensor:
+    """(B, Hq, rows, keys) full attention of some rows; query row r stands at key number offset + r."""
+    batch, heads, rows, size = query.shape
+    wanted = torch.float64 if query.dtype == torch.float64 else torch.float32
+    together = query.to(wanted).reshape(batch, key.shape[1], heads // key.shape[1] * rows, size)
+    scores = (together @ key.to(wanted).transpose(-1, -2) * scale).view(batch, heads, rows, key.shape[2])
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    i = torch.arange(offset, offset + rows, device=query.device)[:, None]
+    distance = i - torch.arange(key.shape[2], device=query.device)
+    return scores.masked_fill((distance < 0) | (distance >= reach), float("-inf")).softmax(dim=-1)
+
+
+def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_sinks: int) -> Tensor:
+    """(B, rows, keys, 4) bool, one cause for every causal pair."""
+    position = torch.arange(membership.shape[1], device=membership.device)
+    sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
+    none = torch.zeros_like(membership)
+    local = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], window, 0)
+    near = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], window, num_sinks)
+    allowed = allowed_pairs(*sides, window, num_sinks)
+    return torch.stack([local, near & ~local, allowed & ~near, ~allowed], dim=-1)
+
+
+def _observed_forward(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+    scaling: float | None = None, softcap: float | None = None, dropout: float = 0.0, **kwargs: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Show queries and keys to whoever asked, then attend as Focus would."""
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    module.__dict__[OBSERVER](getattr(module, STATE), query, key, scale, softcap)
+    return focus_forward(module, query, key, value, attention_mask, scaling, softcap, dropout, **kwargs)
+
+
+AttentionInterface.register(IMPLEMENTATION, _observed_forward)
+AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
+
+Observer = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
+
+
+@contextmanager
+def observed(focus: FocusModel, observe: Observer) -> Iterator[None]:
+    """Full attention, with every layer's queries and keys (after norms and rotary embedding) shown to `observe`."""
+    modules = attention_modules(focus.model).values()
+    network: Any = focus.model
+    for module in modules:
+        module.__dict__[OBSERVER] = observe
+    network.set_attn_implementation(IMPLEMENTATION)
+    try:
+        with focus.measured_full_attention():
+            yield
+    finally:
+        network.set_attn_implementation(FOCUS)
+        for module in modules:
+            del module.__dict__[OBSERVER]
+
+
+@contextmanager
+def _routed(focus: FocusModel, into: dict[int, Tensor] | None) -> Iterator[None]:
+    """Fill `into` with the membership of the hidden states that enter each layer; nothing when None."""
+    hooks = []
+    for index, module in attention_modules(focus.model).items():
+        if into is not None and index in focus.focused_layers:
+            hooks.append(module.register_forward_pre_hook(_route_into(focus, index, into), with_kwargs=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _route_into(focus: FocusModel, index: int, into: dict[int, Tensor]) -> Any:
+    def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        router = focus.routers[index]
+        router.config = focus.config  # the same router may have been composed with other settings before
+        into[index] = router.assign(args[0] if args else kwargs["hidden_states"]).membership
+
+    return hook

@@ -1,0 +1,128 @@
+"""Perplexity and timing protocols. It knows nothing of storage or of the screen.
+
+Perplexity is exp of the mean negative log-likelihood over the scored tokens, always returned with their count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.errors import TextError
+from focus_runtime.mask.blocks import count_pairs
+
+CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
+
+
+def final_hidden(model: Any, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    """Hidden states before the output embedding: (B, T) ids -> (B, T, d)."""
+    return model.base_model(input_ids=ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
+
+
+def check_positions(model: Any, length: int) -> None:
+    """Refuse more tokens than a model with learned positions has.
+
+    Raises:
+        TextError: with the limit.
+    """
+    table = getattr(model.config.get_text_config(), "n_positions", None)  # GPT-2 style learned positions end hard
+    if table is not None and length > table:
+        raise TextError(
+            f"the text has {length:,} tokens but the model has only {table:,} positions",
+            expected=f"at most {table:,} tokens",
+            fix=f"cut it with --max-tokens {table}",
+        )
+
+
+def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
+    """Negative log-likelihood of every token but the first, in nats, without materialising all logits.
+
+    Args:
+        hidden: (B, T, d) from `final_hidden`; ids: (B, T).
+
+    Returns:
+        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
+    """
+    head = model.get_output_embeddings()
+    cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    scale = getattr(model.config.get_text_config(), "logit_scale", None)
+    divisor = getattr(model.config.get_text_config(), "logits_scaling", None)  # Granite's name for the inverse
+    parts = []
+    for start in range(0, ids.shape[1] - 1, CHUNK):
+        stop = min(start + CHUNK, ids.shape[1] - 1)
+        logits = head(hidden[:, start:stop]).float()
+        if scale is not None:
+            logits = logits * scale
+        if divisor is not None:
+            logits = logits / divisor
+        if cap is not None:
+            logits = cap * torch.tanh(logits / cap)
+        target = ids[:, start + 1 : stop + 1]
+        parts.append(torch.logsumexp(logits, dim=-1) - logits.gather(-1, target[..., None])[..., 0])
+    return torch.cat(parts, dim=1) if parts else hidden.new_empty(ids.shape[0], 0, dtype=torch.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Perplexity with what it must be read beside.
+
+    Attributes:
+        perplexity: over `scored` tokens.
+        scored: count of scored tokens.
+        dominance: share of tokens whose most probable group is the largest, mean over layers (1/K is perfect).
+        retained_pairs: allowed pairs over causal pairs, mean over layers.
+        distant_kept: of the pairs beyond window and sinks, the share kept, mean over layers.
+    """
+
+    perplexity: float
+    scored: int
+    dominance: float
+    retained_pairs: float
+    distant_kept: float
+
+
+def pair_shares(membership: NDArray[np.int64], window: int, num_sinks: int) -> tuple[float, float]:
+    """Retained pairs and distant pairs kept of one layer; the second is 1 when no pair is distant."""
+    counts = count_pairs(membership, window, num_sinks, max_blocks=32)  # one block would take O(T^2) time
+    far = counts.total("group_only") + counts.total("dropped")
+    # sink pairs that also share a group count as group_only; they are few and kept by both causes
+    return counts.retained_pairs, counts.total("group_only") / far if far else 1.0
+
+
+def dominance(probabilities: Tensor) -> float:
+    """Share of tokens whose most probable group is the largest: (..., T, K) -> float in [1/K, 1]."""
+    top = probabilities.argmax(dim=-1).flatten()
+    return torch.bincount(top).max().item() / top.numel()
+
+
+@torch.no_grad()
+def evaluate_full(model: Any, sequences: Tensor) -> tuple[float, int]:
+    """Perplexity of the model as it is on (N, T) sequences, one at a time; returns it with the scored count."""
+    total, count = 0.0, 0
+    for ids in sequences.to(next(model.parameters()).device).split(1):
+        nll = token_nll(model, final_hidden(model, ids), ids)
+        total, count = total + nll.double().sum().item(), count + nll.numel()
+    return math.exp(total / count), count
+
+
+@torch.no_grad()
+def evaluate_focus(focus: FocusModel, sequences: Tensor) -> Quality:
+    """Perplexity under the hard mask on (N, T) sequences, with balance and sparsity."""
+    total, count = 0.0, 0
+    rows: list[tuple[float, float, float]] = []
+    for ids in sequences.to(next(focus.model.parameters()).device).split(1):
+        nll = token_nll(focus.model, final_hidden(focus.model, ids), ids)
+        total, count = total + nll.double().sum().item(), count + nll.numel()
+        for assignment in focus.assignments().values():
+            membership = assignment.membership[0].cpu().numpy()
+            shares = pair_shares(membership, focus.config.window, focus.config.num_sinks)
+            rows.append((dominance(assignment.probabilities), *shares))
+    mean = np.mean(rows, axis=0)
+    return Quality(math.exp(total / count), count, float(mean[0]), float(mean[1]), float(mean[2]))

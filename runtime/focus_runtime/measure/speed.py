@@ -1,0 +1,300 @@
+"""Timing protocols: one attention layer, and a whole model's prefill and decode, Focus beside full attention.
+
+Full attention and Focus take turns within one run, so that a drift of the machine's speed hits both; every number is a
+median with its extremes and its count. It knows nothing of files, screens or the command line.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import StaticCache
+
+from focus_runtime.attention import choose_backend, focus_attention
+from focus_runtime.attention.flash import causal_flash
+from focus_runtime.clock import StageClock
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.config import FocusConfig
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.timing import Spread, peak_bytes, reset_peak_memory
+from focus_runtime.routing.router import CentroidRouter
+
+STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerSetting:
+    """One attention layer with unit-normal inputs.
+
+    Attributes:
+        heads, key_heads, head_size: of the layer.
+        hidden_size: width the router reads; heads * head_size when None.
+        num_groups, top_k, window, num_sinks: of Focus.
+        dtype: "float32" or "bfloat16".
+        backend: of `focus_attention`.
+        routing: config of the router that is timed, with its own assignment and width; from the other fields when None.
+    """
+
+    heads: int = 12
+    key_heads: int = 12
+    head_size: int = 64
+    num_groups: int = 8
+    top_k: int = 1
+    window: int = 128
+    num_sinks: int = 0
+    dtype: str = "float32"
+    backend: str = "auto"
+    hidden_size: int | None = None
+    routing: FocusConfig | None = None
+
+    @property
+    def width(self) -> int:
+        """d, of the hidden states."""
+        return self.hidden_size or self.heads * self.head_size
+
+
+def described(setting: LayerSetting) -> dict[str, Any]:
+    """The setting's own values; what was left out is left out."""
+    return {name: value for name, value in asdict(setting).items() if value is not None}
+
+
+def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
+    """Wall time of one call, waiting for the GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1000
+
+
+def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
+    """Random groups, (1, T) int64: for k = 1 equally many tokens in each, else k different groups drawn evenly."""
+    if top_k == 1:
+        group = torch.randperm(length, generator=generator) % num_groups
+        return torch.bitwise_left_shift(torch.ones_like(group), group)[None]
+    drawn = torch.rand(length, num_groups, generator=generator).argsort(-1)[:, :top_k]
+    return torch.bitwise_left_shift(torch.ones_like(drawn), drawn).sum(-1)[None]
+
+
+def membership_like(membership: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Groups for a text of another length in the shares of a real one, in random order.
+
+    Args:
+        membership: (T,) int64 of the real text.
+
+    Returns:
+        (1, length) int64: of every kind of membership as large a share as in the real text, up to one token.
+    """
+    even = torch.arange(length) * membership.shape[0] // length
+    return membership.sort().values[even][torch.randperm(length, generator=generator)][None]
+
+
+def layer_inputs(
+    setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Unit-normal query, key and value as models lay them out, (B, T, H, D) transposed, and random membership."""
+    generator = torch.Generator().manual_seed(seed)
+    heads = (setting.heads, setting.key_heads, setting.key_heads)
+    dtype = getattr(torch, setting.dtype)
+    q, k, v = (
+        torch.randn(1, length, h, setting.head_size, generator=generator).to(device, dtype).transpose(1, 2)
+        for h in heads
+    )
+    return q, k, v, balanced_membership(length, setting.num_groups, setting.top_k, generator).to(device)
+
+
+def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Full causal attention by the kernel everyone uses: torch's flash kernel for the device."""
+    if query.device.type == "cpu":
+        return causal_flash(query, key, value, query.shape[-1] ** -0.5)[0]
+    grouped = query.shape[1] != key.shape[1]
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+
+
+def _router(setting: LayerSetting, device: str) -> CentroidRouter:
+    config = setting.routing or FocusConfig(
+        num_groups=setting.num_groups, top_k=setting.top_k, window=setting.window, num_sinks=setting.num_sinks
+    )
+    router = CentroidRouter(setting.width, config)
+    router.reset(torch.Generator().manual_seed(0))
+    return router.to(device)
+
+
+@torch.no_grad()
+def layer_speed(
+    setting: LayerSetting,
+    length: int,
+    *,
+    repeats: int = 5,
+    seed: int = 0,
+    device: str = "cpu",
+    membership: Tensor | None = None,
+) -> dict[str, Any]:
+    """Time one layer: full attention, Focus with its stages, and routing, in turn.
+
+    Args:
+        membership: (1, T) int64 in place of random groups.
+
+    Returns:
+        JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone) and
+        `full_over_focus_with_routing`, shares of the stages, retained pairs, peak memory growth in bytes.
+    """
+    where = torch.device(device)
+    query, key, value, drawn = layer_inputs(setting, length, seed=seed, device=device)
+    groups = drawn if membership is None else membership.to(device)
+    router = _router(setting, device)
+    hidden = torch.randn(1, length, setting.width, device=device)
+    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks, "backend": setting.backend}
+
+    def focus(clock: StageClock | None = None) -> Any:
+        return focus_attention(query, key, value, groups, clock=clock, **options)
+
+    focus(), full_attention(query, key, value), router.assign(hidden)
+    full_ms, focus_ms, routing_ms = [], [], []
+    for _ in range(repeats):
+        full_ms.append(milliseconds(lambda: full_attention(query, key, value), where))
+        focus_ms.append(milliseconds(focus, where))
+        routing_ms.append(milliseconds(lambda: router.assign(hidden), where))
+    clock = StageClock(device=where)
+    focus(clock)
+    stages = {"routing": statistics.median(routing_ms)}
+    stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
+    counts = count_pairs(groups[0].cpu().numpy(), setting.window, setting.num_sinks)
+    full, sparse = statistics.median(full_ms), statistics.median(focus_ms)
+    backend = setting.backend
+    if backend == "auto":
+        backend = choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks)
+    return {
+        "tokens": length, **described(setting), "backend": backend, "seed": seed,
+        "groups": "random" if membership is None else "given",
+        "full_ms": asdict(Spread.of(full_ms)), "focus_ms": asdict(Spread.of(focus_ms)),
+        "routing_ms": asdict(Spread.of(routing_ms)),
+        "full_over_focus": full / sparse,
+        "full_over_focus_with_routing": full / (sparse + statistics.median(routing_ms)),
+        "retained_pairs": counts.retained_pairs,
+        "limit": 1 / counts.retained_pairs,
+        "stages_ms": {name: stages[name] for name in STAGES if name in stages},
+        "peak_bytes": {
+            "full": _growth(lambda: full_attention(query, key, value), where),
+            "focus": _growth(focus, where),
+        },
+    }  # fmt: skip
+
+
+def _growth(work: Callable[[], Any], device: torch.device) -> int | None:
+    """Bytes the peak rises while something runs; None where the system cannot start the peak over."""
+    if not reset_peak_memory(device):
+        return None
+    before = peak_bytes(device)
+    work()
+    return max(0, peak_bytes(device) - before)
+
+
+@torch.no_grad()
+def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: str = "cpu") -> dict[str, float]:
+    """Largest absolute difference from the float64 reference on the same (rounded) inputs, and cosine similarity."""
+    query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
+    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
+    found = focus_attention(query, key, value, groups, backend=setting.backend, **options)
+    exact = focus_attention(query.double(), key.double(), value.double(), groups, backend="reference", **options)
+    assert isinstance(found, Tensor)
+    assert isinstance(exact, Tensor)
+    difference = (found.double() - exact).abs().max().item()
+    cosine = torch.nn.functional.cosine_similarity(found.double().flatten(2), exact.flatten(2), dim=-1).min().item()
+    return {"max_abs_error": difference, "cosine": cosine}
+
+
+def _mode(focus: FocusModel, mode: str) -> AbstractContextManager[Any]:
+    """ "full" for full attention as torch has it, "focus" for Focus."""
+    return focus.measured_full_attention() if mode == "full" else nullcontext()
+
+
+@torch.no_grad()
+def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
+    """Time the whole model on one text, to the last hidden state: full attention (torch's) and Focus in turn.
+
+    Args:
+        focus: a composed model.
+        ids: (1, T) on the model's device.
+
+    Returns:
+        JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
+        routing, milliseconds of every stage, peak memory growth.
+    """
+    model, device = focus.model, ids.device
+    times: dict[str, list[float]] = {"full": [], "focus": []}
+    stages: dict[str, dict[str, list[float]]] = {"full": {}, "focus": {}}
+    for repeat in range(repeats + 1):
+        for mode in ("full", "focus"):
+            focus.reset_seconds()
+            with _mode(focus, mode):
+                elapsed = milliseconds(lambda: final_hidden(model, ids), device)
+            if repeat == 0:  # warms up
+                continue
+            times[mode].append(elapsed)
+            for name, seconds in focus.seconds.seconds.items():
+                stages[mode].setdefault(name, []).append(seconds * 1000)
+    median = {mode: statistics.median(values) for mode, values in times.items()}
+    per_stage = {m: {n: statistics.median(v) for n, v in found.items()} for m, found in stages.items()}
+    attention = per_stage["focus"]["attention"] + per_stage["focus"].get("routing", 0.0)
+    with focus.measured_full_attention():
+        full_growth = _growth(lambda: final_hidden(model, ids), device)
+    return {
+        "tokens": ids.shape[1],
+        "full_ms": asdict(Spread.of(times["full"])), "focus_ms": asdict(Spread.of(times["focus"])),
+        "full_tokens_per_second": ids.shape[1] / median["full"] * 1000,
+        "focus_tokens_per_second": ids.shape[1] / median["focus"] * 1000,
+        "full_over_focus": median["full"] / median["focus"],
+        "attention_full_over_focus": per_stage["full"]["attention"] / attention,
+        "stages_ms": per_stage, "backends": sorted(set(focus.backends().values())),
+        "peak_bytes": {"full": full_growth, "focus": _growth(lambda: final_hidden(model, ids), device)},
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str, Any]:
+    """Time single decode steps after a text, full attention and Focus in turn, each with a static cache of its own.
+
+    A static cache, because a growing one copies every past key and value at each step, with and without Focus.
+    """
+    model, past = focus.model, ids.shape[1]
+    caches, last = {}, {}
+    for mode in ("full", "focus"):
+        with _mode(focus, mode):
+            caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)  # type: ignore[arg-type]
+            out = model(input_ids=ids, past_key_values=caches[mode], use_cache=True, logits_to_keep=1)
+            last[mode] = out.logits[:, -1:].argmax(-1)
+    times: dict[str, list[float]] = {"full": [], "focus": []}
+    attention: dict[str, list[float]] = {"full": [], "focus": []}
+    for step in range(steps + 1):
+        for mode in ("full", "focus"):
+            focus.reset_seconds()
+
+            def one(mode: str = mode) -> None:
+                out = model(input_ids=last[mode], past_key_values=caches[mode], use_cache=True)
+                last[mode] = out.logits[:, -1:].argmax(-1)
+
+            with _mode(focus, mode):
+                elapsed = milliseconds(one, ids.device)
+            if step > 0:
+                times[mode].append(elapsed)
+                attention[mode].append((focus.seconds.attention + focus.seconds.routing) * 1000)
+    median = {mode: statistics.median(values) for mode, values in times.items()}
+    return {
+        "past_tokens": past, "steps": steps,
+        "full_ms": asdict(Spread.of(times["full"])), "focus_ms": asdict(Spread.of(times["focus"])),
+        "full_tokens_per_second": 1000 / median["full"], "focus_tokens_per_second": 1000 / median["focus"],
+        "full_over_focus": median["full"] / median["focus"],
+        "attention_ms": {mode: asdict(Spread.of(values)) for mode, values in attention.items()},
+        "attention_full_over_focus": statistics.median(attention["full"]) / statistics.median(attention["focus"]),
+    }  # fmt: skip

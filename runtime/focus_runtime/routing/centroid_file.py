@@ -1,0 +1,302 @@
+"""Centroid files: save, load, validate. Everything is checked against the header before a tensor is allocated.
+
+Format: safetensors with `layers.{i}.projection` (d, d_g), `layers.{i}.centroids` (K, d_g), optionally
+`layers.{i}.potential` (K), and header metadata described in docs/centroid-files.md. It knows nothing of training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
+from torch import Tensor
+
+from focus_runtime.assets import asset_path
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import CentroidFileError, ConfigError
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.router import CentroidRouter
+from focus_runtime.version import __version__
+
+FORMAT = "focus-centroids"
+FORMAT_VERSION = 1
+MAX_BYTES = 512 * 1024 * 1024
+MAX_HEADER = 16 * 1024 * 1024
+FLOATS = {"F64", "F32", "F16", "BF16"}
+_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,3})\.(projection|centroids|potential)")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_HELP = "see docs/centroid-files.md for the format, or train one with `focus-explorer train`"
+
+
+def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
+    """Write a centroid file atomically; the same centroids give the same bytes.
+
+    Returns:
+        The file's sha256.
+
+    Raises:
+        CentroidFileError: the file cannot be written; an older file of that name is left as it was.
+    """
+    tensors: dict[str, Tensor] = {}
+    for index, router in sorted(centroids.routers.items()):
+        tensors[f"layers.{index}.projection"] = router.projection.detach().float().cpu().contiguous()
+        tensors[f"layers.{index}.centroids"] = router.centroids.detach().float().cpu().contiguous()
+        if router.has_potential:
+            tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "config": centroids.config.to_json(),
+        "base_model": centroids.base_model,
+        "base_fingerprint": centroids.base_fingerprint,
+        "num_model_layers": str(centroids.num_model_layers or ""),
+        "training": json.dumps(centroids.training, sort_keys=True),
+        "written_by": f"focus-explorer {__version__}",
+    }
+    data = _sorted_header(save_safetensors(tensors, metadata))
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise CentroidFileError(f"cannot write {target}: {error.strerror}", fix="choose a writable folder") from error
+    return hashlib.sha256(data).hexdigest()
+
+
+def _sorted_header(data: bytes) -> bytes:
+    """Give the safetensors header a fixed key order, so that equal content has one hash."""
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data[8 + size :]
+
+
+def load_centroids(source: str | os.PathLike[str]) -> Centroids:
+    """Read and check a centroid file.
+
+    Args:
+        source: "default" for the shipped file, or a path ending in .safetensors, .pt or .pth.
+
+    Raises:
+        CentroidFileError: anything about the file is wrong; the message says what was expected and what to do.
+    """
+    path = asset_path("centroids", "smollm2-135m.safetensors") if str(source) == "default" else Path(source)
+    data = _read(path)
+    name = "default" if str(source) == "default" else path.name
+    if path.suffix.lower() in (".pt", ".pth"):
+        tensors, metadata = _read_pickle(data, path.name)
+    else:
+        metadata = _check_header(data, name)
+        try:
+            tensors = load_safetensors(data)
+        except Exception as error:  # the library raises its own types for damaged files
+            raise CentroidFileError(f"{name} is damaged: {error}", fix="download or save it again") from error
+    centroids = _build(tensors, metadata, name)
+    centroids.sha256 = hashlib.sha256(data).hexdigest()
+    return centroids
+
+
+def _read(path: Path) -> bytes:
+    expected = "a .safetensors, .pt or .pth centroid file"
+    if path.suffix.lower() not in (".safetensors", ".pt", ".pth"):
+        raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=_HELP)
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise CentroidFileError(
+                f"{path.name} has {size:,} bytes", expected=f"at most {MAX_BYTES:,}, centroids are small", fix=_HELP
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise CentroidFileError(f"cannot read {path}: {error.strerror}", expected=expected) from error
+
+
+def _check_header(data: bytes, name: str) -> dict[str, str]:
+    damaged = CentroidFileError(
+        f"{name} is truncated or not a safetensors file", expected="a complete centroid file", fix=_HELP
+    )
+    if len(data) < 8:
+        raise damaged
+    (size,) = struct.unpack("<Q", data[:8])
+    if size > min(MAX_HEADER, len(data) - 8):
+        raise damaged
+    try:
+        header = json.loads(data[8 : 8 + size])
+    except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or absurdly long numbers
+        raise damaged from error
+    metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict):
+        raise damaged
+    for key, entry in header.items():
+        if not isinstance(entry, dict) or str(entry.get("dtype")) not in FLOATS:
+            kind = entry.get("dtype") if isinstance(entry, dict) else type(entry).__name__
+            raise CentroidFileError(f"{name}: tensor {key!r} has type {kind}", expected="floating point", fix=_HELP)
+        offsets = entry.get("data_offsets")
+        if not isinstance(offsets, list) or len(offsets) != 2 or not all(isinstance(i, int) for i in offsets):
+            raise damaged
+        if max(offsets) > len(data) - 8 - size:
+            raise damaged
+    return metadata
+
+
+def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read the content of a .pt file without ever executing code from it."""
+    try:
+        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # the unpickler raises whatever a damaged file makes it stumble over
+        raise CentroidFileError(
+            f"{name} cannot be read safely: it is damaged or holds something other than tensors",
+            expected="tensors and plain values only; nothing in the file was executed",
+            fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
+        ) from error
+    if not isinstance(content, dict):
+        raise CentroidFileError(f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=_HELP)
+    metadata = content.pop("metadata", content.pop("__metadata__", {}))
+    for wrapper in ("state_dict", "tensors"):
+        if isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    return {str(key): value for key, value in content.items()}, metadata if isinstance(metadata, dict) else {}
+
+
+def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
+    if metadata and metadata.get("format") not in (None, FORMAT):
+        raise CentroidFileError(f"{name} says it is {metadata['format']!r}", expected=FORMAT, fix=_HELP)
+    version = str(metadata.get("format_version", FORMAT_VERSION))
+    if not _NUMBER.fullmatch(version) or int(version) > FORMAT_VERSION:
+        raise CentroidFileError(
+            f"{name} has format version {version}", expected=f"at most {FORMAT_VERSION}", fix="update Focus Explorer"
+        )
+    by_layer: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        match = _NAME.fullmatch(key)
+        if match is None:
+            raise CentroidFileError(
+                f"{name} holds {key!r}",
+                expected="layers.N.projection, layers.N.centroids, layers.N.potential",
+                fix=_HELP,
+            )
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=_HELP)
+        by_layer.setdefault(int(match[1]), {})[match[2]] = tensor
+    if not by_layer:
+        raise CentroidFileError(
+            f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=_HELP
+        )
+    config, warnings = _config(by_layer, metadata, name)
+    _check_layers(by_layer, config, name)
+    total = str(metadata.get("num_model_layers", ""))
+    centroids = Centroids(
+        {index: _router(parts, config) for index, parts in sorted(by_layer.items())},
+        config,
+        base_model=str(metadata.get("base_model", "")),
+        base_fingerprint=str(metadata.get("base_fingerprint", "")),
+        num_model_layers=int(total) if _NUMBER.fullmatch(total) else None,
+        training=_training(metadata),
+        name=name,
+        warnings=warnings,
+    )
+    if not centroids.has_potentials:
+        warnings.append("no column potentials: they are estimated on a sample text before causal assignment")
+    return centroids
+
+
+def _training(metadata: dict[str, Any]) -> dict[str, Any]:
+    raw = metadata.get("training", "{}")
+    try:
+        value = json.loads(raw) if isinstance(raw, str) else raw
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _config(
+    by_layer: dict[int, dict[str, Tensor]], metadata: dict[str, Any], name: str
+) -> tuple[FocusConfig, list[str]]:
+    first = next(iter(by_layer.values()))
+    if metadata.get("config"):
+        raw = metadata["config"]
+        try:
+            return (FocusConfig.from_json(raw) if isinstance(raw, str) else FocusConfig.from_dict(raw)), []
+        except (ConfigError, TypeError) as error:
+            raise CentroidFileError(f"{name}: {error}", fix=_HELP) from error
+    if "centroids" not in first or first["centroids"].dim() != 2:
+        raise CentroidFileError(f"{name} has no configuration and no 2-d centroids to infer it from", fix=_HELP)
+    groups, width = first["centroids"].shape
+    try:
+        config = FocusConfig(num_groups=groups, routing_dim=width, top_k=min(2, groups))
+    except ConfigError as error:
+        raise CentroidFileError(f"{name}: {error}", fix=_HELP) from error
+    return config, ["no configuration in the file: temperature, window and sinks are our defaults"]
+
+
+def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
+    listed = set(config.layers) if config.layers is not None else set(range(max(by_layer) + 1))
+    missing = sorted(listed - set(by_layer))
+    if missing:
+        raise CentroidFileError(
+            f"{name} has no tensors for layer {missing[0]}",
+            expected=f"a router for each of {len(listed)} layers"
+            if config.layers is None
+            else f"layers {sorted(listed)}",
+            fix="save every layer, or list the layers that have routers in the configuration",
+        )
+    extra = sorted(set(by_layer) - listed)
+    if extra:
+        raise CentroidFileError(
+            f"{name} has tensors for layer {extra[0]}, which its configuration does not list", fix=_HELP
+        )
+    width = None
+    for index, parts in sorted(by_layer.items()):
+        for part, dims in (("projection", 2), ("centroids", 2), ("potential", 1)):
+            tensor = parts.get(part)
+            if tensor is None:
+                if part == "potential":
+                    continue
+                raise CentroidFileError(
+                    f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=_HELP
+                )
+            if part == "projection":
+                width = width or tensor.shape[0]
+            want = {"projection": (width, config.routing_dim), "centroids": (config.num_groups, config.routing_dim),
+                    "potential": (config.num_groups,)}[part]  # fmt: skip
+            if tensor.dim() != dims or tuple(tensor.shape) != want or math.prod(tensor.shape) == 0:
+                raise CentroidFileError(
+                    f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}", expected=f"{want}", fix=_HELP
+                )
+            if not bool(torch.isfinite(tensor.float()).all()):  # float64 values may not fit float32
+                raise CentroidFileError(
+                    f"{name}: layers.{index}.{part} contains NaN or infinity",
+                    expected="finite numbers",
+                    fix="train again",
+                )
+
+
+def _router(parts: dict[str, Tensor], config: FocusConfig) -> CentroidRouter:
+    router = CentroidRouter(parts["projection"].shape[0], config)
+    with torch.no_grad():
+        router.projection.copy_(parts["projection"])
+        router.centroids.copy_(parts["centroids"])
+        if "potential" in parts:
+            router.potential.copy_(parts["potential"])
+            router.has_potential = True
+    return router.requires_grad_(False)

@@ -1,0 +1,93 @@
+"""Centroids: the trained routers of all layers of a model, with their settings and origin."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import CentroidFileError
+from focus_runtime.routing.router import CentroidRouter
+
+
+@dataclass(eq=False)
+class Centroids:
+    """Routers of a model with what is known about them.
+
+    Attributes:
+        routers: by layer number.
+        config: the FocusConfig they were trained with.
+        base_model: id of the model they belong to, "" if unknown.
+        base_fingerprint: its fingerprint, "" if unknown.
+        num_model_layers: layer count of that model, None if unknown.
+        training: summary of the training, free-form JSON values.
+        sha256: hash of the file, "" when not from a file.
+        name: file or built-in name.
+        warnings: remarks of validation that do not forbid use.
+    """
+
+    routers: dict[int, CentroidRouter]
+    config: FocusConfig
+    base_model: str = ""
+    base_fingerprint: str = ""
+    num_model_layers: int | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+    sha256: str = ""
+    name: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def hidden_size(self) -> int:
+        """d, width of the hidden states the routers read."""
+        return next(iter(self.routers.values())).projection.shape[0]
+
+    @property
+    def has_potentials(self) -> bool:
+        """True when every layer carries column potentials."""
+        return all(router.has_potential for router in self.routers.values())
+
+    def check_fits(self, model: nn.Module) -> None:
+        """Refuse a model of another shape.
+
+        Raises:
+            CentroidFileError: hidden size or layers differ.
+        """
+        from focus_runtime.models.structure import attention_modules, hidden_size
+
+        layers, width = attention_modules(model), hidden_size(model)
+        made_for = f" (made for {self.base_model})" if self.base_model else ""
+        if width != self.hidden_size:
+            raise CentroidFileError(
+                f"{self.name or 'these centroids'}{made_for} read hidden states of width {self.hidden_size}, "
+                f"but the model's are {width} wide",
+                fix="choose the model the file was trained for, or another file",
+            )
+        total = self.num_model_layers
+        beyond = [i for i in self.routers if i not in layers]
+        if beyond or (total is not None and total != len(layers)):
+            raise CentroidFileError(
+                f"{self.name or 'these centroids'}{made_for} are for a model of "
+                f"{total or max(self.routers) + 1} layers, but the model has {len(layers)}",
+                fix="choose the model the file was trained for, or another file",
+            )
+
+
+def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, name: str = "random") -> Centroids:
+    """Untrained routers, the null baseline for anything learned. Calibrate potentials before causal use."""
+    from focus_runtime.models.structure import attention_modules, hidden_size
+
+    generator = torch.Generator().manual_seed(seed)
+    layers = config.layers if config.layers is not None else tuple(attention_modules(model))
+    routers = {}
+    for index in layers:
+        routers[index] = CentroidRouter(hidden_size(model), config)
+        routers[index].reset(generator)
+    total = len(attention_modules(model))
+    digest = hashlib.sha256(f"random seed={seed} {config.to_json()} d={hidden_size(model)} L={total}".encode())
+    return Centroids(
+        routers, config, num_model_layers=total, name=name, sha256=digest.hexdigest(), training={"random_seed": seed}
+    )

@@ -1,0 +1,1 @@
+"""One text run under full attention and Focus."""

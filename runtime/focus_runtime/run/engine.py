@@ -1,0 +1,276 @@
+"""Run a text through full attention and Focus and say what happened. It knows nothing of databases or the screen."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.errors import Cancelled
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
+from focus_runtime.measure.loss import check_positions, token_nll
+from focus_runtime.measure.timing import peak_memory_bytes, timed_pass, warm_up
+from focus_runtime.models.structure import attention_modules, context_length
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.run.trace import LayerTrace, Timing, Trace
+from focus_runtime.text.tokens import TokenizedText, tokenize
+from focus_runtime.version import __version__
+
+TARGET_REPEATS, MIN_REPEATS = 5, 3
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """How a text is analysed.
+
+    Attributes:
+        top_k, window, num_sinks, assignment: the centroid file's own when None.
+        max_tokens: analyse at most this many tokens.
+        repeats: timed repeats of each mode; None means 5, or as few as 3 once `timing_seconds` are spent.
+        timing_seconds: budget of the repeats beyond the third.
+        seed: recorded; the run itself has no randomness.
+        attention_mass: also measure how much of full attention's probability the mask keeps: one more pass.
+    """
+
+    top_k: int | None = None
+    window: int | None = None
+    num_sinks: int | None = None
+    assignment: str | None = None
+    backend: str = "auto"
+    max_tokens: int | None = None
+    repeats: int | None = None
+    timing_seconds: float = 18.0
+    seed: int = 0
+    attention_mass: bool = False
+
+
+def analyze(
+    model: Any,
+    tokenizer: Any,
+    text: str,
+    centroids: Centroids,
+    options: RunOptions,
+    *,
+    model_id: str = "",
+    model_fingerprint: str = "",
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    announce: Callable[[str], None] = lambda message: None,
+) -> Trace:
+    """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
+
+    Args:
+        model: causal language model without Focus.
+        centroids: routers with potentials (or assignment "sinkhorn").
+        progress: called with a stage name and the fraction done, 0 to 1.
+        cancelled: asked between stages and before every layer; True raises `Cancelled`.
+        announce: told once, before any work, when the text is longer than the model's context.
+
+    Raises:
+        InputError: the text, settings and centroids do not fit together.
+    """
+    tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens)
+    ids = torch.tensor([tokens.ids], device=next(model.parameters()).device)
+    check_positions(model, len(tokens.ids))
+
+    beyond = _beyond_context(model, len(tokens.ids))
+    if beyond is not None:
+        announce(beyond)
+
+    def check(*_: object) -> None:
+        if cancelled():
+            raise Cancelled("stopped")
+
+    def step(stage: str, fraction: float) -> None:
+        check()
+        progress(stage, fraction)
+
+    focus = compose(
+        model, centroids, top_k=options.top_k, window=options.window, num_sinks=options.num_sinks,
+        assignment=options.assignment, backend=options.backend,
+    )  # fmt: skip
+    hooks = [module.register_forward_pre_hook(check) for module in attention_modules(model).values()]
+    try:
+        with torch.no_grad(), _RoutingVectors(focus) as routing:
+            step("Warming up", 0.02)
+            warm_up(focus, ids)
+            step("Full attention", 0.05)
+            timings, full_hidden = _timed(focus, ids, "full", 0)
+            nll = {"full": _score(model, full_hidden, ids)}
+            step("Focus", 0.2)
+            more, focus_hidden = _timed(focus, ids, "focus", 0)
+            nll["focus"] = _score(model, focus_hidden, ids)
+            timings += more
+            step("Counting pairs", 0.35)
+            layers = _layers(focus, routing.vectors)
+            timings += _repeat(focus, ids, options, timings, step)
+            if options.attention_mass:  # after the timings, whose peak memory it would raise
+                step("Attention mass", 0.96)
+                layers = _with_mass(focus, ids, layers)
+        backend = ", ".join(sorted(set(focus.backends().values())))
+        info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
+    finally:
+        focus.detach()
+        for hook in hooks:
+            hook.remove()
+    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
+
+
+def _beyond_context(model: Any, length: int) -> str | None:
+    """What to say of a text that is longer than the model's context."""
+    context = context_length(model)
+    if context is None or length <= context:
+        return None
+    return (
+        f"The text has {length:,} tokens, more than the {context:,} the model was trained for: perplexity beyond that "
+        f"point is not meaningful. To cut it, set the longest text to {context} tokens (--max-tokens {context})."
+    )
+
+
+def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list[Timing], Tensor]:
+    """One forward pass to the last hidden state (prefill without the output embedding), timed by stage."""
+    hidden, total = timed_pass(focus, ids, mode)
+    stages = {"end_to_end": total, "attention": focus.seconds.attention + focus.seconds.routing}
+    if mode == "focus":
+        stages |= {stage: seconds for stage, seconds in focus.seconds.seconds.items() if stage != "attention"}
+    peak = peak_memory_bytes(focus.model)
+    return [Timing(mode, stage, repeat, seconds * 1000, peak) for stage, seconds in stages.items()], hidden
+
+
+def _repeat(
+    focus: FocusModel, ids: Tensor, options: RunOptions, first: list[Timing], step: Callable[[str, float], None]
+) -> list[Timing]:
+    """More repeats, full attention and Focus in turn, so that a drift of the machine hits both."""
+    target = options.repeats or TARGET_REPEATS
+    least = options.repeats or MIN_REPEATS
+    spent = sum(t.milliseconds for t in first if t.stage == "end_to_end") / 1000
+    pair = spent
+    timings: list[Timing] = []
+    for repeat in range(1, target):
+        if repeat >= least and spent + pair > options.timing_seconds:
+            break
+        for mode in ("full", "focus"):
+            step(f"Timing, repeat {repeat + 1} of up to {target}", 0.4 + 0.55 * (repeat - 1) / max(1, target - 1))
+            timings += _timed(focus, ids, mode, repeat)[0]
+        spent += pair
+    return timings
+
+
+def _score(model: Any, hidden: Tensor, ids: Tensor) -> np.ndarray:
+    return token_nll(model, hidden, ids)[0].double().cpu().numpy()
+
+
+class _RoutingVectors:
+    """Remember the routing vectors each router computed in the latest pass."""
+
+    def __init__(self, focus: FocusModel) -> None:
+        self.focus = focus
+        self.vectors: dict[int, Tensor] = {}
+
+    def __enter__(self) -> _RoutingVectors:
+        for index, router in self.focus.routers.items():
+            original = type(router).embed
+
+            def embed(hidden: Tensor, *, index: int = index, router: Any = router, run: Any = original) -> Tensor:
+                self.vectors[index] = run(router, hidden)
+                return self.vectors[index]
+
+            router.__dict__["embed"] = embed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for router in self.focus.routers.values():
+            router.__dict__.pop("embed", None)
+
+
+def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list[LayerTrace]:
+    """The same layers with the share of full attention's probability inside the mask that was executed."""
+    membership = {index: assignment.membership for index, assignment in focus.assignments().items()}
+    dropped = mass_under_groups(focus, ids, membership)[0, :, :, MASS_CAUSES.index("dropped")].mean(dim=-1)
+    kept = dict(zip(focus.focused_layers, (1.0 - dropped).tolist(), strict=True))
+    return [replace(layer, attention_mass_retained=kept[layer.layer]) for layer in layers]
+
+
+def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
+    modules = attention_modules(focus.model)
+    traces = []
+    for index, assignment in focus.assignments().items():
+        membership = assignment.membership[0].cpu().numpy()
+        potential = assignment.potential if assignment.potential.dim() == 1 else assignment.potential[0]
+        traces.append(
+            LayerTrace(
+                layer=index,
+                attention_kind=type(modules[index]).__name__,
+                membership=membership,
+                probabilities=assignment.probabilities[0].float().cpu().numpy(),
+                routing=vectors[index][0].float().cpu().numpy(),
+                centroids=focus.routers[index].centroids.detach().float().cpu().numpy(),
+                potential=potential.detach().float().cpu().numpy(),
+                counts=count_pairs(membership, focus.config.window, focus.config.num_sinks),
+            )
+        )
+    return traces
+
+
+def _info(
+    model: Any, focus: FocusModel, tokens: TokenizedText, centroids: Centroids, options: RunOptions, backend: str,
+    model_id: str, model_fingerprint: str,
+) -> dict[str, Any]:  # fmt: skip
+    parameter = next(model.parameters())
+    return {
+        "model_id": model_id,
+        "model_fingerprint": model_fingerprint,
+        "centroids_name": centroids.name,
+        "centroids_sha256": centroids.sha256,
+        "config": focus.config.to_dict(),
+        "num_tokens": len(tokens.ids),
+        "device": str(parameter.device),
+        "dtype": str(parameter.dtype).removeprefix("torch."),
+        "backend": backend,
+        "seed": options.seed,
+        "versions": versions() | {"threads": str(torch.get_num_threads())},  # they too decide the last digits
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions that can change a number."""
+    found = {"focus-explorer": __version__, "python": platform.python_version()}
+    for package in ("torch", "transformers", "numpy", "safetensors"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # pragma: no cover - all four are hard dependencies
+            found[package] = "unknown"
+    return found
+
+
+def _notes(
+    model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids, layers: list[LayerTrace]
+) -> list[str]:
+    notes = list(centroids.warnings)
+    kept = len(centroids.routers) - len(layers)
+    if kept:
+        notes.append(
+            f"{kept} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
+        )
+    length = len(tokens.ids)
+    if length < tokens.total_tokens:
+        notes.append(f"The text was cut to its first {length:,} of {tokens.total_tokens:,} tokens.")
+    beyond = _beyond_context(model, length)
+    if beyond is not None:
+        notes.append(beyond)
+    if length <= focus.config.window + 1:
+        notes.append(
+            f"The text is no longer than the window of {focus.config.window} + 1 tokens: Focus is full attention here."
+        )
+    if length < 200:
+        notes.append(f"With {length} tokens, shares and perplexities are rough.")
+    return notes

@@ -1,0 +1,127 @@
+"""One setting of Focus on one text, beside full attention in the same minutes: predictions, pairs kept and time.
+
+It knows nothing of storage or of the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from focus_runtime.baselines.no_groups import is_null
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.errors import Cancelled
+from focus_runtime.measure.loss import dominance, pair_shares, token_nll
+from focus_runtime.measure.timing import timed_pass, warm_up
+from focus_runtime.models.structure import attention_modules
+from focus_runtime.routing.centroids import Centroids
+
+MODES = ("full", "focus")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettingMeasured:
+    """What one setting does to one text.
+
+    Attributes:
+        nll: by mode, (T-1,) losses in nats of token 1 to T-1.
+        retained_pairs: allowed pairs over causal pairs, mean over layers.
+        dominance: share of tokens in the largest group, mean over layers; None without groups.
+        attention_ms: by mode, milliseconds of the attention calls of each repeat, for Focus with routing.
+        total_ms: by mode, milliseconds of the forward pass to the last hidden state of each repeat.
+        backend: attention backends of the Focus passes.
+    """
+
+    nll: dict[str, NDArray[np.float64]]
+    retained_pairs: float
+    dominance: float | None
+    attention_ms: dict[str, list[float]]
+    total_ms: dict[str, list[float]]
+    backend: str
+
+
+@contextmanager
+def stoppable(model: Any, cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Inside, every attention layer first asks whether to stop.
+
+    Raises:
+        Cancelled: it is to stop.
+    """
+
+    def check(*_: object) -> None:
+        if cancelled():
+            raise Cancelled("stopped")
+
+    hooks = [module.register_forward_pre_hook(check) for module in attention_modules(model).values()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.no_grad()
+def measure_setting(
+    model: Any,
+    centroids: Centroids,
+    ids: Tensor,
+    *,
+    top_k: int | None = None,
+    window: int | None = None,
+    num_sinks: int | None = None,
+    assignment: str | None = None,
+    repeats: int = 3,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> SettingMeasured:
+    """Run one text through full attention and Focus in turn, so that a drift of the machine hits both.
+
+    Args:
+        model: causal language model without Focus.
+        ids: (1, T) on the model's device, T at least 2.
+        top_k, window, num_sinks, assignment: the centroids' own when None.
+        repeats: timed passes of each mode, after a short warm-up.
+
+    Raises:
+        InputError: the settings do not fit the centroids or the model.
+        Cancelled: `cancelled` said so; the model is as before.
+    """
+    focus = compose(model, centroids, top_k=top_k, window=window, num_sinks=num_sinks, assignment=assignment)
+    nll: dict[str, NDArray[np.float64]] = {}
+    attention: dict[str, list[float]] = {mode: [] for mode in MODES}
+    total: dict[str, list[float]] = {mode: [] for mode in MODES}
+    shares: list[tuple[float, float]] = []
+    try:
+        with stoppable(model, cancelled):
+            warm_up(focus, ids)
+            for repeat in range(repeats):
+                for mode in MODES:
+                    hidden, seconds = timed_pass(focus, ids, mode)
+                    total[mode].append(seconds * 1000)
+                    attention[mode].append((focus.seconds.attention + focus.seconds.routing) * 1000)
+                    if repeat == 0:
+                        nll[mode] = token_nll(model, hidden, ids)[0].double().cpu().numpy()
+                        shares = _shares(focus) if mode == "focus" else shares
+        backend = ", ".join(sorted(set(focus.backends().values())))
+    finally:
+        focus.detach()
+    pairs, largest = np.mean(shares, axis=0)
+    return SettingMeasured(
+        nll=nll, retained_pairs=float(pairs), dominance=None if is_null(centroids) else float(largest),
+        attention_ms=attention, total_ms=total, backend=backend,
+    )  # fmt: skip
+
+
+def _shares(focus: FocusModel) -> list[tuple[float, float]]:
+    """Retained pairs and dominance by layer."""
+    window, sinks = focus.config.window, focus.config.num_sinks
+    return [
+        (pair_shares(found.membership[0].cpu().numpy(), window, sinks)[0], dominance(found.probabilities))
+        for found in focus.assignments().values()
+    ]

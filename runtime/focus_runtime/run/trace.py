@@ -1,0 +1,101 @@
+"""What one run did, frozen, as NumPy arrays. It knows nothing of torch, databases or the screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_runtime.mask.blocks import BlockCounts
+from focus_runtime.text.tokens import TokenizedText
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTrace:
+    """One layer of a run, T tokens, K groups, routing size G.
+
+    Attributes:
+        layer: layer number in the model.
+        attention_kind: class of the attention module.
+        membership: (T,) int64 bit sets that the attention executed.
+        probabilities: (T, K) float32.
+        routing: (T, G) float32 routing vectors h W_g.
+        centroids: (K, G) float32.
+        potential: (K,) float32 column potential that was used.
+        counts: pairs by cause in blocks.
+        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
+            measured.
+    """
+
+    layer: int
+    attention_kind: str
+    membership: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    routing: NDArray[np.float32]
+    centroids: NDArray[np.float32]
+    potential: NDArray[np.float32]
+    counts: BlockCounts
+    attention_mass_retained: float | None = None
+
+    @property
+    def top_group(self) -> NDArray[np.int64]:
+        """(T,) most probable group of each token."""
+        return self.probabilities.argmax(axis=1)
+
+    @property
+    def dominance(self) -> float:
+        """Share of tokens whose most probable group is the largest; 1/K is perfect balance."""
+        return float(np.bincount(self.top_group).max() / self.top_group.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One repeat of one stage."""
+
+    mode: str
+    stage: str
+    repeat: int
+    milliseconds: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A whole run.
+
+    Attributes:
+        tokens: the text as it was analysed.
+        layers: one entry per layer with a router.
+        nll: mode ("full", "focus") -> (T-1,) float64 nats, entry t for token t+1.
+        timings: every repeat of every stage.
+        info: the row of the `runs` table that is known here (model, configuration, versions, ...).
+        notes: caveats a reader must know.
+    """
+
+    tokens: TokenizedText
+    layers: list[LayerTrace]
+    nll: dict[str, NDArray[np.float64]]
+    timings: list[Timing]
+    info: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return len(self.tokens.ids)
+
+    def perplexity(self, mode: str) -> float:
+        """exp of the mean negative log-likelihood of the scored tokens."""
+        return float(np.exp(self.nll[mode].mean()))
+
+    @property
+    def dominance(self) -> float:
+        """Mean over layers."""
+        return float(np.mean([layer.dominance for layer in self.layers]))
+
+    @property
+    def retained_pairs(self) -> float:
+        """Mean over layers with a router."""
+        return float(np.mean([layer.counts.retained_pairs for layer in self.layers]))

@@ -1,0 +1,163 @@
+"""Trace -> rows. A run becomes visible only when all its rows are in; a crash leaves nothing of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.run.trace import LayerTrace, Trace
+from focus_runtime.store.arrow import constant, insert
+from focus_runtime.store.database import Database
+
+TITLE_LENGTH = 80
+
+
+def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
+    """Store a whole run in one transaction.
+
+    Returns:
+        The new run's id.
+
+    Raises:
+        StoreError: the database cannot be written; nothing of the run is kept.
+    """
+    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    with database.write() as connection:
+        insert(connection, "tokens", _tokens(run_id, trace))
+        for layer in trace.layers:
+            insert(connection, "assignments", _assignments(run_id, layer))
+            insert(connection, "masks", _masks(run_id, layer))
+        insert(connection, "layers", _layers(run_id, trace))
+        insert(connection, "losses", _losses(run_id, trace))
+        insert(connection, "timings", _timings(run_id, trace))
+        insert(connection, "runs", _run(run_id, trace, command))
+    return run_id
+
+
+def _lists(values: NDArray[np.float32]) -> pa.Array:
+    rows, width = values.shape
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * width, pa.int32()), pa.array(values.ravel()))
+
+
+def _run(run_id: str, trace: Trace, command: str) -> pa.Table:
+    info = trace.info
+    title = " ".join(trace.tokens.text.split())
+    row = {
+        "run_id": run_id,
+        "created_at": datetime.now(UTC),
+        "status": "complete",
+        "title": title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1] + "…",
+        "config": json.dumps(info["config"], sort_keys=True),
+        "versions": json.dumps(info["versions"], sort_keys=True),
+        "text_sha256": hashlib.sha256(trace.tokens.text.encode()).hexdigest(),
+        "command": command,
+        "notes": json.dumps(trace.notes),
+    }
+    keys = ("model_id", "model_fingerprint", "centroids_name", "centroids_sha256", "num_tokens", "device", "dtype",
+            "backend", "seed")  # fmt: skip
+    return pa.Table.from_pylist([row | {key: info[key] for key in keys}])
+
+
+def _tokens(run_id: str, trace: Trace) -> pa.Table:
+    tokens, count = trace.tokens, trace.num_tokens
+    return pa.table(
+        {
+            "run_id": constant(run_id, count),
+            "position": np.arange(count),
+            "token_id": pa.array(tokens.ids, pa.int64()),
+            "piece": tokens.pieces,
+            "start_char": pa.array(tokens.starts, pa.int64()),
+            "end_char": pa.array(tokens.ends, pa.int64()),
+        }
+    )
+
+
+def _assignments(run_id: str, layer: LayerTrace) -> pa.Table:
+    probabilities = layer.probabilities
+    count = probabilities.shape[0]
+    entropy = -(probabilities * np.log(np.clip(probabilities, 1e-30, None))).sum(axis=1)
+    return pa.table(
+        {
+            "run_id": constant(run_id, count),
+            "layer": constant(layer.layer, count, pa.int32()),
+            "position": np.arange(count),
+            "membership": layer.membership,
+            "top_group": layer.top_group.astype(np.int32),
+            "probabilities": _lists(probabilities),
+            "confidence": probabilities.max(axis=1),
+            "entropy": entropy.astype(np.float32),
+            "routing": _lists(layer.routing),
+        }
+    )
+
+
+def _masks(run_id: str, layer: LayerTrace) -> pa.Table:
+    counts = layer.counts
+    row, column = np.tril_indices(counts.counts.shape[1])
+    columns = {cause: counts.counts[number][row, column] for number, cause in enumerate(CAUSES)}
+    return pa.table(
+        {
+            "run_id": constant(run_id, row.size),
+            "layer": constant(layer.layer, row.size, pa.int32()),
+            "row_block": row.astype(np.int32),
+            "col_block": column.astype(np.int32),
+            "block_size": constant(counts.block_size, row.size, pa.int64()),
+            **columns,
+        }
+    )
+
+
+def _layers(run_id: str, trace: Trace) -> pa.Table:
+    rows = [
+        {
+            "run_id": run_id,
+            "layer": layer.layer,
+            "attention_kind": layer.attention_kind,
+            "dominance": layer.dominance,
+            "retained_pairs": layer.counts.retained_pairs,
+            "attention_mass_retained": layer.attention_mass_retained,
+            "column_potential": layer.potential.tolist(),
+            "centroids": layer.centroids.tolist(),
+        }
+        for layer in trace.layers
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def _losses(run_id: str, trace: Trace) -> pa.Table:
+    parts = [
+        pa.table(
+            {
+                "run_id": constant(run_id, nll.size),
+                "mode": constant(mode, nll.size),
+                "position": np.arange(1, nll.size + 1),
+                "nll": nll,
+            }
+        )
+        for mode, nll in trace.nll.items()
+    ]
+    return pa.concat_tables(parts)
+
+
+def _timings(run_id: str, trace: Trace) -> pa.Table:
+    rows = [
+        {
+            "run_id": run_id,
+            "mode": timing.mode,
+            "stage": timing.stage,
+            "repeat": timing.repeat,
+            "sequence_length": trace.num_tokens,
+            "backend": trace.info["backend"] if timing.mode == "focus" else "sdpa",
+            "milliseconds": timing.milliseconds,
+            "peak_memory_bytes": timing.peak_memory_bytes,
+        }
+        for timing in trace.timings
+    ]
+    return pa.Table.from_pylist(rows)

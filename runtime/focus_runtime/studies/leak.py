@@ -1,0 +1,106 @@
+"""How much the future leaks through Sinkhorn's column sums, which run over the whole text (METHOD section 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.loss import final_hidden, token_nll
+from focus_runtime.measure.scores import score
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.studies.rows import Row, focus_row, full_row, variant
+
+
+def assignment_leak(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = ()) -> list[Row]:
+    """`sinkhorn` against `causal` assignment at every k, on (N, T) sequences.
+
+    Returns:
+        The row of full attention, then for every k (1 to K when not given) one row for each assignment. The sinkhorn
+        row also has `against_causal` (N differences in nats per token, negative where Sinkhorn is better) and
+        `tokens_differing`: the share of tokens whose set of groups is another, by layer, both assignments reading the
+        hidden states of the causal run.
+    """
+    full = score(model, sequences)
+    rows = [full_row(full, sequences)]
+    for top_k in top_ks or range(1, centroids.config.num_groups + 1):
+        causal, sinkhorn = (
+            focus_row(model, centroids, sequences, full, "given", top_k=top_k, assignment=assignment)
+            for assignment in ("causal", "sinkhorn")
+        )
+        against = np.subtract(sinkhorn["differences"], causal["differences"]).tolist()
+        differing = tokens_differing(model, centroids, sequences, top_k=top_k)
+        rows += [causal, sinkhorn | {"against_causal": against, "tokens_differing": differing}]
+    return rows
+
+
+@torch.no_grad()
+def tokens_differing(model: Any, centroids: Centroids, sequences: Tensor, *, top_k: int) -> dict[int, float]:
+    """Share of tokens whose set of k groups Sinkhorn changes, by layer; hidden states are those of the causal run."""
+    chosen = variant(centroids, top_k=top_k, assignment="causal")
+    shares: dict[int, list[float]] = {index: [] for index in chosen.routers}
+    for index, router in chosen.routers.items():
+        router.__dict__["assign"] = _compared(router, shares[index])
+    focus = compose(model, chosen)
+    device = next(model.parameters()).device
+    try:
+        for ids in sequences.split(1):
+            final_hidden(model, ids.to(device))
+    finally:
+        focus.detach()
+    return {index: float(np.mean(found)) for index, found in shares.items() if found}
+
+
+def _compared(router: Any, into: list[float]) -> Any:
+    """The router's own `assign`, which also notes how many tokens Sinkhorn would put elsewhere."""
+    original = type(router).assign
+
+    def assign(hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Any:
+        causal = original(router, hidden, padding=padding, assignment="causal")
+        balanced = original(router, hidden, padding=padding, assignment="sinkhorn")
+        into.append((causal.membership != balanced.membership).double().mean().item())
+        return causal
+
+    return assign
+
+
+@torch.no_grad()
+def future_effect(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = ()) -> list[Row]:
+    """What seeing the second half of a text does to Sinkhorn's perplexity of its first half: the leak itself.
+
+    Causal attention gives the first half the same loss whatever follows; with Sinkhorn assignment the text that follows
+    moves its groups. Differences to `causal` mix this with balancing on the text at hand; this row does not.
+
+    Returns:
+        One row for every k: perplexity of the first halves alone and with the whole text read, `differences` in nats
+        per token by sequence (negative where the future helps) with their mean, and the tokens scored.
+    """
+    half = sequences.shape[1] // 2
+    device = next(model.parameters()).device
+    rows = []
+    for top_k in top_ks or range(1, centroids.config.num_groups + 1):
+        chosen = variant(centroids, top_k=top_k, assignment="sinkhorn")
+        alone, whole = [], []
+        focus = compose(model, chosen)
+        try:
+            for row in sequences.to(device).split(1):
+                first = row[:, :half]
+                alone.append(token_nll(model, final_hidden(model, first), first).double().mean().item())
+                whole.append(token_nll(model, final_hidden(model, row)[:, :half], first).double().mean().item())
+        finally:
+            focus.detach()
+        difference = np.subtract(whole, alone)
+        rows.append(
+            {
+                "setting": {"top_k": top_k, "assignment": "sinkhorn", "sequence_length": sequences.shape[1]},
+                "perplexity_alone": float(np.exp(np.mean(alone))),
+                "perplexity_with_future": float(np.exp(np.mean(whole))),
+                "difference_nats": float(difference.mean()),
+                "differences": difference.tolist(),
+                "scored_tokens": len(alone) * (half - 1),
+            }
+        )
+    return rows

@@ -1,0 +1,1 @@
+"""Benchmark tasks, from lm-eval and from plain text."""

@@ -1,0 +1,1 @@
+"""Benchmarks through lm-eval, an optional extra."""

@@ -1,0 +1,1 @@
+"""Text -> tokens, sequences, tags and word classes."""

@@ -1,0 +1,1 @@
+"""Training of centroids and of whole models."""

@@ -1,0 +1,114 @@
+"""Column potentials from text, so that causal assignment is balanced. It knows nothing of training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.structure import attention_modules
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.router import sinkhorn_potential
+
+
+def hard_potential(logits: Tensor, start: Tensor, *, iterations: int = 300, rate: float = 0.3) -> Tensor:
+    """Potentials under which equally many tokens choose each group first.
+
+    Sinkhorn balances soft mass; the hard mask uses the argmax, which may stay lopsided. This lowers the potential
+    of groups that are chosen too often, with a falling step, and returns the best potential seen.
+
+    Args:
+        logits: (T, K) scores over temperature; start: (K,) initial potential.
+
+    Returns:
+        (K,) float, mean 0.
+    """
+    groups = logits.shape[1]
+    potential, best, best_share = start.clone(), start.clone(), float("inf")
+    for step in range(iterations):
+        share = torch.bincount((logits + potential).argmax(dim=-1), minlength=groups) / logits.shape[0]
+        if share.max().item() < best_share:
+            best, best_share = potential.clone(), share.max().item()
+        excess = torch.log((share * groups).clamp_min(0.05))
+        potential = potential - rate * (1.0 - step / iterations) * excess
+    return best - best.mean()
+
+
+@torch.no_grad()
+def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *, hard: bool = True) -> Centroids:
+    """Estimate every layer's column potential on some text, in place.
+
+    The text runs once with Sinkhorn assignment, so that deeper layers see the hidden states Focus gives them.
+
+    Args:
+        model: the frozen model, Focus not composed.
+        centroids: routers to complete; their old potentials are replaced.
+        sequences: (N, T) token ids.
+        hard: balance the argmax (see `hard_potential`) rather than Sinkhorn's soft mass.
+    """
+    focus = compose(model, centroids, assignment="sinkhorn")
+    logits: dict[int, list[Tensor]] = {index: [] for index in centroids.routers}
+    try:
+        with _Collect(centroids, logits), _RouteOwnLayers(model, focus):
+            for ids in sequences.split(1):
+                final_hidden(model, ids)
+    finally:
+        focus.detach()
+    for index, router in centroids.routers.items():
+        rows = torch.cat(logits[index])
+        potential = sinkhorn_potential(rows[None], max(50, centroids.config.sinkhorn_iterations))[0]
+        router.potential.copy_(hard_potential(rows, potential) if hard else potential)
+        router.has_potential = True
+    return centroids
+
+
+class _RouteOwnLayers:
+    """Let the routers of sliding-window layers that keep their own attention see their hidden states too."""
+
+    def __init__(self, model: Any, focus: FocusModel) -> None:
+        self.model, self.focus = model, focus
+        self.hooks: list[Any] = []
+
+    def __enter__(self) -> None:
+        for index, module in attention_modules(self.model).items():
+            if index in self.focus.routers and index not in self.focus.focused_layers:
+                self.hooks.append(module.register_forward_pre_hook(self._hook(index), with_kwargs=True))
+
+    def _hook(self, index: int) -> Any:
+        def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self.focus.routers[index].logits(args[0] if args else kwargs["hidden_states"])
+
+        return hook
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+
+class _Collect:
+    """Keep what each router's `logits` returns while the block runs."""
+
+    def __init__(self, centroids: Centroids, into: dict[int, list[Tensor]]) -> None:
+        self.centroids, self.into = centroids, into
+
+    def __enter__(self) -> None:
+        for index, router in self.centroids.routers.items():
+            router.__dict__["logits"] = self._wrapped(router, self.into[index])
+
+    @staticmethod
+    def _wrapped(router: Any, rows: list[Tensor]) -> Any:
+        original = type(router).logits
+
+        def logits(hidden: Tensor) -> Tensor:
+            result = original(router, hidden)
+            rows.append(result.reshape(-1, result.shape[-1]))
+            return result
+
+        return logits
+
+    def __exit__(self, *_: object) -> None:
+        for router in self.centroids.routers.values():
+            router.__dict__.pop("logits", None)

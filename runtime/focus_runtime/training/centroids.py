@@ -1,0 +1,245 @@
+"""Centroid training on a frozen model: only routers get gradients. It knows nothing of the screen or the database."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from focus_runtime.composition.attach import FocusModel, SoftGate, compose
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import TrainingError
+from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.measure.loss import (
+    check_positions,
+    dominance,
+    evaluate_focus,
+    evaluate_full,
+    final_hidden,
+    token_nll,
+)
+from focus_runtime.models.loading import fingerprint, weights_sha256
+from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.text.sequences import encode_texts, even_sequences
+from focus_runtime.training.calibrate import calibrate_potentials
+from focus_runtime.training.loop import Loop, Shares, TrainConfig, TrainStep, average, checkpointing
+
+ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
+
+
+def texts_sha256(texts: list[str]) -> str:
+    """Hash of the training texts, in order."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    return digest.hexdigest()
+
+
+def train_centroids(
+    model: Any,
+    tokenizer: Any,
+    texts: list[str],
+    config: FocusConfig,
+    settings: TrainConfig,
+    *,
+    model_id: str = "",
+    on_step: Callable[[TrainStep], None] | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
+    history: list[TrainStep] | None = None,
+    on_snapshot: Callable[[int, Centroids], None] | None = None,
+    snapshot_every: int = 0,
+) -> Centroids:
+    """Train routers of a frozen model and estimate their column potentials.
+
+    Args:
+        model: causal language model; its weights are not changed (checked by hash).
+        texts: training texts.
+        config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
+        settings: optimisation.
+        model_id: recorded in the result.
+        on_step: called after every step.
+        checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
+        resume: go on from that file; the losses are those of a training that was never interrupted.
+        should_stop: asked after every step.
+        history: takes every step's report, those before a resume included.
+        on_snapshot: called with the step and the centroids as they are then, after every `snapshot_every` steps but
+            the last one; to be saved at once, since they go on changing. Their potentials are the running averages of
+            training; those of the result are estimated anew at the end.
+
+    Returns:
+        Centroids with potentials, ready for `save_centroids`.
+
+    Raises:
+        TextError: too little text. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
+        number. TrainingStopped: stopped by the user.
+    """
+    ids = encode_texts(tokenizer, texts, settings.seq_len + 1)
+    check_positions(model, settings.seq_len)
+    centroids = random_centroids(model, config, seed=settings.seed, name="trained")
+    before = weights_sha256(model)
+    started = time.perf_counter()
+    with training_focus(model, centroids) as focus:
+        identity = {"config": config.to_json(), "model": fingerprint(model), "texts": texts_sha256(texts)}
+        loop = centroid_loop(focus, centroids, ids, settings, identity=identity, checkpoint=checkpoint)
+        if resume:
+            loop.resume()
+
+        def report(step: TrainStep) -> None:
+            if on_step is not None:
+                on_step(step)
+            due = snapshot_every > 0 and step.step < settings.steps and step.step % snapshot_every == 0
+            if on_snapshot is not None and due:
+                training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, "loss": step.loss}
+                now = replace(
+                    centroids, base_model=model_id, base_fingerprint=str(identity["model"]), training=training
+                )
+                on_snapshot(step.step, now)
+
+        with checkpointing(model, settings.gradient_checkpointing):
+            last = loop.run(report, should_stop)
+    if history is not None:
+        history.extend(loop.history)
+    if weights_sha256(model) != before:
+        raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
+    device = next(model.parameters()).device
+    calibrate_potentials(
+        model, centroids, even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(device)
+    )
+    centroids.base_model, centroids.base_fingerprint = model_id, fingerprint(model)
+    centroids.training = {
+        **asdict(settings),
+        "final_loss": None if last is None else last.loss,
+        "final_dominance": None if last is None else last.dominance,
+        "tokens_seen": settings.steps * settings.batch * settings.accumulation * settings.seq_len
+        * loop.processes.num_processes,
+        "training_tokens": ids.numel(),
+        "base_weights_sha256": before,
+        "seconds": round(time.perf_counter() - started, 1),
+    }  # fmt: skip
+    return centroids
+
+
+@contextmanager
+def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -> Iterator[FocusModel]:
+    """Focus composed for training, with Sinkhorn or softmax assignment; everything is undone at the end.
+
+    Args:
+        weights: whether the model's own weights get gradients too.
+    """
+    before = {p: p.requires_grad for p in model.parameters()}
+    model.requires_grad_(weights)
+    try:
+        focus = compose(model, centroids, assignment="sinkhorn")
+        try:
+            yield focus
+        finally:
+            focus.detach()
+    finally:
+        for router in centroids.routers.values():
+            router.requires_grad_(False)
+        for parameter, required in before.items():
+            parameter.requires_grad_(required)
+            if weights:
+                parameter.grad = None  # as large as the model, and of no use to anyone
+
+
+def centroid_loop(
+    focus: FocusModel,
+    centroids: Centroids,
+    ids: Tensor,
+    settings: TrainConfig,
+    *,
+    identity: dict[str, Any] | None = None,
+    checkpoint: Path | None = None,
+    extra_loss: Callable[[FocusModel], Tensor] | None = None,
+    phase: str = "centroids",
+    weights: Sequence[nn.Parameter] = (),
+    router_rate: float | None = None,
+    learn_centroids: bool = True,
+    after_step: Callable[[int], None] = lambda step: None,
+) -> Loop:
+    """The loop that trains the routers of a composed model, and its own weights where they are given.
+
+    Args:
+        extra_loss: added to the language model's loss, from what the routers decided in this pass.
+        weights: parameters of the model that are trained along, at the settings' learning rate.
+        router_rate: the routers' peak learning rate; the settings' when None.
+        learn_centroids: False where `after_step` moves the centroids and gradients move the projections alone.
+        after_step: called once potentials are updated.
+    """
+    routers = [centroids.routers[index] for index in sorted(centroids.routers)]
+    learned = []
+    for router in routers:
+        router.projection.requires_grad_(True)
+        router.centroids.requires_grad_(learn_centroids)
+        learned += [router.projection, router.centroids] if learn_centroids else [router.projection]
+    gate = SoftGate(focus.config.gate, settings.steepness, settings.hard)
+    state = {f"potential.{i}": centroids.routers[i].potential for i in sorted(centroids.routers)}
+    if not learn_centroids:
+        state |= {f"centroids.{i}": centroids.routers[i].centroids for i in sorted(centroids.routers)}
+    rates = None
+    if router_rate is not None:
+        rates = [settings.learning_rate] * len(weights) + [router_rate] * len(learned)
+
+    def loss(batch: Tensor) -> Tensor:
+        found = token_nll(focus.model, final_hidden(focus.model, batch), batch).mean()
+        return found if extra_loss is None else found + extra_loss(focus)
+
+    def finish(step: int) -> Shares:
+        shares = update_potentials(focus, centroids, settings.potential_decay, step)
+        after_step(step)
+        return shares
+
+    return Loop(
+        ids, settings, [*weights, *learned], loss, after_step=finish, state=state, identity=identity or {},
+        checkpoint=checkpoint, around_step=lambda: focus.training_gate(gate), phase=phase, rates=rates,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> Shares:
+    """Running average of Sinkhorn's column terms; returns dominance, mean and largest, and retained pairs."""
+    shares, kept = [], []
+    for index, assignment in focus.assignments().items():
+        router = centroids.routers[index]
+        mean = average(assignment.potential.detach().float().mean(dim=0))
+        router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
+        router.has_potential = True
+        shares.append(dominance(assignment.probabilities))
+        kept.append(retained_pairs(assignment.membership[0], focus.config.window, focus.config.num_sinks))
+    return float(np.mean(shares)), max(shares), float(np.mean(kept))
+
+
+def retained_pairs(membership: Tensor, window: int, num_sinks: int) -> float:
+    """Share of causal pairs that the hard mask keeps, (T,) -> float; from 1,024 even query rows of a longer text."""
+    length = membership.shape[0]
+    count = min(length, ROWS_COUNTED)
+    position = torch.arange(length, device=membership.device)
+    rows = position if count == length else torch.linspace(0, length - 1, count, device=membership.device).long()
+    allowed = allowed_pairs(membership[rows], membership, rows, position, window, num_sinks)
+    return allowed.sum().item() / (rows + 1).sum().item()
+
+
+def validate(
+    model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = (1, 2), window: int | None = None
+) -> dict[str, Any]:
+    """Held-out perplexity under the hard mask for several k, with balance and sparsity, and of full attention."""
+    full, scored = evaluate_full(model, sequences)
+    report: dict[str, Any] = {"full": full, "scored_tokens": scored, "sequence_length": sequences.shape[1]}
+    for top_k in top_ks:
+        focus = compose(model, centroids, top_k=top_k, window=window)
+        try:
+            report[f"k={top_k}"] = asdict(evaluate_focus(focus, sequences))
+        finally:
+            focus.detach()
+    return report

@@ -1,0 +1,367 @@
+"""The training loop every training shares: data order, schedule, accumulation, precision, checkpoint and resume.
+
+It knows nothing of Focus: what is trained and what the loss is comes from outside. With several processes (started by
+`accelerate launch`) each takes its share of a step's sequences and gradients are averaged, so the loss curve is that of
+one process with a larger batch.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import reduce
+from torch import Tensor, nn
+
+from focus_runtime.errors import ConfigError, TrainingError, TrainingStopped
+from focus_runtime.text.sequences import step_sequences
+from focus_runtime.training.checkpoint import load_state, save_state
+
+PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """How something is trained; what is trained stands in FocusConfig.
+
+    Attributes:
+        steps: optimiser steps.
+        seq_len: tokens per sequence.
+        batch: sequences per pass and process.
+        accumulation: passes whose gradients make one step.
+        learning_rate: peak of AdamW's rate.
+        warmup: steps of linear warm-up; then cosine to a tenth of the peak.
+        weight_decay: AdamW's.
+        clip: largest norm of a step's gradient.
+        steepness: lambda of the paper gate.
+        hard: train on the hard mask with straight-through gradients (log gate only).
+        potential_decay: factor of the running average of Sinkhorn's column terms.
+        calibration_sequences: training sequences on which the final potentials are estimated.
+        seed: initialisation and data order.
+        mixed_precision: "no", "bf16" or "fp16" (autocast; fp16 with loss scaling, on a GPU).
+        gradient_checkpointing: compute layers again in the backward pass rather than keep their activations.
+        checkpoint_every: steps between checkpoints, when there is a file for them.
+    """
+
+    steps: int = 300
+    seq_len: int = 512
+    batch: int = 1
+    accumulation: int = 1
+    learning_rate: float = 3e-3
+    warmup: int = 20
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    steepness: float = 8.0
+    hard: bool = False
+    potential_decay: float = 0.95
+    calibration_sequences: int = 32
+    seed: int = 0
+    mixed_precision: str = "no"
+    gradient_checkpointing: bool = False
+    checkpoint_every: int = 50
+
+    def __post_init__(self) -> None:
+        minima = {"steps": 1, "seq_len": 16, "batch": 1, "accumulation": 1, "warmup": 0, "calibration_sequences": 1,
+                  "checkpoint_every": 1, "seed": 0}  # fmt: skip
+        for name, minimum in minima.items():
+            if getattr(self, name) < minimum:
+                raise ConfigError(f"{name} is {getattr(self, name)}", expected=f"at least {minimum}")
+        if not 0 < self.learning_rate < 10:
+            raise ConfigError(f"learning_rate is {self.learning_rate}", expected="between 0 and 10")
+        if not 0 <= self.weight_decay < 10 or not 0 < self.clip < math.inf:
+            raise ConfigError(
+                f"weight_decay is {self.weight_decay} and clip {self.clip}",
+                expected="a weight decay of at least 0 and a clip above 0",
+            )
+        if self.mixed_precision not in PRECISIONS:
+            raise ConfigError(f"mixed_precision is {self.mixed_precision!r}", expected=" or ".join(PRECISIONS))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStep:
+    """What one step reported.
+
+    Attributes:
+        step: steps finished, this one included.
+        loss: nats per token, mean over the step's sequences.
+        dominance: share of tokens whose most probable group is the largest, mean over layers; nan without groups.
+        dominance_max: of the most lopsided layer.
+        retained_pairs: pairs the hard mask keeps over causal pairs, mean over layers.
+        learning_rate: of this step.
+        tokens_per_second: over all processes.
+        phase: which part of a training in several parts.
+    """
+
+    step: int
+    loss: float
+    dominance: float
+    dominance_max: float
+    retained_pairs: float
+    learning_rate: float
+    tokens_per_second: float
+    phase: str = ""
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the loss."""
+        return math.exp(min(self.loss, 700.0))
+
+
+def average(value: Tensor) -> Tensor:
+    """Mean of a tensor over all processes; the tensor itself when there is one."""
+    return value if PartialState().num_processes == 1 else reduce(value, "mean")
+
+
+def rate_at(step: int, config: TrainConfig) -> float:
+    """Learning rate of a step counted from 0: linear warm-up, then cosine to a tenth of the peak."""
+    if step < config.warmup:
+        return config.learning_rate * (step + 1) / config.warmup
+    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
+
+
+@contextmanager
+def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
+    """Gradient checkpointing while the block runs, without switching dropout on."""
+    if not enabled:
+        yield
+        return
+    if not getattr(model, "supports_gradient_checkpointing", False):
+        raise ConfigError(f"{type(model).__name__} does not support gradient checkpointing", fix="leave it off")
+    keep = {"use_reentrant": False}
+    if hasattr(model, "activation_checkpointing_enable"):  # its name in newer transformers
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs=keep)
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=keep)
+    layers = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
+    before = [layer.training for layer in layers]
+    for layer in layers:
+        layer.training = True  # of the layer alone: its children, dropout among them, stay as they are
+    try:
+        yield
+    finally:
+        for layer, training in zip(layers, before, strict=True):
+            layer.training = training
+        getattr(model, "activation_checkpointing_disable", model.gradient_checkpointing_disable)()
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Let Ctrl-C and a request to end wait until the block is through: half an update is no state to keep."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[tuple[int, Any]] = []
+    before = {
+        one: signal.signal(one, lambda number, frame: asked.append((number, frame)))
+        for one in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    for number, frame in asked:
+        handler = before[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+        elif handler is not signal.SIG_IGN:
+            raise KeyboardInterrupt
+
+
+Shares = tuple[float, float, float]
+NO_GROUPS: Shares = (math.nan, math.nan, math.nan)
+
+
+@dataclass(eq=False)
+class Loop:
+    """One training.
+
+    Attributes:
+        ids: (N,) token stream of the training texts.
+        parameters: what AdamW changes, in a fixed order.
+        loss: (B, T) token ids -> mean loss in nats; runs under autocast, gradients are taken from it.
+        after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.
+        state: further tensors a checkpoint must hold, written back in place on resume.
+        identity: what a checkpoint must have been made for.
+        checkpoint: where it is kept; None for nowhere.
+        around_step: context in which forward and backward of a step run.
+        rates: peak learning rate of every parameter, where they differ; the configuration's for all when None.
+        history: every finished step's report, those before a resume included.
+    """
+
+    ids: Tensor
+    config: TrainConfig
+    parameters: Sequence[nn.Parameter]
+    loss: Callable[[Tensor], Tensor]
+    after_step: Callable[[int], Shares] = lambda step: NO_GROUPS
+    state: dict[str, Tensor] = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)
+    checkpoint: Path | None = None
+    around_step: Callable[[], Any] = nullcontext
+    phase: str = ""
+    rates: Sequence[float] | None = None
+    history: list[TrainStep] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.processes = PartialState()
+        self.device = self.parameters[0].device
+        self.optimiser = torch.optim.AdamW(
+            self._groups(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.mixed_precision == "fp16")
+        self.done = 0
+        self.last: TrainStep | None = None
+        if self.rates is not None:
+            self.identity = {**self.identity, "rates": sorted(set(self.rates))}
+        self.identity = {**self.identity, "settings": _lasting(self.config), "phase": self.phase,
+                         "processes": self.processes.num_processes, "tokens": self.ids.numel()}  # fmt: skip
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """AdamW's parameter groups: one for each learning rate, as a factor of the configuration's."""
+        rates = self.rates if self.rates is not None else [self.config.learning_rate] * len(self.parameters)
+        groups: dict[float, list[nn.Parameter]] = {}
+        for parameter, rate in zip(self.parameters, rates, strict=True):
+            groups.setdefault(rate / self.config.learning_rate, []).append(parameter)
+        return [{"params": members, "factor": factor} for factor, members in groups.items()]
+
+    def resume(self) -> int:
+        """Take up the checkpoint; returns the steps it had finished."""
+        assert self.checkpoint is not None
+        self.done, content = load_state(self.checkpoint, self.identity)
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, content["parameters"], strict=True):
+                parameter.copy_(value)
+            for name, target in self.state.items():
+                target.copy_(content["state"][name])
+        self.optimiser.load_state_dict(content["optimiser"])
+        self.scaler.load_state_dict(content["scaler"])
+        self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
+        self.last = self.history[-1] if self.history else None
+        return self.done
+
+    def save(self) -> None:
+        """Write the checkpoint; only the first process does."""
+        if self.checkpoint is None or not self.processes.is_main_process:
+            return
+        save_state(self.checkpoint, self.identity, self.done, {
+            "parameters": [p.detach().cpu() for p in self.parameters],
+            "state": {name: value.detach().cpu() for name, value in self.state.items()},
+            "optimiser": self.optimiser.state_dict(), "scaler": self.scaler.state_dict(),
+            "history": [astuple(step) for step in self.history],
+        })  # fmt: skip
+
+    def run(
+        self,
+        on_step: Callable[[TrainStep], None] | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        until: int | None = None,
+    ) -> TrainStep | None:
+        """Run the steps that are left.
+
+        Args:
+            on_step: called after every step.
+            should_stop: asked after every step.
+            until: stop quietly after so many steps in all.
+
+        Returns:
+            The last finished step's report.
+
+        Raises:
+            TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
+            TrainingError: the loss is no finite number, or the checkpoint cannot be written.
+        """
+        last = min(self.config.steps, self.config.steps if until is None else until)
+        try:
+            while self.done < last:
+                self._step(self.done)
+                self.last = self.history[-1]
+                if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
+                    self.save()
+                if on_step is not None:
+                    on_step(self.last)
+                if self.done < last and self._agreed(should_stop()):
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            self.save()
+            raise TrainingStopped(self.done, self.checkpoint) from None
+        return self.last
+
+    def _agreed(self, stop: bool) -> bool:
+        """Whether any process was asked to stop; all then stop after the same step."""
+        if self.processes.num_processes == 1:
+            return stop
+        return bool(average(torch.tensor(float(stop), device=self.device)).item() > 0)
+
+    def _step(self, step: int) -> None:
+        clock = time.perf_counter()
+        config, world = self.config, self.processes.num_processes
+        rate = rate_at(step, config)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group.get("factor", 1.0)  # older checkpoints hold none
+        count = config.batch * config.accumulation * world
+        rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
+        mine = rows[self.processes.process_index :: world].to(self.device)
+        self.optimiser.zero_grad(set_to_none=True)
+        total = 0.0
+        precision = PRECISIONS[config.mixed_precision]
+        for part in mine.split(config.batch):
+            with self.around_step():
+                with torch.autocast(self.device.type, dtype=precision) if precision else nullcontext():
+                    loss = self.loss(part)
+                total += loss.item() / config.accumulation
+                if not math.isfinite(total):
+                    break
+                self.scaler.scale(loss / config.accumulation).backward()
+        total = float(average(torch.tensor(total, dtype=torch.float64, device=self.device)))
+        self._check(total, step)
+        with _whole():
+            self._apply(step)
+            shares = self.after_step(step)
+            self.done = step + 1
+            speed = rows.numel() / (time.perf_counter() - clock)
+            self.history.append(TrainStep(self.done, total, *shares, rate, speed, self.phase))
+
+    def _check(self, value: float, step: int, what: str = "the loss") -> None:
+        """Refuse a value that would make weights NaN, before it does."""
+        if math.isfinite(value):
+            return
+        kept = "nothing was kept"
+        if self.checkpoint is not None and self.checkpoint.exists():
+            kept = f"the last good checkpoint is still in {self.checkpoint}"
+        raise TrainingError(
+            f"{what} became {value} at step {step + 1}; {kept}",
+            expected="finite numbers",
+            fix=f"start again with a learning rate below {self.config.learning_rate:g}, a longer warm-up, or without "
+            "fp16",
+        )
+
+    def _apply(self, step: int) -> None:
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        if self.processes.num_processes > 1:
+            flat = average(torch.cat([g.flatten() for g in grads]))
+            for grad, mean in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
+                grad.copy_(mean.view_as(grad))
+        self.scaler.unscale_(self.optimiser)
+        for group in self.optimiser.param_groups:  # apart, so that routers do not shorten the weights' steps
+            norm = nn.utils.clip_grad_norm_(group["params"], self.config.clip)
+            if not self.scaler.is_enabled():  # the scaler leaves such a step out by itself
+                self._check(float(norm), step, "the gradient's norm")
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+
+
+def _lasting(config: TrainConfig) -> dict[str, Any]:
+    """The settings a resumed training must share; how often it saves may change."""
+    values = asdict(config)
+    del values["checkpoint_every"]
+    return values

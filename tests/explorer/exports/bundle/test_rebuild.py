@@ -1,0 +1,212 @@
+"""Tables made again from a bundle have the bytes they had, and what differs is named; bad input is one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.data.queries import fetch_run
+from focus_explorer.errors import InputError
+from focus_explorer.exports.bundle import tables as bundle_tables
+from focus_explorer.exports.bundle.differences import of_cells
+from focus_explorer.exports.bundle.read import read_bundle
+from focus_explorer.exports.bundle.rebuild import rebuild
+from focus_explorer.exports.bundle.write import pack, write_bundle
+from focus_explorer.services.compare.settings import measure_grid
+from focus_explorer.services.pairs import measure_attention
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.statistics import measure_random
+from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.store.projections import write_projection
+from tests.explorer.conftest import TEXT
+from tests.helpers import build_centroids, build_model
+
+FEW = ("groups", "tokens", "timings", "timing_repeats")  # the others take seconds
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, model_folder):
+    """(folder, run id) of a run with further measurements, bundled with its text (all.zip), with its text but only few
+    tables (few.zip), and without (without.zip); its database is gone."""
+    folder = tmp_path_factory.mktemp("made")
+    save_centroids(build_centroids(build_model(vocab_size=512)), folder / "own.safetensors")
+    service = Service(folder / "runs.duckdb")
+    request = AnalyzeRequest(
+        model=model_folder, centroids=str(folder / "own.safetensors"), window=8, max_tokens=120, repeats=2
+    )
+    run_id = service.analyze(TEXT, request, command="focus-explorer test")
+    run = fetch_run(service.database, run_id)
+    meta = {"method": "UMAP", "parameters": {"tokens": 120}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
+    write_projection(service.database, run_id, 0, np.random.default_rng(0).normal(size=(124, 2)), meta)
+    measure_random(service, run, lambda stage, part: None)
+    measure_attention(service, run_id)
+    measure_grid(service, run_id, [1], [8], repeats=1, centroids=str(folder / "own.safetensors"))
+    write_bundle(service, [run_id], folder / "all.zip", text=True, figures=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle_tables, "WHAT", FEW)
+        write_bundle(service, [run_id], folder / "few.zip", text=True, figures=False)
+        write_bundle(service, [run_id], folder / "without.zip", figures=False)
+    same = rebuild(service, folder / "few.zip", folder / "from-database")
+    assert (same.same, same.again, same.surroundings) == (True, [], [])
+    service.database.path.unlink()
+    (folder / "whole.txt").write_text(TEXT, encoding="utf-8")
+    return folder, run_id
+
+
+def changed(made, tmp_path, change):
+    """The bundle with its manifest changed."""
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(made[0] / "few.zip") as archive:
+        archive.extractall(folder)
+    found = json.loads((folder / "manifest.json").read_text())
+    change(found)
+    (folder / "manifest.json").write_text(json.dumps(found))
+    return folder
+
+
+@pytest.mark.slow
+def test_tables_come_back_byte_for_byte(made, tmp_path):
+    """From the bundle alone, and without its text from the whole text the run was cut from."""
+    folder, run_id = made
+    own = [str(folder / "own.safetensors")]
+    found = rebuild(None, folder / "all.zip", tmp_path / "with", centroids=own)
+    assert (found.tables, found.surroundings, found.again) == ([], [], [run_id])
+    bundle = read_bundle(folder / "all.zip")
+    written = {path.relative_to(tmp_path / "with").as_posix(): path for path in (tmp_path / "with").rglob("*.*")}
+    assert written.keys() == bundle.hashes().keys()
+    assert all(path.read_bytes() == bundle.file(name) for name, path in written.items())
+    for what in ("tokens", "comparisons", "timing_repeats", "attention", "statistics", "links"):
+        assert f"data/{run_id}/{what}.parquet" in written
+    found = rebuild(
+        None, folder / "without.zip", tmp_path / "without", texts=[str(folder / "whole.txt")], centroids=own
+    )
+    assert found.same
+    assert found.files < len(written)
+
+
+@pytest.mark.slow
+def test_differences_are_named(made, tmp_path, capsys):
+    """A time of the manifest changed by hand and another version: exit status 1, with the cells and the version."""
+    folder, run_id = made
+
+    def change(found):
+        row = found["runs"][0]["timing"]["repeats"][0]
+        row["milliseconds"] += 0.5
+        found["versions"]["pyarrow"] = "1.0"
+
+    source = changed(made, tmp_path, change)
+    command = ["rebuild", str(source), "--centroids", str(folder / "own.safetensors"), "--out", str(tmp_path / "out"),
+               "--db", str(tmp_path / "none.duckdb")]  # fmt: skip
+    assert main(command) == 1
+    said = capsys.readouterr().out
+    assert f"table timing_repeats of {run_id}: column milliseconds: 1 of " in said
+    assert "by at most 0.5" in said
+    assert "here differs: version of pyarrow: 1.0 in the bundle" in said
+    assert "table groups" not in said
+
+
+def test_cells_are_compared():
+    old = pa.table({"a": [1.0, 2.0, float("nan"), None], "b": ["x", "y", "z", "z"], "gone": [1, 2, 3, 4]})
+    new = pa.table({"a": [1.0, 2.5, float("nan"), 4.0], "b": ["x", "y", "z", "w"]})
+    assert of_cells(old, new) == [
+        "columns only in the bundle: gone",
+        "column a: 2 of 4 cells differ, by at most 0.5 (first in row 2: 2.0 in the bundle, 2.5 here)",
+        "column b: 1 of 4 cells differ (first in row 4: z in the bundle, w here)",
+    ]
+    assert of_cells(old, old) == []
+    assert of_cells(old, old.slice(1)) == ["4 rows in the bundle, 3 here"]
+
+
+def _other_weights(found):
+    found["runs"][0]["model"]["fingerprint"] = "0" * 32
+
+
+def _newer(found):
+    found["format_version"] = 99
+
+
+def _broken(found):
+    del found["runs"][0]["text"]["sha256"]
+
+
+def _unlisted(found):
+    found["files"] = [row for row in found["files"] if not row["path"].endswith("groups.csv")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(_other_weights, "has other weights than the run was made with"), (_newer, "made by a newer version"),
+     (_broken, "text of run .* has no 'sha256'"), (_unlisted, "does not list tables/.*groups.csv")],
+)  # fmt: skip
+def test_a_manifest_that_does_not_fit_is_refused(made, tmp_path, change, said):
+    source = changed(made, tmp_path, change)
+    with pytest.raises(InputError, match=said):
+        rebuild(None, source, tmp_path / "out", centroids=[str(made[0] / "own.safetensors")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_missing_or_damaged_is_one_line(made, tmp_path):
+    folder, run_id = made
+    own = [str(folder / "own.safetensors")]
+
+    def refused(said, source=folder / "few.zip", **given):
+        with pytest.raises(InputError, match=said) as error:
+            rebuild(None, source, tmp_path / "out", **given)
+        assert "\n" not in str(error.value)
+
+    refused("centroid file own.safetensors of run .* is not here")
+    refused("not in the bundle and the run is not in the database", folder / "without.zip", centroids=own)
+    (tmp_path / "other.txt").write_text("Another text, of other words altogether. " * 30)
+    refused("is not the text of run", folder / "without.zip", centroids=own, texts=[str(tmp_path / "other.txt")])
+    refused("cannot read", tmp_path / "absent.zip")
+    (tmp_path / "cut.zip").write_bytes((folder / "few.zip").read_bytes()[:5000])
+    refused("cut.zip is a damaged zip", tmp_path / "cut.zip")
+    data = bytearray((folder / "few.zip").read_bytes())
+    data[200:400] = bytes(200)
+    (tmp_path / "bits.zip").write_bytes(data)
+    refused("bits.zip is damaged|other bytes", tmp_path / "bits.zip")
+    (tmp_path / "x.json").write_text('{"format": "something else"}')
+    refused("is no manifest", tmp_path / "x.json")
+    source = changed(made, tmp_path, lambda found: None)
+    (source / f"tables/{run_id}/groups.csv").write_text("altered")
+    refused("groups.csv of manifest.json has other bytes than when the bundle was made", source)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("kept")
+    refused("is there already", folder / "few.zip")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    shutil.rmtree(tmp_path / "out")
+    assert not list(tmp_path.glob(".rebuild-*"))
+
+
+@pytest.mark.slow
+def test_a_manifest_alone_still_tells_which_tables_differ(made, tmp_path):
+    folder, _ = made
+
+    def change(found):
+        found["runs"][0]["timing"]["repeats"][0]["milliseconds"] += 0.5
+
+    source = changed(made, tmp_path, change)
+    alone = tmp_path / "alone" / "manifest.json"
+    alone.parent.mkdir()
+    shutil.copy(source / "manifest.json", alone)
+    found = rebuild(
+        None, alone, tmp_path / "out", texts=[str(folder / "whole.txt")], centroids=[str(folder / "own.safetensors")]
+    )
+    assert len(found.tables) == 2  # the repeats, and the medians over them
+    assert "cells unknown" in found.tables[0]
+
+
+def test_packing_leaves_no_trace_of_the_moment(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("a")
+    pack(tmp_path / "in", tmp_path / "1.zip")
+    (tmp_path / "in" / "a").write_text("a")
+    (tmp_path / "in" / "a").touch()
+    pack(tmp_path / "in", tmp_path / "2.zip")
+    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()

@@ -1,0 +1,161 @@
+"""A bundle has what it lists, is the same twice, and without the text shows none of it in order."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.errors import InputError
+from focus_explorer.exports.bundle import manifest
+from focus_explorer.exports.bundle import tables as bundle_tables
+from focus_explorer.exports.bundle.figures import steady, write_figures
+from focus_explorer.exports.bundle.read import read_bundle
+from focus_explorer.exports.bundle.tables import BY_PLACE, DATA_ONLY, PLACES
+from focus_explorer.exports.bundle.write import write_bundle
+from focus_explorer.exports.figures import write as figures
+from focus_explorer.exports.tables.sources import WHAT
+from focus_explorer.exports.tables.write import table
+from focus_explorer.services.labels import delete_run, label_run, undelete_run
+from focus_runtime.store.projections import write_projection
+from tests.explorer.conftest import TEXT
+
+FEW = ("groups", "tokens", "assignments")  # statistics take seconds
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory, service, run_id):
+    """The same run with its text and without."""
+    folder = tmp_path_factory.mktemp("bundles")
+    label_run(service, run_id, name="a private name", note="a private note")
+    paths = {text: folder / f"{text}.zip" for text in (True, False)}
+    write_bundle(service, [run_id], paths[False], figures=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle_tables, "WHAT", FEW)
+        write_bundle(service, [run_id], paths[True], text=True, figures=False)
+    label_run(service, run_id, name="", note="")
+    return paths
+
+
+def contents(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_everything_is_listed_with_its_hash(bundles, run_id):
+    for text, path in bundles.items():
+        files = contents(path)
+        listed = {row["path"]: row for row in json.loads(files.pop("manifest.json"))["files"]}
+        assert {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} == {
+            name: row["sha256"] for name, row in listed.items()
+        }
+        assert {"README.txt", "references.bib", f"data/{run_id}/groups.parquet"} <= files.keys()
+        assert (f"text/{run_id}.txt" in files) == text
+        assert b"2604.03260" in files["references.bib"]
+
+
+def test_the_manifest_says_how_the_run_came_about(bundles, service, run_id):
+    found = read_bundle(bundles[True]).manifest
+    entry = found["runs"][0]
+    run = next(row for row in service.runs() if row["run_id"] == run_id)
+    assert entry["config"] == run["config"]
+    assert entry["text"]["sha256"] == hashlib.sha256(TEXT.encode()).hexdigest() == run["text_sha256"]
+    assert entry["created_at"] == run["created_at"].isoformat()
+    assert entry["model"] == {"id": run["model_id"], "fingerprint": run["model_fingerprint"]}
+    assert entry["execution"]["threads"] >= 1
+    assert len(entry["tokenizer"]["vocabulary_sha256"]) == 64
+    assert {row["repeat"] for row in entry["timing"]["repeats"]} == {0, 1}
+    assert json.loads(manifest.to_json(found)) == found
+
+
+def test_the_same_run_gives_the_same_bytes(bundles, monkeypatch, tmp_path, service, run_id):
+    monkeypatch.setattr(bundle_tables, "WHAT", FEW)
+    again = write_bundle(service, [run_id, run_id], tmp_path / "again.zip", text=True, figures=False)
+    assert again.read_bytes() == bundles[True].read_bytes()  # a name and a note are not part of a run
+
+
+def test_without_the_text_nothing_shows_it(bundles, service, run_id):
+    """Words of the text may be counted, but no two neighbours stand together anywhere, and no row has a place."""
+    files = contents(bundles[False])
+    shown = b"\n".join(files.values()).decode("utf-8", "replace")
+    ids = table(service.database, run_id, "tokens")["token_id"].to_pylist()
+    for secret in ("harbour", "Déjà vu", "a private", " ".join(map(str, ids[:4])), ", ".join(map(str, ids[:4]))):
+        assert secret not in shown, secret
+    for name, data in files.items():
+        if name.endswith(".parquet"):
+            stored = pyarrow.parquet.read_table(io.BytesIO(data))
+            assert not PLACES & set(stored.column_names), name
+            assert "harbour" not in str(stored.to_pylist())
+    maps = json.loads(files["manifest.json"])["runs"][0]["maps"]
+    assert all("position" not in one["tokens"] and one["tokens"]["x"] == sorted(one["tokens"]["x"]) for one in maps)
+
+
+def test_every_table_with_places_is_known_to_have_them(service, run_id):
+    for what in WHAT:
+        assert (what in BY_PLACE) == bool(PLACES & set(table(service.database, run_id, what).column_names)), what
+    assert set(DATA_ONLY) <= set(BY_PLACE)
+
+
+def test_figures_that_cannot_be_drawn_are_named(monkeypatch, tmp_path, service, run_id):
+    from focus_explorer.exports.figures import render
+
+    def no_browser():
+        raise InputError("figures need Chrome or Chromium, and none was found")
+
+    monkeypatch.setattr(render, "open_browser", no_browser)
+    monkeypatch.setattr(bundle_tables, "WHAT", FEW)
+    found = contents(write_bundle(service, [run_id], tmp_path / "b.zip"))
+    missing = json.loads(found["manifest.json"])["figures"]["missing"]
+    assert {"timings", "group_sizes"} <= {one["name"] for one in missing}
+    assert re.search(r"figures .*timings of .*none was found", found["README.txt"].decode())
+    assert not any(name.startswith("figures/") for name in found)
+
+
+def test_pictures_lose_their_times_and_random_names():
+    assert steady(b"/CreationDate (D:20261121204500+00'00')", "pdf") == b"/CreationDate (D:20000101000000+00'00')"
+    one = b'<g class="clips"><clipPath id="clip1a2b3cxyplot"/><g clip-path="url(#clip1a2b3cxyplot)"/>'
+    assert steady(one, "svg") == steady(one.replace(b"1a2b3c", b"f00ba7"), "svg")
+
+
+def test_what_cannot_be_bundled_is_said(tmp_path, capsys, service, run_id):
+    database = str(service.database.path)
+    assert main(["bundle", "nope", "--out", str(tmp_path / "b.zip"), "--db", database]) == 2
+    assert "there is no run 'nope'" in capsys.readouterr().err
+    assert main(["bundle", run_id, "--out", str(tmp_path / "b.tar"), "--db", database]) == 2
+    assert "ends in .zip" in capsys.readouterr().err
+    delete_run(service, run_id)
+    try:
+        assert main(["bundle", run_id, "--out", str(tmp_path / "b.zip"), "--db", database]) == 2
+        assert "was deleted" in capsys.readouterr().err
+    finally:
+        undelete_run(service, run_id)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.browser
+def test_figures_are_the_same_twice_and_carry_no_words(monkeypatch, tmp_path, service, run_id):
+    """Drawn by two starts of the browser; the map's points do not stand in the order of the text."""
+    from focus_explorer.exports.report.pdf import browser
+
+    if browser() is None:
+        pytest.skip("no Chrome or Chromium")
+    monkeypatch.setattr(figures, "FIGURES", dict.fromkeys(("map", "agreement", "loss", "mask")))
+    places = np.random.default_rng(0).normal(size=(610, 2))
+    meta = {"method": "UMAP", "parameters": {}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
+    write_projection(service.database, run_id, 0, places, meta)
+    found = [write_figures(service.database, run_id, tmp_path / name, with_text=False) for name in ("1", "2")]
+    assert found[0] == found[1]
+    assert f"figures/{run_id}/map-layer0.svg" in found[0]["made"]
+    assert [one["name"] for one in found[0]["missing"]] == ["loss", "mask"]
+    for path in found[0]["made"]:
+        first, second = ((tmp_path / name / path).read_bytes() for name in ("1", "2"))
+        assert first == second, path
+        assert first.startswith(b"%PDF" if path.endswith(".pdf") else b"<svg")
+        assert b"harbour" not in first

@@ -1,0 +1,150 @@
+"""Figures for print: right size, type and words, no pixels; HTML that loads nothing; no data or no browser is named."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError
+from focus_explorer.exports.figures.render import open_browser, picture
+from focus_explorer.exports.figures.write import PRESETS, figure, write_figure
+from focus_explorer.views.figures import style
+from focus_explorer.views.figures.group_sizes import group_sizes_figure
+from focus_explorer.views.figures.mask import CAUSES, mask_figure
+from focus_explorer.views.figures.token_map import token_map_figure
+
+DRAWABLE = ("group_sizes", "mask", "loss", "timings", "agreement", "distances", "categories")
+
+
+@pytest.fixture(scope="module")
+def figures(service, run_id):
+    return {name: figure(service.database, run_id, name) for name in DRAWABLE}
+
+
+def test_sizes_and_type_fit_every_preset(service, run_id):
+    groups = fetch(service.database, "groups", run_id=run_id).to_pylist()
+    for name, preset in PRESETS.items():
+        assert preset.small >= 6, name
+        drawn = group_sizes_figure(groups, preset)
+        assert drawn.layout.width == pytest.approx(preset.width * 96 / 25.4, abs=0.5)
+        sizes = [float(size) for size in re.findall(r'"font":\{[^{}]*"size":([\d.]+)', drawn.to_json())]
+        assert len(sizes) >= 5
+        assert min(sizes) >= 6 * 96 / 72 - 1e-6, name
+
+
+def test_figures_say_what_they_show(figures, service, run_id):
+    run = fetch(service.database, "run", run_id=run_id).to_pylist()[0]
+    for name, drawn in figures.items():
+        meta = drawn.layout.meta
+        assert meta["caption"].endswith("."), name
+        assert drawn.layout.title.text.startswith("n = "), name
+        assert meta["provenance"]["run_id"] == run_id
+        assert run["title"] not in str(meta["provenance"])
+        assert f"window {8}" in meta["setting"]
+        kinds = {trace.type for trace in drawn.data}
+        assert kinds <= {"scatter", "bar"}, name  # what Plotly draws as vectors
+    assert f"{run['num_tokens']:,} tokens" in figures["group_sizes"].layout.title.text
+
+
+def test_the_mask_adds_up(service, run_id):
+    rows = fetch(service.database, "mask", run_id=run_id, layer=1)
+    tokens = fetch(service.database, "tokens", run_id=run_id).num_rows
+    drawn = mask_figure(rows, 1, tokens, PRESETS["column"])
+    cells = drawn.data[0]
+    colours = set(cells.marker.color)
+    blocks = int(rows["row_block"].to_numpy().max()) + 1
+    side = -(-blocks // 64)
+    shown = -(-blocks // side)
+    assert len(cells.x) == shown * (shown + 1) // 2
+    assert len(colours) > 3
+    assert all(abs(sum(shares) - 100) <= 3 for shares in cells.customdata)
+    kept = sum(rows[name].to_numpy().sum() for name in CAUSES if name != "dropped") / (tokens * (tokens + 1) / 2)
+    assert f"{kept:.1%} of the pairs are kept" in drawn.layout.meta["caption"]
+
+
+def test_colours_differ_in_grey():
+    def lightness(colour):
+        red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+
+    steps = [lightness(colour) for colour in style.SEQUENTIAL]
+    assert all(one - other > 0.02 for one, other in itertools.pairwise(steps))
+    causes = sorted(lightness(colour) for _, colour in CAUSES.values())
+    assert all(other - one > 0.04 for one, other in itertools.pairwise(causes))
+    marks = [tuple(style.group_mark(group).values()) for group in range(64)]
+    assert len(set(marks)) == 64
+    assert len({symbol for _, symbol in marks[:8]}) == 8
+
+
+def test_what_was_not_measured_is_named(tmp_path, service, run_id, capsys):
+    for name, words in (("attention", "has no measured attention; measure it"), ("quality", "has no comparisons")):
+        with pytest.raises(InputError, match=words):
+            write_figure(service.database, run_id, name, "pdf", tmp_path / "x.pdf")
+    with pytest.raises(InputError, match="no stored map of layer 0"):
+        write_figure(service.database, run_id, "map", "pdf", tmp_path / "x.pdf", layer=0)
+    with pytest.raises(InputError, match="no layer 7"):
+        figure(service.database, run_id, "mask", layer=7)
+    with pytest.raises(InputError, match="shows all layers"):
+        figure(service.database, run_id, "loss", layer=1)
+    with pytest.raises(InputError, match="no preset 'a0'"):
+        figure(service.database, run_id, "loss", preset="a0")
+    with pytest.raises(InputError, match="no figure 'pie'"):
+        figure(service.database, run_id, "pie")
+    with pytest.raises(InputError, match="no run"):
+        figure(service.database, "nope", "loss")
+    command = ["figure", run_id, "--what", "attention", "--db", str(service.database.path)]
+    assert main([*command, "--out", str(tmp_path / "x.pdf")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_browser_html_works_and_pdf_says_why(tmp_path, service, run_id, monkeypatch):
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
+    with pytest.raises(InputError, match=r"need Chrome or Chromium, and none was found.*tables, and figures as HTML"):
+        write_figure(service.database, run_id, "timings", "pdf", tmp_path / "x.pdf")
+    path = write_figure(service.database, run_id, "timings", "html", tmp_path / "x.html")
+    text = path.read_text(encoding="utf-8")
+    assert "default-src 'none'" in text
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", text)
+    assert f"<dd>{run_id}</dd>" in text
+    assert [found.name for found in tmp_path.iterdir()] == ["x.html"]
+
+
+@pytest.mark.slow
+def test_print_files_are_vectors_with_fonts(tmp_path, service, run_id):
+    """One browser for all; PDF as wide as the column, fonts inside, no pixels; SVG parses; PNG at 300 per inch."""
+    about = {"method": "UMAP", "seed": 0, "trustworthiness": 0.93}
+    points = [about | {"position": place - 2, "x": place % 7, "y": place / 3} for place in range(40)]
+    groups = {place: place % 4 for place in range(38)}
+    drawn = token_map_figure(points, groups, ["a"] * 38, 0, PRESETS["double"])
+    with open_browser():
+        for name, words in (("timings", "Time (ms"), ("mask", "Key position (tokens)"), ("agreement", "Adjusted Rand")):
+            svg = write_figure(service.database, run_id, name, "svg", tmp_path / f"{name}.svg")
+            root = ET.parse(svg).getroot()
+            assert not root.findall(".//{http://www.w3.org/2000/svg}image")
+            assert words in "".join(root.itertext())
+        pdf = tmp_path / "map.pdf"
+        pdf.write_bytes(picture(drawn, "pdf"))
+        png = write_figure(service.database, run_id, "timings", "png", tmp_path / "timings.png")
+    assert int.from_bytes(png.read_bytes()[16:20], "big") == pytest.approx(3.25 * 300, abs=3)
+    if shutil.which("pdfimages") is None:
+        pytest.skip("poppler's tools are not installed")
+
+    def said(*command):
+        return subprocess.run([*command], capture_output=True, text=True, check=True).stdout
+
+    assert len(said("pdfimages", "-list", pdf).splitlines()) == 2  # its two lines of heading
+    assert re.search(r"Page size:\s+486 x", said("pdfinfo", pdf))
+    fonts = said("pdffonts", pdf).splitlines()[2:]
+    assert fonts
+    assert all(re.search(r"TrueType.*yes yes yes", line) for line in fonts)
+    text = said("pdftotext", pdf, "-")
+    assert "UMAP 1" in text
+    assert "n = 38 tokens, layer 0, trustworthiness 0.93" in text

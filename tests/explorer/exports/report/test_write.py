@@ -1,0 +1,142 @@
+"""A report says every section with its denominators, loads nothing from anywhere, and prints to pages."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.data.queries import fetch
+from focus_explorer.exports.report import numbers as report_words
+from focus_explorer.exports.report import pdf as report_print
+from focus_explorer.exports.report.data import cause_shares, read_run
+from focus_explorer.exports.report.write import CAUSE_NAMES, render
+from focus_explorer.services.service import AnalyzeRequest, Service
+
+SECTIONS = ("Setting", "Groups found", "Sparsity", "Quality", "Speed", "Caveats", "Where this comes from")
+TEXT = "The harbour was <b>quiet</b> & grey. The cat sat on the mat. It left the harbour again.\n" * 4
+
+
+class Page(HTMLParser):
+    """Words of the headings and of everything, tags that stay open, and addresses."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.headings, self.open, self.links, self.words = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name in ("src", "href", "data", "action")]
+        if tag not in ("meta", "br", "path", "rect", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.open:
+            while self.open.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        if "style" in self.open:
+            return
+        self.words.append(data)
+        if "h2" in self.open:
+            self.headings.append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, model_folder):
+    """A service and two short runs of the same text, one timed once."""
+    service = Service(tmp_path_factory.mktemp("report") / "runs.duckdb")
+    return service, [
+        service.analyze(
+            TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=k, window=8, repeats=k), command=""
+        )
+        for k in (1, 2)
+    ]
+
+
+@pytest.fixture(scope="module")
+def reports(runs):
+    service, ids = runs
+    return [read_run(service.database, run_id) for run_id in ids]
+
+
+def test_a_report_has_every_section_and_loads_nothing(reports):
+    for chosen in (reports[:1], reports):
+        text = render(chosen)
+        page = Page(text)
+        assert [heading for heading in page.headings if not heading.isdigit()] == list(SECTIONS)
+        assert page.links == []
+        assert page.open == []
+        assert not re.search(
+            r"(src|href|url|@import|https?:)\b", text.replace("default-src", "").replace("style-src", "")
+        )
+        assert "prefers-color-scheme: dark" in text
+        assert "@media print" in text
+        assert "<b>quiet" not in text
+
+
+def test_numbers_are_those_of_the_run(runs, reports):
+    service, ids = runs
+    report, words = reports[0], " ".join("".join(Page(render(reports[:1])).words).split())
+    loss = fetch(service.database, "losses", run_id=ids[0]).to_pandas().groupby("mode").nll.mean()
+    assert f"{loss['full']:.3f}" in words
+    assert report_words.signed(loss["focus"] - loss["full"], 4) in words
+    shares = cause_shares(report)
+    assert sum(shares.values()) == pytest.approx(1)
+    for cause in CAUSE_NAMES:
+        assert report_words.percent(shares[cause]) in words
+    tokens = report.run["num_tokens"]
+    assert f"{tokens * (tokens + 1) // 2:,} pairs" in words
+    assert report.loss["difference"]["low"] <= report.loss["difference"]["mean"] <= report.loss["difference"]["high"]
+    assert "Times rest on 1 repeat only" in words
+    assert "Not measured for this run" in words
+    assert "Random centroids were not run" in words
+
+
+def test_nothing_is_called_faster_while_repeats_overlap():
+    def spread(low, median, high, repeats=3):
+        return {"low": low, "median": median, "high": high, "repeats": repeats}
+
+    assert "Focus is faster, 2.00 times" in report_words.speed("Pass", spread(9, 10, 11), spread(4, 5, 6))
+    assert "Focus is slower" in report_words.speed("Pass", spread(4, 5, 6), spread(9, 10, 11))
+    assert "neither is called faster" in report_words.speed("Pass", spread(5, 10, 11), spread(4, 5, 6))
+    assert "says little" in report_words.speed("Pass", spread(10, 10, 10, 1), spread(5, 5, 5, 1))
+    assert "worse" in report_words.loss({"low": 0.1, "high": 0.2})
+    assert "zero" in report_words.loss({"low": -0.1, "high": 0.2})
+
+
+def test_without_a_browser_there_is_the_page(monkeypatch, tmp_path, capsys, runs):
+    service, ids = runs
+    monkeypatch.setattr(report_print, "browser", lambda: None)
+    database = ["--db", str(service.database.path)]
+    assert main(["report", ids[0], "--out", str(tmp_path), *database]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert "no PDF: a PDF needs Chrome or Chromium" in said.err
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert main(["report", "nope", "--out", str(tmp_path / "x"), *database]) == 2
+    assert main(["report", *(f"{n}" for n in range(5)), "--out", str(tmp_path / "x"), *database]) == 2
+    assert "expected 1 to 4 runs" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.browser
+def test_it_prints_to_pages_with_every_section(tmp_path, reports):
+    if report_print.browser() is None:
+        pytest.skip("no Chrome or Chromium")
+    page = tmp_path / "report.html"
+    page.write_text(render(reports), encoding="utf-8")
+    pdf = report_print.print_pdf(page, tmp_path / "report.pdf")
+    first = pdf.read_bytes()
+    assert first.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type\s*/Page\b", first)) > 1
+    try:
+        words = subprocess.run(["pdftotext", str(pdf), "-"], capture_output=True, check=True).stdout.decode()
+    except FileNotFoundError:
+        pytest.skip("no pdftotext")
+    assert all(section in words for section in SECTIONS)
+    assert re.search(r"1 ?/ ?\d", words)

@@ -1,0 +1,82 @@
+"""Two runs beside each other: random groups against plain definitions, and the numbers of any two runs."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+
+import numpy as np
+import pytest
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.compare.runs import beside, numbers, partners
+from focus_explorer.services.labels import delete_run
+from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.statistics.alignment import align
+from focus_explorer.ui.questions.answer import answer
+from tests.explorer.conftest import TEXT
+
+TABLES = ("runs", "tokens", "layers", "assignments", "losses", "timings", "masks")
+
+
+@pytest.fixture
+def twins(service, run_id, tmp_path, fresh_seed):
+    """A database of its own: a run, and the same tokens with random groups and losses, its rows in random order."""
+    path = tmp_path / "runs.duckdb"
+    shutil.copyfile(service.database.path, path)
+    own = Service(path)
+    with own.database.write() as connection:
+        connection.execute(f"SELECT setseed({fresh_seed % 1000 / 1000})")
+        for table in TABLES:
+            changes = {"assignments": ", CAST(floor(random() * 4) AS INTEGER) AS top_group",
+                       "losses": ", nll + random() AS nll"}.get(table, "")  # fmt: skip
+            connection.execute(
+                f"INSERT INTO {table} SELECT * REPLACE ('twin' AS run_id{changes}) FROM {table} "
+                f"WHERE run_id = '{run_id}' ORDER BY random()"
+            )
+    return own, run_id
+
+
+def test_groups_are_matched_as_from_whole_sorted_rows(twins):
+    own, run_id = twins
+    found = beside(own, run_id, "twin")
+    mine, other = (fetch(own.database, "assignments", run_id=name) for name in (run_id, "twin"))
+    tops = np.frombuffer(base64.b64decode(found["top"]), np.uint8).reshape(len(found["layers"]), -1)
+    assert len(found["layers"]) == len(set(mine["layer"].to_pylist()))
+    for number, layer in enumerate(found["layers"]):
+        first, second = (
+            rows["top_group"].to_numpy()[rows["layer"].to_numpy() == layer["layer"]].astype(np.int64)
+            for rows in (mine, other)
+        )
+        wanted = align(first, second, 4, 4)
+        assert (layer["names"], layer["overlap"], layer["rand"]) == (wanted.names, wanted.overlap, wanted.rand)
+        assert tops[number].tolist() == [wanted.names[group] for group in second.tolist()]
+    losses = [[row["nll"] for row in fetch(own.database, "losses", run_id=name).to_pylist() if row["mode"] == "focus"]
+              for name in (run_id, "twin")]  # fmt: skip
+    assert found["losses"] == [None, *np.round(losses[1], 4).tolist()]
+    assert found["difference"]["mean"] == pytest.approx(np.mean(losses[1]) - np.mean(losses[0]))
+
+
+def test_a_deleted_run_is_no_partner(twins):
+    own, run_id = twins
+    others = [run["run_id"] for run in partners(own, run_id)]  # tests before may have added more of this text
+    assert "twin" in others
+    delete_run(own, "twin")
+    assert [run["run_id"] for run in partners(own, run_id)] == [name for name in others if name != "twin"]
+    with pytest.raises(InputError, match="another text"):
+        beside(own, run_id, "twin")
+
+
+def test_runs_of_different_texts_have_their_numbers_beside_each_other(twins, model_folder):
+    own, run_id = twins
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
+    other = own.analyze(TEXT[:60], request)
+    found = answer(own, {"what": "compare_numbers", "run": run_id, "other": other})
+    for side, name in (("first", run_id), ("second", other)):
+        row = next(run for run in own.runs() if run["run_id"] == name)
+        assert found[side] == own.summary(name) | {"title": row["title"], "name": row["name"]}
+    assert found["settings_that_differ"] == {"top_k": [1, 2]}
+    assert numbers(own, run_id, run_id)["settings_that_differ"] == {}
+    with pytest.raises(NotFoundError, match="no run 'nope'"):
+        numbers(own, run_id, "nope")

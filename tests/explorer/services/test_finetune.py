@@ -1,0 +1,97 @@
+"""The finetune command on a tiny model: a model folder with its centroids, a twin, resume, and bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import load_centroids
+
+pytestmark = pytest.mark.slow
+TEXT = "On the hill there stood a house, and in the house lived Anne; she wrote a letter. " * 30
+
+
+@pytest.fixture
+def words(tmp_path, model_folder):
+    text = tmp_path / "a.txt"
+    text.write_text(TEXT)
+    sizes = ["--centroid-steps", "3", "--steps", "3", "--seq-len", "32", "--window", "4", "--lr", "1e-3"]
+    return ["finetune", "--text", str(text), "--val", str(text), "--model", model_folder, *sizes]
+
+
+@pytest.fixture
+def train_text(words, tmp_path):
+    """The held-out file is left out of the texts, so a second one is trained on."""
+    other = tmp_path / "b.txt"
+    other.write_text(TEXT[::-1] + TEXT)
+    return [*words[:2], str(other), *words[3:]]
+
+
+@pytest.mark.parametrize("regime", ["two-phase", "from-scratch"])
+def test_a_model_folder_and_its_centroids_are_written(regime, train_text, tmp_path, capsys, model_folder):
+    out = tmp_path / "out"
+    assert main([*train_text, "--out", str(out), "--regime", regime, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["weights_before"] != found["weights_after"]
+    assert found["held_out"]["tokens"] > 0
+    assert 0 < found["held_out"]["pairs kept"] <= 1
+    model, _ = load_model(str(out))
+    load_centroids(out / "centroids.safetensors").check_fits(model)
+    assert not (out / "checkpoint").exists()
+    assert json.loads((out / "training.json").read_text())["regime"] == regime
+
+
+def test_the_twin_has_no_centroids_and_the_same_start(train_text, tmp_path, capsys):
+    results = []
+    for name, more in (("a", []), ("b", ["--twin"])):
+        assert main([*train_text, "--out", str(tmp_path / name), "--regime", "from-scratch", "--json", *more]) == 0
+        results.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert results[0]["weights_before"] == results[1]["weights_before"]
+    assert results[0]["weights_after"] != results[1]["weights_after"]
+    assert results[1]["attention"] == "full"
+    assert not (tmp_path / "b" / "centroids.safetensors").exists()
+
+
+def test_a_stopped_one_goes_on_to_the_same_end(train_text, tmp_path, capsys, monkeypatch):
+    import threading
+
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert main([*train_text, "--out", str(whole), "--json"]) == 0
+    end = json.loads(capsys.readouterr().out.splitlines()[-1])
+    asked: list[int] = []
+
+    def after_four(self):
+        asked.append(1)
+        return len(asked) >= 4
+
+    monkeypatch.setattr(threading.Event, "is_set", after_four)
+    assert main([*train_text, "--out", str(stopped), "--json"]) == 130
+    monkeypatch.undo()
+    assert "goes on" in capsys.readouterr().err
+    assert main([*train_text, "--out", str(stopped), "--json"]) == 2
+    assert "keeps a training that was stopped" in capsys.readouterr().err
+    assert main([*train_text, "--out", str(stopped), "--json", "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["weights_after"] == end["weights_after"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [(["--steps", "0"], "steps is 0"), (["--seq-len", "8"], "seq_len is 8"), (["--lr", "0"], "learning_rate is 0"),
+     (["--resume"], "there is nothing in"), (["--seq-len", "200000"], "tokens")],
+)  # fmt: skip
+def test_bad_input_is_one_line(more, message, train_text, tmp_path, capsys):
+    assert main([*train_text, "--out", str(tmp_path / "out"), *more]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ")
+    assert message in error
+
+
+def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("keep")
+    assert main([*train_text, "--out", str(tmp_path / "out")]) == 2
+    assert "not empty" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]

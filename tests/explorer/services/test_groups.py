@@ -1,0 +1,149 @@
+"""The answers of the Groups tab and the map, from a real database."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from shutil import copy2
+
+import numpy as np
+import pytest
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services import maps
+from focus_explorer.services.groups import read_routes
+from focus_explorer.services.service import Service
+from focus_explorer.ui.questions.answer import answer
+from focus_runtime.text.word_classes import classify
+
+
+def rows_of(service, run_id):
+    return fetch(service.database, "assignments", run_id=run_id).to_pylist()
+
+
+def ask(service, run_id, what, **details):
+    return answer(service, {"what": what, "run": run_id, **details})
+
+
+def test_routes_are_the_stored_assignments(service, run_id):
+    routes = read_routes(service.database, run_id)
+    for row in rows_of(service, run_id):
+        assert routes.tops[routes.layers.index(row["layer"]), row["position"]] == row["top_group"]
+    pieces = [row["piece"] for row in fetch(service.database, "tokens", run_id=run_id).to_pylist()]
+    assert [routes.pieces[code] for code in routes.codes] == pieces
+    assert len(set(routes.pieces)) == len(routes.pieces)
+
+
+def test_groups_agree_with_the_rows(service, run_id):
+    found = ask(service, run_id, "groups")
+    json.dumps(found)
+    pieces = [row["piece"] for row in fetch(service.database, "tokens", run_id=run_id).to_pylist()]
+    classes = classify(pieces).classes
+    names = found["class_names"]
+    sent = np.frombuffer(base64.b64decode(found["classes"]), np.uint8)
+    assert [names[number] for number in sent] == classes
+    rows, layers = rows_of(service, run_id), read_routes(service.database, run_id).layers
+    for layer, groups in zip(layers, found["groups"], strict=True):
+        assert sum(group["tokens"] for group in groups) == len(pieces)
+        for index, group in enumerate(groups):
+            inside = [row for row in rows if row["layer"] == layer and row["top_group"] == index]
+            assert group["tokens"] == len(inside)
+            if not inside:
+                assert group["purity"] is None
+                assert group["flags"] == ["dead"]
+                continue
+            counted = Counter(classes[row["position"]] for row in inside)
+            assert {names[i]: n for i, n in enumerate(group["classes"]) if n} == dict(counted)
+            assert group["purity"] == pytest.approx(max(counted.values()) / len(inside))
+            assert group["base_rate"] == pytest.approx(classes.count(names[group["top_class"]]) / len(classes))
+            assert group["balance"] == pytest.approx(len(inside) * len(groups) / len(pieces))
+            shares = np.array([row["probabilities"] for row in inside], dtype=np.float64)
+            assert group["confidence"] == pytest.approx(shares.max(axis=1).mean(), rel=1e-5)
+            assert group["entropy"] == pytest.approx(-(shares * np.log(shares)).sum(axis=1).mean(), rel=1e-3)
+            uses = Counter(pieces[row["position"]] for row in inside)
+            assert all(uses[piece] == count >= 2 and z >= 1.9 for piece, z, count in group["characteristic"])
+
+
+def test_the_attention_kept_is_the_mean_over_heads_once_it_is_measured(service, run_id, tmp_path):
+    found = ask(service, run_id, "groups")
+    assert (found["attention_tokens"], found["attention_heads"]) == (None, None)
+    assert {group["attention_mass"] for groups in found["groups"] for group in groups} == {None}
+    own = Service(copy2(service.database.path, tmp_path / "runs.duckdb"))
+    layers = read_routes(service.database, run_id).layers
+    kept = {layer: [0.25 + 0.01 * layer, 0.75] for layer in layers}
+    with own.database.write() as connection:
+        for layer, heads in kept.items():
+            for head, share in enumerate(heads):
+                values = [run_id, layer, head, 40, share / 2, 0.0, share / 2, 1 - share, share, share / (2 - share)]
+                connection.execute("INSERT INTO attention_mass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    found = ask(own, run_id, "groups")
+    assert (found["attention_tokens"], found["attention_heads"]) == (40, 2)
+    for layer, groups in zip(layers, found["groups"], strict=True):
+        for group in groups:
+            assert group["attention_mass"] == pytest.approx(np.mean(kept[layer]))
+
+
+def test_agreement_has_a_row_for_every_layer(service, run_id):
+    found = ask(service, run_id, "agreement")
+    layers = len(read_routes(service.database, run_id).layers)
+    assert np.shape(found["agreement"]) == (layers, layers)
+    assert found["pairs"] == layers - 1
+    assert -1 <= found["shuffled"][0] <= found["shuffled"][1] <= 1
+
+
+def test_unknown_runs_and_layers_are_named(service, run_id):
+    for what in ("groups", "agreement", "map"):
+        with pytest.raises(NotFoundError, match="no run 'nope'"):
+            ask(service, "nope", what)
+    with pytest.raises(NotFoundError, match="no layer 99"):
+        ask(service, run_id, "map", layer=99, quick=True)
+    with pytest.raises(InputError, match="layer number"):
+        ask(service, run_id, "map", layer="first")
+
+
+@pytest.mark.parametrize("layer", [1, None])
+def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
+    found = ask(service, run_id, "map", layer=layer, quick=True)
+    assert (found["method"], found["preliminary"]) == ("PCA", True)
+    count = service.summary(run_id)["num_tokens"]
+    assert found["positions"] == list(range(count))
+    assert len(found["x"]) == len(found["y"]) == count
+    assert len(found["centroid_x"]) == (0 if layer is None else 4)
+    assert not fetch(service.database, "projection", run_id=run_id, layer=maps.ALL_LAYERS).num_rows
+
+
+@pytest.mark.slow
+def test_the_map_of_all_layers_is_a_stored_sample(service, run_id, monkeypatch):
+    monkeypatch.setattr(maps, "MOST_TOKENS", 100)
+    first = ask(service, run_id, "map")
+    count = service.summary(run_id)["num_tokens"]
+    assert (first["method"], first["preliminary"], first["seed"]) == ("UMAP", False, 0)
+    assert first["positions"] == maps.evenly_spaced(count, 100).tolist()
+    assert first["parameters"]["tokens"] == 100
+    assert first["parameters"]["of"] == count
+    assert 0 < first["trustworthiness"] <= 1
+    assert ask(service, run_id, "map", quick=True) == first
+
+
+def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
+    """The cosine of two points is the mean Bhattacharyya coefficient over the layers."""
+    rows = rows_of(service, run_id)
+    layers = len(read_routes(service.database, run_id).layers)
+    positions = np.array([3, 17])
+    found = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", 2, run_id, positions))
+    by_token = {p: np.array([r["probabilities"] for r in rows if r["position"] == p]) for p in (3, 17)}
+    wanted = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
+    cosine = found[0] @ found[1] / (np.linalg.norm(found[0]) * np.linalg.norm(found[1]))
+    assert found.shape == (2, layers * 4)
+    assert cosine == pytest.approx(wanted, rel=1e-5)
+
+
+def test_samples_are_evenly_spaced():
+    assert maps.evenly_spaced(5, 8).tolist() == [0, 1, 2, 3, 4]
+    picked = maps.evenly_spaced(100_000, 8000)
+    assert len(picked) == 8000
+    assert picked[0] == 0
+    assert picked[-1] == 99_999
+    assert set(np.diff(picked).tolist()) <= {12, 13}

@@ -1,0 +1,78 @@
+"""How runs reach the browser: the first message, layers on demand, kinds of words, and their compression."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services import run_payload as run_data
+from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.tabs.explore import PACKED_FROM, packed
+from focus_explorer.views.run import cells_payload
+from focus_runtime.text.word_classes import classify
+from tests.explorer.services.test_service import check_cells
+
+
+def test_a_long_run_comes_without_cells_and_layers_are_asked_for(service, run_id, monkeypatch):
+    whole = run_data.load_run(service.database, run_id)
+    monkeypatch.setattr(run_data, "WHOLE_BYTES", 100)
+    first = run_data.load_run(service.database, run_id)
+    assert first["cells"] == {}
+    assert {key: value for key, value in first.items() if key != "cells"} == {
+        key: value for key, value in whole.items() if key != "cells"
+    }
+    rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
+    for layer in first["layer_ids"]:
+        cells = answer(service, {"what": "layer_cells", "run": run_id, "layer": layer})
+        assert cells == whole["cells"][str(layer)]
+        check_cells(cells, [row for row in rows if row["layer"] == layer], first["run"]["config"]["num_groups"])
+
+
+def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run_id):
+    rows = fetch(service.database, "cells", run_id=run_id, layer=None)
+    layers = np.unique(rows["layer"].to_numpy())
+    count = rows.num_rows // layers.size
+    shuffled = rows.take(np.random.default_rng(0).permutation(rows.num_rows))
+    assert run_data._cells(shuffled, layers, count) == run_data._cells(rows, layers, count)
+
+
+def test_questions_about_missing_layers_and_runs_are_named(service, run_id):
+    for layer in (None, "3", True, 1.5):
+        with pytest.raises(InputError, match="the layer is"):
+            answer(service, {"what": "layer_cells", "run": run_id, "layer": layer})
+    with pytest.raises(NotFoundError, match="no layer 99"):
+        answer(service, {"what": "layer_cells", "run": run_id, "layer": 99})
+    with pytest.raises(NotFoundError, match="no run 'nope'"):
+        answer(service, {"what": "word_classes", "run": "nope"})
+
+
+def test_word_classes_are_those_of_the_pieces(service, run_id):
+    found = answer(service, {"what": "word_classes", "run": run_id})
+    codes = np.frombuffer(base64.b64decode(found["classes"]), np.uint8)
+    pieces = [row["piece"] for row in fetch(service.database, "pieces", run_id=run_id).to_pylist()]
+    assert [found["names"][code] for code in codes] == classify(pieces).classes
+
+
+@pytest.mark.parametrize(("groups", "width"), [(1, 1), (8, 1), (9, 2), (17, 4), (33, 8), (64, 8)])
+def test_memberships_of_any_size_survive(groups, width):
+    member = np.array([1 << (groups - 1), 1], dtype=np.uint64).astype(np.int64)
+    share = np.full((2, groups), 1 / groups, np.float32)
+    cells = cells_payload(member, share, np.full(2, np.log(groups), np.float32))
+    assert cells["width"] == width
+    assert np.frombuffer(base64.b64decode(cells["membership"]), f"<u{width}").tolist() == [1 << (groups - 1), 1]
+    assert list(base64.b64decode(cells["entropy"])) == ([255, 255] if groups > 1 else [0, 0])
+
+
+def test_answers_are_compressed_when_that_pays():
+    small, large = {"a": 1}, {"text": "token " * PACKED_FROM}
+    assert json.loads(packed(small).body) == small
+    sent = packed(large)
+    assert sent.headers["content-encoding"] == "gzip"
+    assert json.loads(gzip.decompress(sent.body)) == large
+    assert len(sent.body) < PACKED_FROM

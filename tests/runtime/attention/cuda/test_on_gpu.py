@@ -1,0 +1,279 @@
+"""On a CUDA GPU: every path against the float64 reference, composed models, memory and speed. Skipped without one.
+
+python -m pytest -m gpu tests/runtime/attention/cuda/test_on_gpu.py
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pytest
+import torch
+
+from focus_runtime.attention import focus_attention
+from focus_runtime.attention.cuda.decomposition import flash_decomposition
+from focus_runtime.attention.cuda.packing import Extent
+from focus_runtime.attention.cuda.varlen import available_kernels, best_kernel, plain_varlen
+from focus_runtime.attention.flex import flex_focus_attention
+from focus_runtime.attention.reference import reference_attention
+from focus_runtime.composition.attach import compose
+from focus_runtime.errors import InputError
+from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.attention.test_attention import assert_same, padded, random_membership
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+DEVICE = "cuda"
+HALF = 1.5e-2  # the target for values around 1, used as relative and absolute tolerance
+
+
+def random_inputs(length, *, batch=1, heads=4, kv_heads=2, dim=64, queries=None, dtype=torch.bfloat16):
+    """Laid out (B, T, H, D) and transposed, as models hand them over."""
+
+    def draw(tokens, count):
+        return torch.randn(batch, tokens, count, dim, device=DEVICE).to(dtype).transpose(1, 2)
+
+    return draw(queries or length, heads), draw(length, kv_heads), draw(length, kv_heads)
+
+
+def members(length, **settings):
+    return random_membership(length, **settings).to(DEVICE)
+
+
+def oracle(inputs, membership, **settings):
+    return reference_attention(*(x.double() for x in inputs), membership, **settings)
+
+
+# --- the kernels behind the interface
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dim", [16, 64, 72, 100, 128, 256])
+@pytest.mark.parametrize("window", [None, 0, 100])
+def test_every_kernel_equals_the_plain_one(dtype, dim, window, fresh_seed):
+    """Also with empty sequences, tokens after the end, shared key heads and a maximum above the longest."""
+    query, key, value = (torch.randn(700, heads, dim, device=DEVICE).to(dtype) for heads in (4, 2, 2))
+    cu_lengths = torch.tensor([0, 0, 1, 300, 300, 650], dtype=torch.int32, device=DEVICE)
+    expected = plain_varlen(query.double(), key.double(), value.double(), cu_lengths, 700, 0.1, window)
+    kernels = available_kernels(torch.cuda.get_device_capability())
+    assert kernels
+    for kernel in kernels:
+        out, lse = kernel.run(query, key, value, cu_lengths, 700, 0.1, window)
+        assert (out.shape, lse.shape, lse.dtype) == (query.shape, (4, 700), torch.float32), kernel.name
+        assert_same((out[:650], lse[:, :650]), (expected[0][:650], expected[1][:, :650]), HALF)
+
+
+# --- the decomposition
+
+
+@pytest.mark.parametrize("length", [1, 63, 129, 1000, 4096])
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize(("dtype", "dim"), [(torch.bfloat16, 64), (torch.float16, 64), (torch.bfloat16, 128)])
+def test_decomposition_equals_the_oracle(length, top_k, dtype, dim, fresh_seed):
+    inputs, membership = random_inputs(length, dim=dim, dtype=dtype), members(length, groups=8, top_k=top_k)
+    settings: dict[str, Any] = {"window": 128, "num_sinks": 4, "scale": dim**-0.5}
+    out, lse = flash_decomposition(*inputs, membership, **settings)
+    assert (out.dtype, lse.dtype) == (dtype, torch.float32)
+    expected = oracle(inputs, membership, **settings)
+    assert_same((out, lse), expected, HALF)
+    cosine = torch.nn.functional.cosine_similarity(out.double(), expected[0], dim=-1)
+    assert cosine.min() >= 0.9999
+
+
+@pytest.mark.parametrize("heads", [(1, 1), (8, 1), (6, 3), (12, 12)])
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (0, 4), (64, 0), (5000, 2), (30, 100)])
+def test_heads_batches_windows_and_sinks(heads, window, num_sinks, fresh_seed):
+    inputs = random_inputs(500, batch=3, heads=heads[0], kv_heads=heads[1])
+    for top_k in (1, 2):
+        membership = members(500, batch=3, groups=5, top_k=top_k)
+        settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.125}
+        actual = flash_decomposition(*inputs, membership, **settings)
+        assert_same(actual, oracle(inputs, membership, **settings), HALF)
+
+
+def test_skewed_and_ragged_memberships(fresh_seed):
+    inputs = random_inputs(800, batch=2)
+    one, two = members(800, batch=2, groups=6), members(800, batch=2, groups=6, top_k=2)
+    settings: dict[str, Any] = {"window": 16, "num_sinks": 2, "scale": 0.125}
+    for membership in (torch.ones_like(one), torch.where(torch.rand(2, 800, device=DEVICE) < 0.5, one, two)):
+        actual = flash_decomposition(*inputs, membership, **settings)
+        assert_same(actual, oracle(inputs, membership, **settings), HALF)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_nothing_waits_for_the_device_when_the_extent_is_known(top_k, fresh_seed):
+    inputs, membership = random_inputs(1000), members(1000, groups=8, top_k=top_k)
+    settings: dict[str, Any] = {"window": 64, "num_sinks": 4, "scale": 0.125, "extent": Extent(8, top_k, True)}
+    flash_decomposition(*inputs, membership, **settings)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        flash_decomposition(*inputs, membership, **settings)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def graph_of(work):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+    return graph, result
+
+
+@torch.no_grad()
+def test_a_cuda_graph_replays_it_on_new_inputs(fresh_seed):
+    inputs, membership = random_inputs(1000), members(1000, groups=8)
+    settings: dict[str, Any] = {"window": 64, "num_sinks": 4, "scale": 0.125}
+    graph, result = graph_of(
+        lambda: flash_decomposition(*inputs, membership, extent=Extent(8, 1, True), **settings)
+    )  # fmt: skip
+    for x, new in zip((*inputs, membership), (*random_inputs(1000), members(1000, groups=8)), strict=True):
+        x.copy_(new)
+    graph.replay()
+    assert_same(result, oracle(inputs, membership, **settings), HALF)
+
+
+@pytest.mark.parametrize(("dtype", "dim"), [(torch.float32, 64), (torch.bfloat16, 256)])
+def test_what_flash_cannot_hold_is_refused(dtype, dim):
+    with pytest.raises(InputError, match="flex"):
+        flash_decomposition(*random_inputs(50, dim=dim, dtype=dtype), members(50), window=3, scale=0.1)
+
+
+# --- flex
+
+
+FLEX = [
+    {}, {"top_k": 2, "softcap": 20.0}, {"top_k": 3, "queries": 77}, {"top_k": 2, "side": "left"}, {"side": "right"},
+    {"dtype": torch.float16, "dim": 128}, {"dtype": torch.float32}, {"heads": 4, "kv_heads": 4}, {"length": 64},
+    {"length": 2048, "window": 0, "num_sinks": 0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("case", FLEX, ids=lambda case: "-".join(f"{k}={v}" for k, v in case.items()) or "plain")
+def test_flex_equals_the_oracle(case, sort, fresh_seed):
+    values = {"length": 1000, "top_k": 1, "side": None, "softcap": None, "window": 60, "num_sinks": 4, **case}
+    length, side = values["length"], values["side"]
+    shape = {name: values[name] for name in ("dim", "dtype", "heads", "kv_heads", "queries") if name in values}
+    inputs = random_inputs(length, batch=2, **shape)
+    membership = members(length, batch=2, top_k=values["top_k"])
+    settings = {
+        "window": values["window"], "num_sinks": values["num_sinks"], "softcap": values["softcap"], "scale": 0.125,
+        "key_padding": padded(length, 2, side).to(DEVICE) if side else None,
+    }  # fmt: skip
+    with torch.no_grad():
+        actual = flex_focus_attention(*inputs, membership, sort=sort, **settings)
+    tolerance = 5e-5 if inputs[0].dtype == torch.float32 else HALF
+    assert_same(actual, oracle(inputs, membership, **settings), tolerance)
+
+
+@pytest.mark.parametrize("sort", [True, False])
+def test_flex_gradients(sort, fresh_seed):
+    inputs, membership = random_inputs(300, dtype=torch.float32), members(300, top_k=2)
+    settings: dict[str, Any] = {"window": 20, "num_sinks": 2, "scale": 0.125}
+    upstream = torch.randn_like(inputs[0])
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    out, _ = flex_focus_attention(*leaves, membership, sort=sort, **settings)
+    got = torch.autograd.grad((out * upstream).sum(), leaves)
+    leaves = [x.double().requires_grad_() for x in inputs]
+    want = torch.autograd.grad((reference_attention(*leaves, membership, **settings)[0] * upstream).sum(), leaves)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("backend", ["auto", "masked", "decomposed", "flex"])
+def test_the_public_op(backend, fresh_seed):
+    inputs, membership = random_inputs(600), members(600)
+    with torch.no_grad():
+        actual = focus_attention(*inputs, membership, window=30, num_sinks=2, backend=backend, return_lse=True)
+    assert_same(actual, oracle(inputs, membership, window=30, num_sinks=2, scale=0.125), 3e-2)
+
+
+# --- composed models
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("top_k", [1, 2])
+@pytest.mark.parametrize(("backend", "dtype"), [("decomposed", torch.bfloat16), ("flex", torch.float32)])
+def test_composed_llama_gives_the_masked_logits(backend, dtype, top_k, fresh_seed):
+    """One layer: with two, a rounding difference in the first may move a token to another group in the second."""
+    model = build_model(num_hidden_layers=1).to(DEVICE, dtype)
+    ids = random_ids(200, batch=2, seed=fresh_seed).to(DEVICE)
+    found = {}
+    for name in (backend, "masked"):
+        focus = compose(model, build_centroids(model), top_k=top_k, backend=name)
+        found[name] = model(input_ids=ids, use_cache=False).logits.float()
+        focus.detach()
+    plain = model(input_ids=ids, use_cache=False).logits.float()
+    tolerance = 0.05 if dtype == torch.bfloat16 else 1e-4
+    error = (found[backend] - found["masked"]).norm() / found["masked"].norm()
+    assert error < tolerance
+    assert (plain - found["masked"]).norm() / plain.norm() > 2 * error  # Focus changes more than rounding does
+
+
+# --- memory and speed
+
+
+def peak(length, top_k):
+    inputs, membership = random_inputs(length, heads=12, kv_heads=12), members(length, groups=8, top_k=top_k)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    flash_decomposition(*inputs, membership, window=128, num_sinks=4, scale=0.125)
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_memory_grows_linearly(top_k):
+    short, middle, long = (peak(length, top_k) for length in (65536, 131072, 262144))
+    assert middle < 2.2 * short
+    assert long < 2.2 * middle
+
+
+def median_ms(work, repeats=20):
+    times = []
+    for _ in range(repeats + 3):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop))
+    return statistics.median(times[3:])
+
+
+@torch.no_grad()
+def speedup(length, *, as_graph):
+    inputs, membership = random_inputs(length, heads=12, kv_heads=12), members(length, groups=8)
+    kernel = best_kernel(inputs[0].device, inputs[0].dtype, 64)
+    flat = [x.transpose(1, 2).flatten(0, 1) for x in inputs]
+    cu_lengths = torch.tensor([0, length], dtype=torch.int32, device=DEVICE)
+
+    def full():
+        return kernel.run(flat[0], flat[1], flat[2], cu_lengths, length, 0.125, None)
+
+    def focus():
+        return flash_decomposition(
+            *inputs, membership, window=128, num_sinks=4, scale=0.125, kernel=kernel, extent=Extent(8, 1, True)
+        )
+
+    works = [graph_of(work)[0].replay for work in (full, focus)] if as_graph else [full, focus]
+    return median_ms(works[0]) / median_ms(works[1])
+
+
+def test_faster_than_full_attention_at_32k():
+    assert speedup(32768, as_graph=False) > 1.5
+
+
+@pytest.mark.xfail(strict=False, reason="the target, never measured: about 90 small operations beside 0.1 ms of work")
+def test_as_fast_as_full_attention_at_4k():
+    assert speedup(4096, as_graph=True) >= 1.0

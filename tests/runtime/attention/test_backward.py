@@ -1,0 +1,135 @@
+"""Gradients through the decomposition and to the routers, against autograd through dense float64 attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from focus_runtime.attention import focus_attention
+from focus_runtime.attention.backward import differentiable_attention, straight_through_attention
+from focus_runtime.attention.reference import reference_attention
+from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.routing.router import top_k_membership
+
+HEADS, KV_HEADS, DIM, SCALE = 4, 2, 8, 0.35
+
+
+def leaves(length, *, batch=2, dtype=torch.float64):
+    shapes = [(batch, heads, length, DIM) for heads in (HEADS, KV_HEADS, KV_HEADS)]
+    return [torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
+
+
+def membership_of(length, top_k, *, batch=2, groups=5):
+    order = torch.rand(batch, length, groups).argsort(-1)[..., :top_k]
+    return (1 << order).sum(-1)
+
+
+def gradients(out, upstream, inputs):
+    return torch.autograd.grad((out * upstream.to(out.dtype)).sum(), inputs)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize("length", [1, 63, 150])
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 0), (0, 3), (17, 2), (1000, 1), (2, 1000)])
+def test_gradients_equal_the_oracles(top_k, length, window, num_sinks, fresh_seed):
+    inputs, membership = leaves(length), membership_of(length, top_k)
+    upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": SCALE}
+    out, lse = differentiable_attention(*inputs, membership, **settings)
+    expected, expected_lse = reference_attention(*inputs, membership, **settings)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(lse, expected_lse, rtol=1e-10, atol=1e-12)
+    for got, want in zip(gradients(out, upstream, inputs), gradients(expected, upstream, inputs), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_gradients_in_fp32_from_whichever_forward_pass_is_fastest(top_k, fresh_seed):
+    inputs, membership = leaves(200, dtype=torch.float32), membership_of(200, top_k)
+    upstream = torch.randn(inputs[0].shape)
+    settings: dict[str, Any] = {"window": 17, "num_sinks": 2}
+    got = gradients(focus_attention(*inputs, membership, backend="decomposed", **settings), upstream, inputs)
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    want = gradients(focus_attention(*exact, membership, backend="reference", **settings), upstream, exact)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("backend", ["masked", "decomposed", "auto"])
+def test_every_backend_with_gradients(backend, monkeypatch, fresh_seed):
+    monkeypatch.setattr("focus_runtime.attention.masked.SQUARE", 16)  # beyond it blocks are merged
+    inputs, membership = leaves(40), membership_of(40, 1)
+    upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
+    results = [
+        gradients(focus_attention(*inputs, membership, window=3, num_sinks=2, backend=name), upstream, inputs)
+        for name in (backend, "reference")
+    ]
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_gradcheck_of_the_decomposition(fresh_seed):
+    inputs, membership = leaves(9, batch=1), membership_of(9, 2, batch=1)
+
+    def run(*tensors):
+        return differentiable_attention(*tensors, membership, window=2, num_sinks=1, scale=SCALE)[0]
+
+    assert torch.autograd.gradcheck(run, tuple(inputs))
+
+
+def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks):
+    """The definition in `straight_through_attention`, by autograd over every pair."""
+    query, key, value = inputs
+    length = query.shape[2]
+    membership = top_k_membership(probabilities.detach(), top_k)
+    position = torch.arange(length)
+    distance = position[:, None] - position[None, :]
+    always = (distance <= window) | (position[None, :] < num_sinks)
+    member = ((membership[..., None] >> torch.arange(probabilities.shape[-1])) & 1).to(query.dtype)
+    soft = member * (1 + probabilities - probabilities.detach())
+    affinity = soft @ soft.transpose(1, 2)
+    weight = torch.where(always, 1.0, 1 + affinity - affinity.detach())[:, None]
+    allowed = allowed_pairs(membership, membership, position, position, window, num_sinks)[:, None]
+    repeats = query.shape[1] // key.shape[1]
+    scores = query @ key.repeat_interleave(repeats, 1).transpose(-1, -2) * SCALE
+    scores = scores.masked_fill(~allowed, float("-inf"))
+    weights = torch.exp(scores - scores.detach().amax(-1, keepdim=True)) * weight
+    return weights / weights.sum(-1, keepdim=True) @ value.repeat_interleave(repeats, 1)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 0), (0, 3), (17, 2), (1000, 1)])
+def test_straight_through_gradients_equal_the_dense_definition(top_k, window, num_sinks, fresh_seed):
+    inputs = leaves(100)
+    probabilities = torch.softmax(2 * torch.randn(2, 100, 5, dtype=torch.float64), -1).requires_grad_()
+    upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
+    settings: dict[str, Any] = {"top_k": top_k, "window": window, "num_sinks": num_sinks}
+    out = straight_through_attention(*inputs, probabilities, scale=SCALE, **settings)
+    expected = dense_straight_through(inputs, probabilities, **settings)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
+    everything = [*inputs, probabilities]
+    for got, want in zip(gradients(out, upstream, everything), gradients(expected, upstream, everything), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
+
+
+def test_gradients_of_tokens_without_groups(fresh_seed):
+    inputs, membership = leaves(40), membership_of(40, 1)
+    membership[:, ::3] = 0
+    settings: dict[str, Any] = {"window": 0, "num_sinks": 0, "scale": SCALE}
+    found = [
+        torch.autograd.grad(run(*inputs, membership, **settings)[0].square().sum(), inputs)
+        for run in (differentiable_attention, reference_attention)
+    ]
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+def test_a_window_over_the_whole_text_leaves_the_routers_no_gradient(fresh_seed):
+    inputs = leaves(30)
+    probabilities = torch.softmax(torch.randn(2, 30, 4, dtype=torch.float64), -1).requires_grad_()
+    out = straight_through_attention(*inputs, probabilities, top_k=1, window=30, num_sinks=0, scale=SCALE)
+    (found,) = torch.autograd.grad(out.square().sum(), [probabilities])
+    torch.testing.assert_close(found, torch.zeros_like(found), rtol=0, atol=1e-10)

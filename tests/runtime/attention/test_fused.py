@@ -1,0 +1,219 @@
+"""The compiled kernel: building, doing without a compiler, and exactness where its tiles and blocks end."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from focus_runtime.attention import focus_attention, fused
+from focus_runtime.attention.fused import fused_attention, fused_available
+from focus_runtime.attention.reference import reference_attention
+from focus_runtime.errors import InputError
+
+needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
+
+
+def inputs(length, *, queries=None, heads=2, dim=8, dtype=torch.float32):
+    query = torch.randn(1, heads, queries or length, dim, dtype=torch.float64).to(dtype)
+    key, value = (torch.randn(1, 1, length, dim, dtype=torch.float64).to(dtype) for _ in range(2))
+    return query, key, value
+
+
+def membership_of(length, *, groups=4, top_k=1):
+    return (1 << torch.rand(1, length, groups).argsort(-1)[..., :top_k]).sum(-1)
+
+
+def close(actual, tensors, membership, tolerance=5e-6, **settings):
+    expected = reference_attention(*(x.double() for x in tensors), membership, **settings)
+    for got, want in zip(actual, expected, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance)
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("length", [15, 16, 17, 31, 32, 33, 255, 256, 257, 600])
+def test_lengths_around_tiles_and_blocks(mode, length, fresh_seed):
+    tensors, membership = inputs(length, heads=1), membership_of(length, groups=3)
+    settings: dict[str, Any] = {"window": 40, "num_sinks": 3, "scale": 0.35}
+    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("queries", [1, 5, 40, 150])
+def test_fewer_queries_than_keys(mode, queries, fresh_seed):
+    tensors, membership = inputs(200, queries=queries), membership_of(200, top_k=2)
+    settings: dict[str, Any] = {"window": 6, "num_sinks": 70, "scale": 0.35}  # more sinks than one block of keys
+    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("softcap", [None, 2.0, 50.0])
+def test_padding_anywhere(mode, softcap, fresh_seed):
+    """Also between real tokens, where no tokenizer pads but a caller may."""
+    tensors, membership = inputs(90), membership_of(90, top_k=2)
+    real = torch.rand(1, 90) > 0.3
+    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": 0.35, "key_padding": real, "softcap": softcap}
+    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dim", [8, 24, 40, 64, 128, 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_head_sizes(dim, dtype, fresh_seed):
+    tensors, membership = inputs(80, dim=dim, dtype=dtype), membership_of(80)
+    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": dim**-0.5}
+    tolerance = 5e-6 if dtype == torch.float32 else 1.5e-2
+    close(fused_attention(*tensors, membership, **settings), tensors, membership, tolerance, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_the_number_of_threads_changes_nothing(threads, monkeypatch, fresh_seed):
+    tensors, membership = inputs(300), membership_of(300, top_k=2)
+    one = fused_attention(*tensors, membership, window=9, num_sinks=2, scale=0.35, mode="by class")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    more = fused_attention(*tensors, membership, window=9, num_sinks=2, scale=0.35, mode="by class")
+    assert torch.equal(one[0], more[0])
+    assert torch.equal(one[1], more[1])
+
+
+@needs_compiler
+def test_softmax_of_scores_far_apart(fresh_seed):
+    """Scores from -300 to 300: weights underflow to nothing, and never to NaN."""
+    tensors, membership = inputs(70), membership_of(70)
+    settings: dict[str, Any] = {"window": 5, "num_sinks": 1, "scale": 30.0}
+    out, lse = fused_attention(*tensors, membership, **settings)
+    expected, expected_lse = reference_attention(*(x.double() for x in tensors), membership, **settings)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-5, atol=1e-3)
+
+
+@needs_compiler
+@pytest.mark.parametrize("softcap", [0.5, 2.0, 50.0])
+@pytest.mark.parametrize("mode", ["auto", "step"])
+def test_saturated_softcap(softcap, mode, fresh_seed):
+    """Scores far beyond the cap on both sides, where its exponential would overflow."""
+    tensors, membership = inputs(70, queries=3, dim=16), membership_of(70)
+    settings: dict[str, Any] = {"window": 5, "num_sinks": 1, "scale": 60.0, "softcap": softcap}
+    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, 2e-5, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["query", "key"])
+def test_softcap_hides_no_nan(name, fresh_seed):
+    query, key, value = inputs(40)
+    {"query": query, "key": key}[name][0, 0, 20, 3] = float("nan")
+    with pytest.raises(InputError, match=name):
+        focus_attention(query, key, value, membership_of(40), window=5, softcap=5.0, backend="fused")
+
+
+@needs_compiler
+def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
+    tensors, membership = inputs(1500, heads=1), membership_of(1500, groups=60, top_k=5)
+    assert membership.unique().numel() > 1024
+    settings: dict[str, Any] = {"window": 9, "num_sinks": 1, "scale": 0.35}
+    close(fused_attention(*tensors, membership, mode="by class", **settings), tensors, membership, **settings)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_it_is_compiled_once(tmp_path, monkeypatch):
+    first = fused._build(tmp_path)
+    stamp = first.stat().st_mtime_ns
+    assert fused._build(tmp_path) == first
+    assert first.stat().st_mtime_ns == stamp
+    assert list(tmp_path.iterdir()) == [first]  # nothing half-built beside it
+    monkeypatch.setattr(fused, "FLAGS", (*fused.FLAGS, "-DOTHER"))
+    assert fused._build(tmp_path) != first
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Forget the kernel that was loaded, before and after."""
+    fused._load.cache_clear()
+    yield monkeypatch
+    fused._load.cache_clear()
+
+
+def test_without_a_compiler_everything_still_runs(broken, fresh_seed):
+    broken.setattr(fused, "COMPILERS", ("no-such-compiler",))
+    tensors, membership = inputs(64), membership_of(64)
+    assert not fused_available()
+    assert "no-such-compiler" in fused.fused_reason()
+    out = focus_attention(*tensors, membership, window=5)
+    settings: dict[str, Any] = {"window": 5, "scale": 8**-0.5}
+    expected = reference_attention(*(x.double() for x in tensors), membership, **settings)[0]
+    torch.testing.assert_close(out.double(), expected, rtol=5e-6, atol=5e-6)
+    with pytest.raises(InputError, match="compiler"):
+        focus_attention(*tensors, membership, window=5, backend="fused")
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instruction sets of x86-64")
+@pytest.mark.parametrize("instructions", ["x86-64", "x86-64-v3"])
+def test_narrower_vectors_are_exact_too(instructions, broken, tmp_path, fresh_seed):
+    """4 and 8 lanes, where this machine may have 16."""
+    flags = tuple(flag for flag in fused.FLAGS if not flag.startswith("-march"))
+    broken.setattr(fused, "FLAGS", (*flags, f"-march={instructions}"))
+    broken.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
+    assert fused_available(), fused.fused_reason()
+    for dim, dtype in ((64, torch.float32), (40, torch.float32), (64, torch.bfloat16)):
+        tensors, membership = inputs(300, dim=dim, dtype=dtype), membership_of(300, top_k=2)
+        settings: dict[str, Any] = {"window": 20, "num_sinks": 3, "scale": dim**-0.5}
+        tolerance = 5e-6 if dtype == torch.float32 else 1.5e-2
+        for mode in ("by class", "dense"):
+            close(
+                fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, tolerance, **settings
+            )
+        step = (tensors[0][:, :, -2:], *tensors[1:])
+        close(fused_attention(*step, membership, **settings), step, membership, tolerance, **settings)
+
+
+@needs_compiler
+def test_a_compiler_that_fails_says_so(broken, tmp_path):
+    broken.setattr(fused, "FLAGS", ("--no-such-flag",))
+    broken.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
+    assert not fused_available()
+    assert "failed" in fused.fused_reason()
+    assert list((tmp_path / "kernels").iterdir()) == []
+
+
+@needs_compiler
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_cache_is_no_error(broken, tmp_path):
+    tmp_path.chmod(0o500)
+    broken.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
+    assert not fused_available()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["masked", "decomposed", pytest.param("fused", marks=needs_compiler)])
+def test_peak_memory_is_linear_in_the_text(backend):
+    """Growth of the peak at three lengths, in a process of its own; a T x T array would grow fourfold each time."""
+    script = """
+import resource, sys, torch
+from focus_runtime.attention import focus_attention
+from focus_runtime.attention.fused import fused_available
+fused_available()
+def run(length):
+    q, k, v = (torch.randn(1, 1, length, 8) for _ in range(3))
+    focus_attention(q, k, v, 1 << torch.randint(8, (1, length)), window=16, num_sinks=4, backend=sys.argv[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(*(run(length) for length in (64, 8192, 16384, 32768)))
+"""
+    plain = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}  # else the peak shows how freed blocks are kept
+    done = subprocess.run(
+        [sys.executable, "-c", script, backend], capture_output=True, text=True, check=True, env=plain
+    )
+    start, small, middle, large = map(int, done.stdout.split())  # kB
+    assert large - start < 128_000  # 32,768 x 32,768 bits alone would be 131,072 kB
+    assert large - middle < 3 * max(middle - small, 8_000)

@@ -1,0 +1,494 @@
+"""Composing Focus onto tiny models of many families, and taking it off without a trace."""
+
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
+from focus_runtime.models.structure import attention_modules
+from tests.helpers import build_centroids, build_model, random_ids
+
+FAMILIES = ["Llama", "GPT2", "Mistral", "Qwen2", "Qwen3", "Olmo2", "Gemma2", "Phi3"]
+_built: dict[str, torch.nn.Module] = {}
+
+
+def family_model(family):
+    """One model of each family for the whole module; every test leaves it as it found it."""
+    if family not in _built:
+        _built[family] = build_model(family)
+    return _built[family]
+
+
+@torch.no_grad()
+def logits(model, ids, **kwargs):
+    return model(input_ids=ids, use_cache=False, **kwargs).logits
+
+
+def explicit_mask(membership, window, sinks):
+    """(B, 1, T, T) additive mask from METHOD section 3, by a double loop."""
+    batch, length = membership.shape
+    mask = torch.full((batch, 1, length, length), torch.finfo(torch.float32).min)
+    for b in range(batch):
+        groups = membership[b].tolist()
+        for i in range(length):
+            for j in range(i + 1):
+                if groups[i] & groups[j] or i - j <= window or j < sinks:
+                    mask[b, 0, i, j] = 0.0
+    return mask
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_detach_gives_the_untouched_models_logits_bit_for_bit(family, ids):
+    model = family_model(family)
+    before = logits(model, ids)
+    focus = compose(model, build_centroids(model))
+    during = logits(model, ids)
+    assert focus.seconds.calls == 2
+    focus.detach()
+    assert torch.equal(logits(model, ids), before)
+    assert not torch.allclose(during, before, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_groups_is_full_attention(family, ids):
+    model = family_model(family)
+    before = logits(model, ids)
+    focus = compose(model, build_centroids(model), top_k=4, window=0, num_sinks=0)
+    try:
+        torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
+    finally:
+        focus.detach()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("window", [39, 40, 10_000])
+def test_a_window_over_the_text_is_full_attention(family, window, ids):
+    model = family_model(family)
+    before = logits(model, ids)
+    focus = compose(model, build_centroids(model), window=window, num_sinks=0)
+    try:
+        torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
+    finally:
+        focus.detach()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_the_mask_in_the_model_is_the_definition(family, top_k, ids):
+    """Eager attention with an explicit 4-d mask gives the same logits. One layer, so one mask serves the model."""
+    model = build_model(family, num_hidden_layers=1)
+    assert len(attention_modules(model)) == 1
+    focus = compose(model, build_centroids(model, num_groups=6), top_k=top_k, window=3, num_sinks=2)
+    actual = logits(model, ids)
+    membership = focus.assignments()[0].membership
+    focus.detach()
+    expected = logits(model, ids, attention_mask=explicit_mask(membership, 3, 2))
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(actual, logits(model, ids), atol=1e-3)
+
+
+@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed"])
+def test_backends_agree_in_the_model(backend, tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model), backend=backend)
+    chosen = logits(tiny_model, ids)
+    focus.backend = "reference"
+    torch.testing.assert_close(chosen, logits(tiny_model, ids), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_detach_restores_the_implementation_weights_and_hooks(implementation, ids):
+    model = build_model(implementation=implementation)
+    before, weights = logits(model, ids), {n: p.clone() for n, p in model.named_parameters()}
+    hooks = [len(m._forward_pre_hooks) for m in model.modules()]
+    keys = [set(vars(m)) for m in model.modules()]
+    focus = compose(model, build_centroids(model))
+    logits(model, ids)
+    assert focus.detach() is model
+    assert model.config._attn_implementation == implementation
+    assert [len(m._forward_pre_hooks) for m in model.modules()] == hooks
+    assert [set(vars(m)) for m in model.modules()] == keys
+    assert all(torch.equal(p, weights[n]) for n, p in model.named_parameters())
+    assert torch.equal(logits(model, ids), before)
+
+
+def test_detaching_twice_is_fine(tiny_model, ids):
+    before = logits(tiny_model, ids)
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    focus.detach()
+    focus.detach()
+    assert torch.equal(logits(tiny_model, ids), before)
+
+
+def test_composing_twice_is_refused_and_leaves_the_first_in_place(tiny_model, ids):
+    centroids = build_centroids(tiny_model)
+    plain = logits(tiny_model, ids)
+    first = compose(tiny_model, centroids)
+    sparse = logits(tiny_model, ids)
+    with pytest.raises(ModelError, match="already has Focus"):
+        compose(tiny_model, centroids)
+    assert torch.equal(logits(tiny_model, ids), sparse)
+    first.detach()
+    assert torch.equal(logits(tiny_model, ids), plain)
+    compose(tiny_model, centroids).detach()
+
+
+def test_an_exception_inside_the_model_leaves_it_detachable(tiny_model, ids):
+    before = logits(tiny_model, ids)
+    focus = compose(tiny_model, build_centroids(tiny_model))
+
+    def fail(*_):
+        raise KeyError("broken layer")
+
+    handle = attention_modules(tiny_model)[1].register_forward_hook(fail)
+    with pytest.raises(KeyError, match="broken layer"):
+        logits(tiny_model, ids)
+    handle.remove()
+    focus.detach()
+    assert torch.equal(logits(tiny_model, ids), before)
+
+
+def test_an_exception_inside_full_attention_returns_to_focus(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    sparse = logits(tiny_model, ids)
+    for context in (focus.full_attention, focus.measured_full_attention, lambda: focus.training_gate(SoftGate())):
+        with pytest.raises(KeyError), context():
+            raise KeyError("inside")
+        assert torch.equal(logits(tiny_model, ids), sparse)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_full_attention_is_exact_and_routes_nothing(family, ids):
+    model = family_model(family)
+    before = logits(model, ids)
+    focus = compose(model, build_centroids(model))
+    try:
+        sparse = logits(model, ids)
+        focus.reset_seconds()
+        with focus.full_attention() as inner:
+            assert inner is model
+            assert torch.equal(logits(model, ids), before)
+        assert (focus.seconds.routing, focus.seconds.calls) == (0.0, 0)
+        assert torch.equal(logits(model, ids), sparse)
+    finally:
+        focus.detach()
+
+
+def test_detaching_inside_full_attention(tiny_model, ids):
+    before = logits(tiny_model, ids)
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with focus.full_attention():
+        focus.detach()
+    assert torch.equal(logits(tiny_model, ids), before)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("side", [None, "left", "right"])
+def test_measured_full_attention_is_full_attention(family, side, ids):
+    model = family_model(family)
+    mask = torch.ones_like(ids) if side else None
+    if mask is not None:
+        mask[:, slice(0, 5) if side == "left" else slice(-5, None)] = 0
+    kept = slice(None) if mask is None else mask[0].bool()
+    before = logits(model, ids, attention_mask=mask)[:, kept]
+    focus = compose(model, build_centroids(model))
+    try:
+        with focus.measured_full_attention():
+            actual = logits(model, ids, attention_mask=mask)[:, kept]
+        torch.testing.assert_close(actual, before, rtol=1e-5, atol=1e-5)
+        assert focus.seconds.calls == 2
+        assert focus.seconds.routing == 0.0
+        assert focus.assignments() == {}
+    finally:
+        focus.detach()
+
+
+def test_measured_full_attention_continues_from_a_cache(tiny_model, ids):
+    """SDPA's own causal flag would line queries up with the first keys."""
+    before = logits(tiny_model, ids)[:, 30:]
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with torch.no_grad(), focus.measured_full_attention():
+        first = tiny_model(input_ids=ids[:, :30], use_cache=True)
+        rest = tiny_model(input_ids=ids[:, 30:], past_key_values=first.past_key_values).logits
+    torch.testing.assert_close(rest, before, rtol=1e-5, atol=1e-5)
+
+
+# --- padding
+
+
+def batch_of(lengths, total, side):
+    """Texts padded to one length, their mask, and position ids that count real tokens only."""
+    ids, mask = torch.zeros(len(lengths), total, dtype=torch.long), torch.zeros(len(lengths), total, dtype=torch.long)
+    texts = [random_ids(n, seed=10 + i) for i, n in enumerate(lengths)]
+    for row, text in enumerate(texts):
+        place = slice(total - text.shape[1], total) if side == "left" else slice(0, text.shape[1])
+        ids[row, place], mask[row, place] = text[0], 1
+    return texts, ids, mask, (mask.cumsum(-1) - 1).clamp_min(0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("assignment", ["causal", "sinkhorn"])
+def test_padded_batches_equal_single_runs(family, side, assignment):
+    model = family_model(family)
+    texts, ids, mask, positions = batch_of([30, 17, 25], 30, side)
+    focus = compose(model, build_centroids(model), window=3, num_sinks=2, assignment=assignment)
+    try:
+        batched = logits(model, ids, attention_mask=mask, position_ids=positions)
+        for row, text in enumerate(texts):
+            torch.testing.assert_close(
+                batched[row][mask[row].bool()],
+                logits(model, text)[0],
+                rtol=1e-4,
+                atol=1e-4,
+                msg=lambda m: f"{side} {m}",
+            )
+    finally:
+        focus.detach()
+
+
+def test_every_row_of_a_batch_has_its_own_groups(tiny_model):
+    texts = [random_ids(20, seed=s) for s in range(3)]
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    batched = logits(tiny_model, torch.cat(texts))
+    together = focus.assignments()[1].membership
+    for row, text in enumerate(texts):
+        torch.testing.assert_close(batched[row], logits(tiny_model, text)[0], rtol=1e-5, atol=1e-5)
+        assert torch.equal(focus.assignments()[1].membership[0], together[row])
+
+
+# --- what the handle tells
+
+
+def test_causal_focus_never_looks_ahead(tiny_model, ids):
+    compose(tiny_model, build_centroids(tiny_model), assignment="causal")
+    changed = ids.clone()
+    changed[:, 25:] = random_ids(15, seed=9)
+    torch.testing.assert_close(
+        logits(tiny_model, ids)[:, :25], logits(tiny_model, changed)[:, :25], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_assignments_cover_every_layer_and_come_from_the_modules_input(tiny_model, ids):
+    centroids = build_centroids(tiny_model)
+    seen = {}
+    for index, module in attention_modules(tiny_model).items():
+        module.register_forward_pre_hook(
+            lambda m, a, kw, index=index: seen.__setitem__(index, kw["hidden_states"]), with_kwargs=True
+        )
+    focus = compose(tiny_model, centroids)
+    logits(tiny_model, ids)
+    assert sorted(focus.assignments()) == [0, 1]
+    for index, assignment in focus.assignments().items():
+        router = centroids.routers[index]
+        scores = seen[index] @ router.projection @ router.centroids.T / 0.1 + router.potential
+        assert torch.equal(assignment.membership, 1 << scores.argmax(-1))
+
+
+def test_layers_without_a_router_keep_full_attention(ids):
+    model = build_model(num_hidden_layers=3)
+    focus = compose(model, build_centroids(model, layers=(1,)))
+    hidden: dict[str, torch.Tensor] = {}
+    handle = model.model.layers[0].register_forward_hook(lambda m, a, out: hidden.__setitem__("now", out))
+    sparse = logits(model, ids)
+    first = hidden["now"]
+    assert list(focus.assignments()) == [1]
+    focus.detach()
+    full = logits(model, ids)
+    handle.remove()
+    torch.testing.assert_close(first, hidden["now"], rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(sparse, full, atol=1e-3)
+
+
+def test_seconds_are_counted_and_reset(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    logits(tiny_model, ids)
+    assert focus.seconds.calls == 2
+    assert focus.seconds.routing > 0
+    assert focus.seconds.attention > 0
+    focus.reset_seconds()
+    assert (focus.seconds.routing, focus.seconds.attention, focus.seconds.calls) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2"])
+def test_training_gate_within_the_window_is_full_attention(family, ids):
+    model = family_model(family)
+    before = logits(model, ids)
+    focus = compose(model, build_centroids(model), window=40)
+    try:
+        for gate in (SoftGate("log"), SoftGate("paper"), SoftGate("log", hard=True)):
+            with focus.training_gate(gate):
+                torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
+    finally:
+        focus.detach()
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2"])
+def test_straight_through_training_sees_the_hard_mask(family, ids):
+    model = family_model(family)
+    focus = compose(model, build_centroids(model))
+    try:
+        sparse = logits(model, ids)
+        with focus.training_gate(SoftGate("log", hard=True)):
+            torch.testing.assert_close(logits(model, ids), sparse, rtol=1e-5, atol=1e-5)
+        with focus.training_gate(SoftGate("log")):
+            assert not torch.allclose(logits(model, ids), sparse, atol=1e-3)
+    finally:
+        focus.detach()
+
+
+@pytest.mark.parametrize("family", ["Llama", "Qwen3", "Gemma2", "Phi3"])
+def test_autocast(family, ids):
+    """Autocast mixes dtypes between query, key and value."""
+    model = family_model(family)
+    focus = compose(model, build_centroids(model), window=8)
+    try:
+        expected = logits(model, ids)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = logits(model, ids)
+        assert (found.float() - expected).abs().mean() < 0.1 * expected.abs().mean()
+        torch.testing.assert_close(logits(model, ids), expected)  # and leaves nothing behind
+    finally:
+        focus.detach()
+
+
+def test_threads_do_not_mix_their_groups():
+    model = build_model()
+    texts = [random_ids(40, seed=seed) for seed in range(4)]
+    focus = compose(model, build_centroids(model))
+    expected = [logits(model, text) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda number: logits(model, texts[number % 4]), range(80)))
+    focus.detach()
+    for number, one in enumerate(found):
+        torch.testing.assert_close(one, expected[number % 4], rtol=1e-5, atol=1e-5)
+
+
+def test_nested_full_attention_stays_full(tiny_model, ids):
+    before = logits(tiny_model, ids)
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with focus.full_attention():
+        with focus.full_attention():
+            pass
+        assert torch.equal(logits(tiny_model, ids), before)
+    assert not torch.allclose(logits(tiny_model, ids), before, atol=1e-3)
+    focus.detach()
+
+
+def test_what_is_no_model_or_no_centroids(tiny_model):
+    with pytest.raises(InputError, match="load_centroids"):
+        compose(tiny_model, "default")
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with pytest.raises(ModelError, match="detach"):
+        compose(focus, build_centroids(tiny_model))
+    focus.detach()
+
+
+def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):
+    model = family_model("Llama")
+    focus = compose(model, build_centroids(model))
+    router = focus.routers[1].projection
+    try:
+        sparse = logits(model, ids)
+        found = []
+        for limit in (10_000, 10):
+            monkeypatch.setattr("focus_runtime.composition.layer.DENSE_UP_TO", limit)
+            with focus.training_gate(SoftGate("log", hard=True)):
+                out = model(input_ids=ids, use_cache=False).logits
+            torch.testing.assert_close(out, sparse, rtol=1e-5, atol=1e-5)
+            found.append(torch.autograd.grad(out.square().sum(), [router])[0])
+    finally:
+        focus.detach()
+    assert found[1].abs().max() > 0
+    assert not torch.allclose(found[0], found[1], rtol=1e-2)  # dropped pairs give no gradient in linear memory
+
+
+# --- settings and models that do not fit
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [({"top_k": 0}, "top_k"), ({"top_k": 5}, "top_k"), ({"window": -1}, "window"), ({"num_sinks": -1}, "num_sinks"),
+     ({"assignment": "soft"}, "assignment")],
+)  # fmt: skip
+def test_bad_settings_are_named_and_leave_the_model_alone(settings, name, tiny_model, ids):
+    before = logits(tiny_model, ids)
+    with pytest.raises(ConfigError, match=name):
+        compose(tiny_model, build_centroids(tiny_model), **settings)
+    assert torch.equal(logits(tiny_model, ids), before)
+
+
+def test_an_unknown_backend_is_refused(tiny_model, ids):
+    with pytest.raises(InputError, match="backend"):
+        compose(tiny_model, build_centroids(tiny_model), backend="fast")
+    logits(compose(tiny_model, build_centroids(tiny_model)).detach(), ids)  # nothing of it stayed on the model
+
+
+def test_causal_assignment_needs_potentials(tiny_model):
+    centroids = build_centroids(tiny_model, potentials=False)
+    with pytest.raises(InputError, match="calibrate_potentials"):
+        compose(tiny_model, centroids)
+    compose(tiny_model, centroids, assignment="sinkhorn").detach()
+
+
+def test_settings_default_to_the_centroids_own(tiny_model):
+    centroids = build_centroids(tiny_model, window=9, num_sinks=3, top_k=2)
+    assert compose(tiny_model, centroids).config == centroids.config
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"), [({"num_hidden_layers": 3}, "2 layers.*has 3"), ({"hidden_size": 32}, "width 64.*32 wide")]
+)
+def test_centroids_of_another_model_are_refused(changes, words, tiny_model):
+    other = build_model(**changes)
+    with pytest.raises(CentroidFileError, match=words):
+        compose(other, build_centroids(tiny_model))
+    assert other.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("family", ["Bloom", "GPTJ", "Falcon"])
+def test_models_that_bypass_the_attention_interface_are_refused(family, ids):
+    """transformers only warns; without a check the result would be full attention called Focus."""
+    model = build_model(family)
+    before = logits(model, ids)
+    with pytest.raises(ModelError, match=f"{type(model).__name__}.*attention interface"):
+        compose(model, build_centroids(model))
+    assert torch.equal(logits(model, ids), before)
+
+
+def test_learned_sinks_are_not_dropped_silently(ids):
+    model = build_model("GptOss")
+    compose(model, build_centroids(model))
+    with pytest.raises(ModelError, match="learned attention sinks"):
+        logits(model, ids)
+
+
+def test_a_module_without_attention_is_refused():
+    with pytest.raises(ModelError, match="no attention layers"):
+        attention_modules(torch.nn.Linear(2, 2))
+
+
+def test_an_encoder_is_refused():
+    model = build_model("Bert", is_decoder=False)
+    with pytest.raises(ModelError, match="no attention layers"):
+        attention_modules(model)
+
+
+def test_another_model_with_the_same_configuration_object_gets_a_clear_error(tiny_model, ids):
+    twin = type(tiny_model)(tiny_model.config).eval()
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with pytest.raises(ModelError, match="shares this model's configuration"):
+        logits(twin, ids)
+    focus.detach()
+    logits(twin, ids)
+
+
+def test_two_models_are_independent(tiny_model, ids):
+    other = copy.deepcopy(tiny_model)
+    before = logits(other, ids)
+    compose(tiny_model, build_centroids(tiny_model))
+    assert torch.equal(logits(other, ids), before)

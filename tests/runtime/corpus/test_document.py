@@ -1,0 +1,63 @@
+"""A document analysed for a corpus has the numbers of the engine, and the model is the untouched one afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from focus_runtime.corpus.document import DocumentAnalyst, DocumentOptions, pair_totals
+from focus_runtime.corpus.source import Document
+from focus_runtime.errors import TextError
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.run.engine import RunOptions, analyze
+from tests.helpers import build_centroids, build_model
+
+TEXT = "the harbour was quiet and the cat sat on the mat; nobody came, nobody left. " * 2
+
+
+@pytest.mark.parametrize(("groups", "top_k"), [(3, 1), (12, 4), (40, 2)])
+def test_pair_totals_are_the_exact_counts(fresh_seed, groups, top_k):
+    generator = np.random.default_rng(fresh_seed)
+    for length, window, sinks in ((1, 0, 4), (2, 5, 1), (37, 4, 3), (60, 0, 0), (90, 89, 2), (90, 20, 200)):
+        order = generator.random((3, length, groups)).argsort(axis=2)[:, :, :top_k]
+        membership = np.left_shift(np.int64(1), order.astype(np.int64)).sum(axis=2)
+        membership[2, ::3] = 0  # tokens without a group
+        expected = [[count_pairs(row, window, sinks).total(cause) for cause in CAUSES] for row in membership]
+        np.testing.assert_array_equal(pair_totals(membership, window, sinks), expected)
+
+
+def test_learned_and_random_groups_are_those_of_the_engine(tiny_model, tokenizer):
+    learned, chance = build_centroids(tiny_model), build_centroids(tiny_model, seed=7)
+    before = torch.cat([p.flatten() for p in tiny_model.parameters()]).clone()
+    implementation = tiny_model.config._attn_implementation
+    options = DocumentOptions(top_k=2, window=6, max_tokens=90, tags=False)
+    with DocumentAnalyst(tiny_model, tokenizer, learned, chance, options) as analyst:
+        with pytest.raises(TextError, match="1 token"):
+            analyst.analyze(Document("short", "x"))
+        tables = [analyst.analyze(Document("a", TEXT)) for _ in range(2)]
+    assert tables[0]["assignments"].equals(tables[1]["assignments"])
+    assert tiny_model.config._attn_implementation == implementation
+    assert torch.equal(before, torch.cat([p.flatten() for p in tiny_model.parameters()]))
+    groups, document = tables[0]["assignments"], tables[0]["document"].to_pylist()[0]
+    for centroids, prefix, mode in ((learned, "", "focus"), (chance, "random_", "random")):
+        trace = analyze(tiny_model, tokenizer, TEXT, centroids, RunOptions(top_k=2, window=6, max_tokens=90, repeats=1))
+        for name, values in (
+            ("membership", [layer.membership for layer in trace.layers]),
+            ("top_group", [layer.top_group for layer in trace.layers]),
+        ):
+            assert groups[prefix + name].to_pylist() == np.concatenate(values).tolist()
+        assert document[f"perplexity_{mode}"] == pytest.approx(trace.perplexity("focus"), rel=1e-6)
+        assert document["perplexity_full"] == pytest.approx(trace.perplexity("full"), rel=1e-6)
+    assert (document["num_tokens"], document["total_tokens"]) == (90, len(TEXT))
+    assert "first 90" in document["notes"]
+
+
+def test_a_text_beyond_learned_positions_is_a_text_error(tokenizer):
+    model = build_model("GPT2")  # 256 of them
+    with (
+        DocumentAnalyst(model, tokenizer, build_centroids(model), None, DocumentOptions(tags=False)) as analyst,
+        pytest.raises(TextError, match="positions"),
+    ):
+        analyst.analyze(Document("a", TEXT * 2))

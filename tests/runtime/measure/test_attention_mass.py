@@ -1,0 +1,154 @@
+"""Mass kept by the mask against a dense float64 sum over the attention weights that eager attention returns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.errors import InputError
+from focus_runtime.measure import attention_mass
+from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept, mass_by_cause
+from focus_runtime.models.structure import attention_modules
+from tests.helpers import build_centroids, build_model, random_ids
+
+FAMILIES = ["Llama", "GPT2", "Mistral", "Qwen3", "Gemma2", "Olmo2", "Phi3"]
+
+
+def dense_shares(weights, membership, window, sinks):
+    """(N, H, 4) by a double loop over (N, H, T, T) float64 weights and (N, T) bit sets."""
+    number, heads, length, _ = weights.shape
+    shares = np.zeros((number, heads, 4))
+    for n in range(number):
+        groups = membership[n].tolist()
+        for i in range(length):
+            for j in range(i + 1):
+                shared = groups[i] & groups[j]
+                cause = 0 if i - j <= window else 1 if j < sinks else 2 if shared else 3
+                shares[n, :, cause] += weights[n, :, i, j].numpy() / length
+    return shares
+
+
+@torch.no_grad()
+def eager(model, sequences):
+    """Attention weights by layer and the hidden states that enter each attention module, from the untouched model."""
+    entering = {}
+
+    def keep(index):
+        return lambda module, args, kwargs: entering.update({index: args[0] if args else kwargs["hidden_states"]})
+
+    modules = attention_modules(model)
+    hooks = [modules[i].register_forward_pre_hook(keep(i), with_kwargs=True) for i in modules]
+    weights = model(input_ids=sequences, use_cache=False, output_attentions=True).attentions
+    for hook in hooks:
+        hook.remove()
+    return weights, entering
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_the_mass_is_the_sum_of_eager_weights(family, top_k, fresh_seed, near_ties):
+    """Tolerance: eager attention takes its softmax in float32, whatever the model's type."""
+    own = {"sliding_window": 12} if family in ("Mistral", "Gemma2", "Phi3") else {}
+    model = build_model(family, seed=fresh_seed, **own).double()
+    sequences = random_ids(30, batch=2, seed=fresh_seed)
+    weights, entering = eager(model, sequences)
+    centroids = build_centroids(model, seed=fresh_seed, num_groups=6, top_k=top_k, window=3, num_sinks=2)
+    focus = compose(model, centroids, sliding_layers="focus")
+    found = attention_mass_kept(focus, sequences)
+    focus.detach()
+    for row, layer in enumerate(found.layers):
+        membership = centroids.routers[layer].assign(entering[layer]).membership
+        expected = dense_shares(weights[layer], membership, 3, 2)
+        np.testing.assert_allclose(found.shares[:, row], expected, atol=1e-5)  # eager softmax is fp32
+        assert expected[..., 3].max() > 0.01
+    assert found.kept.shape == found.distant_kept.shape == (2, 4)
+
+
+def test_blocks_of_any_size_agree_and_a_sliding_window_is_kept(monkeypatch, fresh_seed):
+    generator = torch.Generator().manual_seed(fresh_seed)
+    query = torch.randn(2, 6, 37, 8, generator=generator, dtype=torch.float64)
+    key = torch.randn(2, 2, 37, 8, generator=generator, dtype=torch.float64)
+    membership = 1 << torch.randint(0, 4, (2, 37), generator=generator)
+    scores = query @ key.repeat_interleave(3, dim=1).transpose(-1, -2) * 0.5
+    scores = 2.0 * torch.tanh(scores / 2.0)
+    distance = torch.arange(37)[:, None] - torch.arange(37)
+    weights = scores.masked_fill((distance < 0) | (distance >= 20), float("-inf")).softmax(dim=-1)
+    expected = dense_shares(weights, membership, 4, 2)
+    for scores_at_once in (1, 3000, 1 << 22):
+        monkeypatch.setattr(attention_mass, "BLOCK_SCORES", scores_at_once)
+        found = mass_by_cause(query, key, membership, window=4, num_sinks=2, scale=0.5, softcap=2.0, sliding_window=20)
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+        single = mass_by_cause(
+            query.float(), key.float(), membership, window=4, num_sinks=2, scale=0.5, softcap=2.0, sliding_window=20
+        )
+        np.testing.assert_allclose(single.numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("setting", [{"top_k": 4, "window": 0, "num_sinks": 0}, {"top_k": 1, "window": 39}])
+def test_a_mask_of_everything_keeps_everything(setting, tiny_model):
+    focus = compose(tiny_model, build_centroids(tiny_model), **setting)
+    found = attention_mass_kept(focus, random_ids(40, batch=2))
+    focus.detach()
+    assert (found.kept == 1.0).all()
+    assert (found.distant_kept == 1.0).all()
+    np.testing.assert_allclose(found.shares.sum(axis=-1), 1.0, atol=1e-6)
+
+
+def test_more_groups_and_wider_windows_keep_more(tiny_model):
+    sequences = random_ids(60, batch=3)
+    found = {}
+    for name, setting in {"narrow": {}, "wide": {"window": 20}, "two": {"top_k": 2}}.items():
+        focus = compose(tiny_model, build_centroids(tiny_model), **setting)
+        found[name] = attention_mass_kept(focus, sequences)
+        focus.detach()
+    narrow = found["narrow"]
+    assert (narrow.kept < found["wide"].kept).all()
+    assert (narrow.kept < found["two"].kept).all()
+    assert (narrow.cause("local") == found["two"].cause("local")).all()
+    np.testing.assert_allclose(narrow.per_sequence.mean(), narrow.kept.mean())
+    rows = narrow.rows()
+    assert [row["layer"] for row in rows] == [0, 1]
+    assert sum(rows[0][cause] for cause in MASS_CAUSES) == pytest.approx(1.0)
+    assert rows[0]["kept_least_head"] < rows[0]["kept"] < rows[0]["kept_most_head"]
+
+
+def test_groups_of_the_focus_run_are_those_it_used(tiny_model, fresh_seed, near_ties):
+    """The first layer sees the same hidden states in both runs; the second does not."""
+    model = tiny_model.double()
+    sequences = random_ids(60, batch=2, seed=fresh_seed)
+    focus = compose(model, build_centroids(model, seed=fresh_seed), window=2)
+    full = attention_mass_kept(focus, sequences)
+    used = attention_mass_kept(focus, sequences, groups_from="focus")
+    members = []
+    with torch.no_grad():
+        for row in sequences.split(1):
+            model(input_ids=row, use_cache=False)
+            members.append(focus.assignments()[1].membership)
+    focus.detach()
+    np.testing.assert_allclose(full.shares[:, 0], used.shares[:, 0], atol=1e-12)
+    weights, _ = eager(model, sequences)
+    np.testing.assert_allclose(used.shares[:, 1], dense_shares(weights[1], torch.cat(members), 2, 1), atol=1e-6)
+
+
+def test_layers_with_their_own_attention_are_left_out_and_nothing_stays_behind(ids):
+    model = build_model("Gemma2", sliding_window=12)
+    with torch.no_grad():
+        before = model(input_ids=ids, use_cache=False).logits
+        focus = compose(model, build_centroids(model))
+        composed = model(input_ids=ids, use_cache=False).logits
+        found = attention_mass_kept(focus, ids)
+        assert found.layers == tuple(focus.focused_layers) == (1,)
+        assert torch.equal(model(input_ids=ids, use_cache=False).logits, composed)
+        focus.detach()
+        assert torch.equal(model(input_ids=ids, use_cache=False).logits, before)
+    assert not any(attention_mass.OBSERVER in vars(module) for module in model.modules())
+
+
+def test_bad_arguments_are_named(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with pytest.raises(InputError, match="groups_from is 'both'; expected full or focus"):
+        attention_mass_kept(focus, ids, groups_from="both")
+    with pytest.raises(InputError, match=r"sequences has shape \(40,\)"):
+        attention_mass_kept(focus, ids[0])

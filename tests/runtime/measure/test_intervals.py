@@ -1,0 +1,209 @@
+"""Intervals and tests against enumeration, scipy and simulated data of known truth."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from focus_runtime.errors import InputError
+from focus_runtime.measure.intervals import (
+    EXACT_UP_TO,
+    _replicates,
+    bootstrap_test,
+    mcnemar_test,
+    mean_interval,
+    sign_flip_test,
+    wilcoxon_test,
+)
+
+
+def test_replicates_have_the_distribution_of_all_resamples(fresh_seed):
+    """Against every one of the 5^5 ways to draw 5 units: mean, spread and quantiles."""
+    generator = np.random.default_rng(fresh_seed)
+    values, weight = generator.normal(size=5), generator.uniform(0.5, 2, size=5)
+    weight /= weight.mean()
+    everything = np.array(list(itertools.product(range(5), repeat=5)))
+    exact = (values * weight)[everything].sum(axis=1) / weight[everything].sum(axis=1)
+    found = _replicates(values[None], weight, 200_000, 1)
+    spread = exact.std()
+    assert found.mean() == pytest.approx(exact.mean(), abs=0.02 * spread)
+    assert found.std() == pytest.approx(spread, rel=0.02)
+    assert stats.ks_2samp(found, exact).statistic < 0.04
+
+
+def test_replicates_resample_seeds_and_units_independently(fresh_seed):
+    generator = np.random.default_rng(fresh_seed)
+    table = generator.normal(size=(3, 4))
+    exact = []
+    for seeds in itertools.product(range(3), repeat=3):
+        chosen = table[list(seeds)].mean(axis=0)
+        exact += [chosen[list(units)].mean() for units in itertools.product(range(4), repeat=4)]
+    found = _replicates(table, np.ones(4), 200_000, 2)
+    assert found.mean() == pytest.approx(np.mean(exact), abs=0.02 * np.std(exact))
+    assert found.std() == pytest.approx(np.std(exact), rel=0.02)
+
+
+def test_with_few_units_it_is_the_t_interval(fresh_seed):
+    values = np.random.default_rng(fresh_seed).normal(size=5)
+    found = mean_interval(values)
+    expected = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(expected)
+    assert found.value == pytest.approx(values.mean())
+
+
+def test_of_many_symmetric_units_it_agrees_with_t_and_with_scipys_bootstrap():
+    values = np.random.default_rng(4).normal(size=400)
+    found = mean_interval(values)
+    half = stats.sem(values) * stats.t.ppf(0.975, 399)
+    assert found.low == pytest.approx(values.mean() - half, abs=0.1 * half)
+    assert found.high == pytest.approx(values.mean() + half, abs=0.1 * half)
+    other = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
+    assert (found.low, found.high) == pytest.approx((other.low, other.high), abs=0.1 * half)
+
+
+@pytest.mark.parametrize(("draw", "truth", "least"), [("normal", 0.0, 0.92), ("lognormal", math.exp(0.125), 0.90)])
+@pytest.mark.parametrize("units", [6, 12, 40])
+def test_coverage_over_units(draw, truth, least, units):
+    """About 95 of 100 intervals hold the truth, with few units and with skewed ones too; 0.92 is 2.8 deviations off."""
+    generator = np.random.default_rng(11)
+    held = 0
+    for trial in range(400):
+        values = generator.normal(size=units) if draw == "normal" else generator.lognormal(0, 0.5, size=units)
+        found = mean_interval(values, resamples=800, seed=trial)
+        held += found.low <= truth <= found.high
+    assert least <= held / 400 <= 0.99
+
+
+def test_coverage_over_three_seeds_and_units():
+    """Resampling units alone misses the truth far too often where seeds differ."""
+    generator = np.random.default_rng(12)
+    held = alone = 0
+    for trial in range(400):
+        table = generator.normal(0, 1, size=(3, 1)) + generator.normal(0, 1, size=20) + generator.normal(size=(3, 20))
+        both, units = mean_interval(table, resamples=400, seed=trial), mean_interval(table.mean(axis=0), resamples=400)
+        held += both.low <= 0 <= both.high
+        alone += units.low <= 0 <= units.high
+    assert held / 400 >= 0.92
+    assert alone / 400 < 0.75
+
+
+def test_weights_are_those_of_tokens(fresh_seed):
+    generator = np.random.default_rng(fresh_seed)
+    values, tokens = generator.normal(size=30), generator.integers(5, 100, size=30)
+    assert mean_interval(values, tokens).value == pytest.approx(np.average(values, weights=tokens))
+    assert mean_interval(values, np.full(30, 7)) == mean_interval(values)
+
+
+def test_the_same_seed_gives_the_same_interval():
+    values = np.random.default_rng(5).exponential(size=50)
+    assert mean_interval(values, seed=3) == mean_interval(values, seed=3)
+    assert mean_interval(values, seed=3) != mean_interval(values, seed=4)
+    long = np.random.default_rng(6).normal(0.2, 1, size=EXACT_UP_TO + 9)
+    assert sign_flip_test(long, seed=1) == sign_flip_test(long, seed=1)
+    assert bootstrap_test(long, seed=1) == bootstrap_test(long, seed=1)
+
+
+def test_skewed_units_give_a_skewed_interval():
+    found = mean_interval(np.random.default_rng(7).lognormal(0, 1.5, size=40))
+    assert found.high - found.value > 1.1 * (found.value - found.low)
+
+
+def test_through_a_function():
+    found = mean_interval([1.0, 2.0, 3.0]).through(math.exp)
+    plain = mean_interval([1.0, 2.0, 3.0])
+    assert (found.value, found.low, found.high) == tuple(map(math.exp, (plain.value, plain.low, plain.high)))
+
+
+def test_one_unit_has_no_interval_and_identical_ones_no_width():
+    one = mean_interval([2.5]).through(math.exp)
+    assert (one.value, one.low, one.high, one.units) == (math.exp(2.5), None, None, 1)
+    same = mean_interval([0.1] * 9)
+    assert same.low == same.high == same.value == pytest.approx(0.1)
+    assert mean_interval(np.zeros((3, 12))).high == 0
+
+
+@pytest.mark.parametrize("values", [[], [[]], [1.0, math.nan], [math.inf], 3.0, np.zeros((2, 2, 2))])
+def test_what_is_no_list_of_numbers_is_refused(values):
+    with pytest.raises(InputError):
+        mean_interval(values)
+
+
+def test_bad_weights_are_refused():
+    for weights in ([1.0], [1.0, 0.0], [1.0, -1.0]):
+        with pytest.raises(InputError, match="weight"):
+            mean_interval([1.0, 2.0], weights)
+
+
+# --- tests
+
+
+def test_sign_flips_are_exact_on_few_units(fresh_seed):
+    values = np.random.default_rng(fresh_seed).normal(0.4, 1, size=9)
+    sums = [
+        abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in itertools.product((-1, 1), repeat=9)
+    ]
+    expected = np.mean([total >= abs(values.sum()) - 1e-9 for total in sums])
+    assert sign_flip_test(values) == pytest.approx(expected)
+    scipy = stats.permutation_test(
+        (values, np.zeros(9)), lambda a, b: np.mean(a - b), permutation_type="samples", n_resamples=np.inf
+    )
+    assert sign_flip_test(values) == pytest.approx(scipy.pvalue)
+
+
+def test_random_sign_flips_come_near_the_exact_ones(monkeypatch):
+    values = np.random.default_rng(8).normal(0.5, 1, size=14)
+    exact = sign_flip_test(values)
+    monkeypatch.setattr("focus_runtime.measure.intervals.EXACT_UP_TO", 0)
+    assert sign_flip_test(values, resamples=40_000) == pytest.approx(exact, abs=0.01)
+
+
+@pytest.mark.parametrize("units", [10, 30])
+def test_p_values_are_uniform_where_there_is_no_difference(units):
+    generator = np.random.default_rng(13)
+    draws = generator.normal(size=(300, units))
+    flips = np.mean([sign_flip_test(row, resamples=400) <= 0.05 for row in draws])
+    assert 0.02 <= flips <= 0.09
+    resampled = np.mean([bootstrap_test(row, resamples=400) <= 0.05 for row in draws])
+    assert 0.02 <= resampled <= 0.14  # known to reject too often with ten units
+
+
+def test_a_clear_difference_is_found():
+    values = np.random.default_rng(9).normal(1, 0.3, size=30)
+    assert max(sign_flip_test(values), bootstrap_test(values), wilcoxon_test(values)) < 0.001
+    assert sign_flip_test(-values) == pytest.approx(sign_flip_test(values), abs=1e-3)
+
+
+def test_degenerate_differences():
+    assert sign_flip_test([0.7]) == 1.0  # one document proves nothing
+    assert bootstrap_test([0.7]) == 1.0
+    assert wilcoxon_test([0.7]) == 1.0
+    assert sign_flip_test([0.0] * 20) == bootstrap_test([0.0] * 20) == wilcoxon_test([0.0] * 20) == 1.0
+    assert sign_flip_test([0.1] * 10) == 2 / 2**10  # equal sums in any order of addition
+    assert bootstrap_test([0.1] * 10) < 0.001
+
+
+def test_wilcoxon_is_scipys(fresh_seed):
+    values = np.random.default_rng(fresh_seed).normal(size=25)
+    assert wilcoxon_test(values) == stats.wilcoxon(values).pvalue
+    assert wilcoxon_test([*values, 0.0]) == stats.wilcoxon(values).pvalue
+
+
+def test_mcnemar_is_the_binomial_test_on_changed_items(fresh_seed):
+    generator = np.random.default_rng(fresh_seed)
+    first, second = generator.integers(0, 2, size=(2, 60))
+    found = mcnemar_test(first, second)
+    lost, gained = int(((first == 1) & (second == 0)).sum()), int(((first == 0) & (second == 1)).sum())
+    assert (found.only_first, found.only_second) == (lost, gained)
+    assert found.p_value == pytest.approx(stats.binomtest(lost, lost + gained).pvalue)
+    assert mcnemar_test(first, first).p_value == 1.0
+    assert mcnemar_test([1] * 8, [0] * 8).p_value == 2 / 2**8
+
+
+def test_mcnemar_refuses_what_is_not_right_or_wrong():
+    for pair in (([0.5], [1]), ([1, 0], [1])):
+        with pytest.raises(InputError, match="zeros and ones"):
+            mcnemar_test(*pair)

@@ -1,0 +1,145 @@
+"""Scores per sequence against the perplexities measured over all of them together."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.errors import InputError
+from focus_runtime.measure.intervals import mean_interval, sign_flip_test
+from focus_runtime.measure.loss import evaluate_focus, evaluate_full
+from focus_runtime.measure.scores import MANY_DOCUMENTS, Scores, compare, score
+from tests.helpers import build_centroids, random_ids
+
+
+def test_the_mean_over_sequences_is_the_perplexity_over_all_tokens(tiny_model):
+    sequences = random_ids(40, batch=5)
+    full, count = evaluate_full(tiny_model, sequences)
+    found = score(tiny_model, sequences)
+    assert found.perplexity == pytest.approx(full)
+    assert found.scored.tolist() == [39] * 5
+    assert found.scored.sum() == count
+    assert found.dominance.size == 0
+    assert len(set(np.round(found.nll, 9))) == 5
+
+
+def test_under_focus_the_shares_come_by_layer(tiny_model):
+    sequences = random_ids(40, batch=3)
+    focus = compose(tiny_model, build_centroids(tiny_model), top_k=1)
+    expected = evaluate_focus(focus, sequences)
+    found = score(focus, sequences)
+    assert found.perplexity == pytest.approx(expected.perplexity)
+    assert found.dominance.shape == found.retained_pairs.shape == found.distant_kept.shape == (2,)
+    assert found.dominance.mean() == pytest.approx(expected.dominance)
+    assert found.retained_pairs.mean() == pytest.approx(expected.retained_pairs)
+    assert found.distant_kept.mean() == pytest.approx(expected.distant_kept)
+
+
+def scores_of(nll, *, scored=100, layers=2):
+    """Scores made up from losses; without layers they are those of full attention."""
+    nll = np.asarray(nll, dtype=np.float64)
+    shares = np.linspace(0.25, 0.35, layers)
+    return Scores(nll, np.broadcast_to(scored, nll.shape).astype(np.int64), shares, shares + 0.2, shares)
+
+
+def pair(generator, units=20, shift=0.05):
+    plain = generator.normal(3, 0.5, size=units)
+    return scores_of(plain, layers=0), scores_of(plain + generator.normal(shift, 0.02, size=units))
+
+
+def test_comparing_gives_perplexities_difference_and_what_they_must_be_read_beside(fresh_seed):
+    full, focus = pair(np.random.default_rng(fresh_seed))
+    found = compare(full, focus)
+    assert found["full_perplexity"]["value"] == pytest.approx(full.perplexity)
+    assert found["focus_perplexity"]["value"] == pytest.approx(focus.perplexity)
+    ratio = focus.perplexity / full.perplexity
+    assert found["relative_difference"]["value"] == pytest.approx(ratio - 1)
+    expected = mean_interval(focus.nll - full.nll)
+    assert found["difference_nats"] == pytest.approx(expected.to_dict())
+    assert found["relative_difference"]["low"] == pytest.approx(math.expm1(expected.low))
+    assert found["p_value"] == sign_flip_test(focus.nll - full.nll)
+    assert (found["sequences"], found["tokens"], found["seeds"], found["units"]) == (20, 2000, 1, "sequences")
+    assert (found["dominance"], found["highest_dominance"]) == pytest.approx((0.3, 0.35))
+    assert (found["retained_pairs"], found["distant_kept"]) == pytest.approx((0.5, 0.3))
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_paired_interval_is_far_tighter_than_the_perplexities_own():
+    found = compare(*pair(np.random.default_rng(1)))
+    width = found["focus_perplexity"]["high"] - found["focus_perplexity"]["low"]
+    assert found["relative_difference"]["low"] > 0
+    assert found["p_value"] < 0.001
+    assert width > 5 * (found["relative_difference"]["high"] - found["relative_difference"]["low"])
+
+
+def test_several_seeds_widen_the_interval_and_few_are_said(fresh_seed):
+    generator = np.random.default_rng(fresh_seed)
+    full, _ = pair(generator)
+    runs = [scores_of(full.nll + shift + generator.normal(0, 0.01, size=20)) for shift in (0.0, 0.05, 0.1)]
+    three, one = compare(full, runs), compare(full, runs[1])
+    assert three["seeds"] == 3
+    assert not any("seed" in note for note in three["notes"])
+    assert any("1 training seed" in note for note in one["notes"])
+    assert any("2 training seeds" in note for note in compare(full, runs[:2])["notes"])
+    wide, narrow = (found["difference_nats"]["high"] - found["difference_nats"]["low"] for found in (three, one))
+    assert wide > 3 * narrow
+    assert three["difference_nats"]["value"] == pytest.approx(np.mean([run.nll - full.nll for run in runs]))
+
+
+def test_documents_are_the_units_where_there_are_enough():
+    generator = np.random.default_rng(2)
+    labels = np.repeat(np.arange(10), 6)
+    by_document = generator.normal(0.05, 0.1, size=10)[labels]
+    full = scores_of(generator.normal(3, 0.5, size=60), layers=0)
+    focus = scores_of(full.nll + by_document + generator.normal(0, 0.01, size=60))
+    found, loose = compare(full, focus, documents=[f"novel {i}" for i in labels]), compare(full, focus)
+    assert (found["units"], found["documents"]) == ("documents", 10)
+    assert (loose["units"], loose["documents"]) == ("sequences", 1)
+    assert found["difference_nats"]["value"] == pytest.approx(loose["difference_nats"]["value"])
+    widths = [f["difference_nats"]["high"] - f["difference_nats"]["low"] for f in (found, loose)]
+    assert widths[0] > 1.8 * widths[1]  # sequences of a document are alike: sixty of them say little more than ten
+    assert not any("document" in note for note in found["notes"])
+    few = compare(full, focus, documents=labels // 2)
+    assert len(set(labels // 2)) < MANY_DOCUMENTS
+    assert few["units"] == "sequences"
+    assert any("5 documents" in note for note in few["notes"])
+
+
+def test_tokens_weigh(fresh_seed):
+    generator = np.random.default_rng(fresh_seed)
+    nll, scored = generator.normal(3, 1, size=12), generator.integers(10, 200, size=12)
+    full, focus = scores_of(nll, scored=scored, layers=0), scores_of(nll + generator.normal(size=12), scored=scored)
+    found = compare(full, focus)
+    assert found["full_perplexity"]["value"] == pytest.approx(full.perplexity)
+    assert found["difference_nats"]["value"] == pytest.approx(math.log(focus.perplexity / full.perplexity))
+
+
+def test_one_sequence_and_identical_scores():
+    full, focus = scores_of([3.0], layers=0), scores_of([3.1])
+    found = compare(full, focus)
+    assert found["difference_nats"]["low"] is None
+    assert found["p_value"] == 1.0
+    assert any("1 sequence" in note for note in found["notes"])
+    same = compare(scores_of([3.0, 3.2, 2.9], layers=0), scores_of([3.0, 3.2, 2.9]))
+    assert same["relative_difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert same["p_value"] == 1.0
+
+
+def test_what_cannot_be_compared_is_refused():
+    full, focus = scores_of([3.0, 3.1], layers=0), scores_of([3.0, 3.1])
+    with pytest.raises(InputError, match="same sequences"):
+        compare(full, scores_of([3.0]))
+    with pytest.raises(InputError, match="same sequences"):
+        compare(full, scores_of([3.0, 3.1], scored=90))
+    with pytest.raises(InputError, match="under Focus"):
+        compare(full, full)
+    with pytest.raises(InputError, match="under Focus"):
+        compare(full, [])
+    with pytest.raises(InputError, match="1 documents are named for 2"):
+        compare(full, focus, documents=["a"])
+    with pytest.raises(InputError, match="NaN"):
+        compare(full, scores_of([3.0, math.nan]))

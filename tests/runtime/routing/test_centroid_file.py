@@ -1,0 +1,450 @@
+"""Centroid files: exact round trips, and a refusal that names the problem for everything that is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import stat
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save as save_safetensors
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import CentroidFileError
+from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+from focus_runtime.routing.centroids import random_centroids
+from tests.helpers import build_centroids, build_model
+
+
+def tensors(layers=2, *, groups=4, width=16, hidden=64, potential=True, dtype=torch.float32):
+    """The tensors of a good file, built here rather than by the code under test."""
+    generator, result = torch.Generator().manual_seed(3), {}
+    for i in range(layers):
+        result[f"layers.{i}.projection"] = torch.randn(hidden, width, generator=generator).to(dtype)
+        result[f"layers.{i}.centroids"] = torch.randn(groups, width, generator=generator).to(dtype)
+        if potential:
+            result[f"layers.{i}.potential"] = torch.randn(groups, generator=generator).to(dtype)
+    return result
+
+
+def config_text(**changes):
+    return json.dumps(json.loads(FocusConfig().to_json()) | changes)
+
+
+def metadata(**changes):
+    values = {
+        "format": "focus-centroids", "format_version": "1", "config": config_text(), "base_model": "tiny",
+        "num_model_layers": "2", "training": '{"steps": 3}',
+    }  # fmt: skip
+    return {k: v for k, v in (values | changes).items() if v is not None}
+
+
+def write(path, content=None, meta=None):
+    path.write_bytes(save_safetensors(content or tensors(), meta if meta is not None else metadata()))
+    return path
+
+
+def raw(path, header, body=b""):
+    """A file with any header at all, well-formed or not."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "c.safetensors"
+
+
+def refuse(path, words):
+    with pytest.raises(CentroidFileError, match=words) as caught:
+        load_centroids(path)
+    assert Path(path).name in str(caught.value)
+
+
+# --- what is good
+
+
+@pytest.mark.parametrize("potentials", [True, False])
+@pytest.mark.parametrize("layers", [None, (1,)])
+def test_round_trip_is_bit_exact(potentials, layers, file, tiny_model):
+    saved = build_centroids(tiny_model, potentials=potentials, layers=layers, temperature=0.3)
+    saved.base_model, saved.base_fingerprint, saved.training = "tiny", "abc", {"steps": 3, "loss": 1.5}
+    digest = save_centroids(saved, file)
+    loaded = load_centroids(file)
+    assert loaded.config == saved.config
+    assert sorted(loaded.routers) == sorted(saved.routers)
+    for index, router in saved.routers.items():
+        other = loaded.routers[index]
+        for name in ("projection", "centroids", "potential"):
+            assert torch.equal(getattr(router, name), getattr(other, name)), name
+        assert other.has_potential is potentials
+        assert not any(p.requires_grad for p in other.parameters())
+    assert (loaded.base_model, loaded.base_fingerprint, loaded.training) == ("tiny", "abc", saved.training)
+    assert (loaded.num_model_layers, loaded.hidden_size, loaded.name) == (2, 64, "c.safetensors")
+    assert digest == loaded.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert bool(loaded.warnings) is not potentials
+
+
+def test_same_centroids_same_bytes(tmp_path, tiny_model):
+    paths = [tmp_path / name for name in ("a.safetensors", "b.safetensors")]
+    for path in paths:
+        save_centroids(build_centroids(tiny_model), path)
+    save_centroids(load_centroids(paths[0]), tmp_path / "again.safetensors")
+    assert paths[0].read_bytes() == paths[1].read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+
+
+def test_other_centroids_other_hash(tmp_path, tiny_model):
+    hashes = {save_centroids(build_centroids(tiny_model, seed=s), tmp_path / "a.safetensors") for s in range(3)}
+    assert len(hashes) == 3
+
+
+def test_saved_file_is_plain_safetensors_with_nothing_left_beside_it(file, tiny_model):
+    save_centroids(build_centroids(tiny_model), file)
+    assert os.listdir(file.parent) == ["c.safetensors"]
+    (size,) = struct.unpack("<Q", file.read_bytes()[:8])
+    header = json.loads(file.read_bytes()[8 : 8 + size])
+    assert header["__metadata__"]["format"] == "focus-centroids"
+    assert header["layers.0.projection"]["shape"] == [64, 16]
+
+
+def test_a_handwritten_file_loads_and_composes(file, tiny_model, ids):
+    loaded = load_centroids(write(file))
+    assert torch.equal(loaded.routers[1].centroids, tensors()["layers.1.centroids"])
+    focus = compose(tiny_model, loaded)
+    tiny_model(input_ids=ids, use_cache=False)
+    assert len(focus.assignments()) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_float_types_are_read_as_float32(dtype, file):
+    loaded = load_centroids(write(file, tensors(dtype=dtype)))
+    assert loaded.routers[0].projection.dtype == torch.float32
+    assert torch.equal(loaded.routers[0].projection, tensors(dtype=dtype)["layers.0.projection"].float())
+
+
+def test_a_file_without_metadata_is_inferred_with_a_warning(file):
+    loaded = load_centroids(write(file, tensors(groups=8, width=5, potential=False), {}))
+    assert (loaded.config.num_groups, loaded.config.routing_dim) == (8, 5)
+    assert len(loaded.warnings) == 2
+    assert loaded.num_model_layers is None
+
+
+@pytest.mark.parametrize("training", ["nonsense", "[1]", "[" * 100_000, "9" * 5000])
+def test_unreadable_training_notes_do_not_matter(training, file):
+    assert load_centroids(write(file, meta=metadata(training=training))).training == {}
+
+
+# --- what is wrong inside
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"layers.0.centroids": torch.zeros(5, 16)}, r"layers\.0\.centroids has shape \(5, 16\).*\(4, 16\)"),
+        ({"layers.1.centroids": torch.zeros(4, 15)}, r"layers\.1\.centroids has shape \(4, 15\)"),
+        ({"layers.1.projection": torch.zeros(63, 16)}, r"layers\.1\.projection has shape \(63, 16\).*\(64, 16\)"),
+        ({"layers.0.projection": torch.zeros(64, 17)}, r"layers\.0\.projection has shape"),
+        ({"layers.0.projection": torch.zeros(64)}, r"layers\.0\.projection has shape"),
+        ({"layers.0.potential": torch.zeros(3)}, r"layers\.0\.potential has shape \(3,\)"),
+        ({"layers.0.potential": torch.zeros(4, 1)}, r"layers\.0\.potential has shape"),
+        ({"layers.0.projection": torch.zeros(0, 16)}, r"layers\.0\.projection has shape"),
+        ({"layers.1.centroids": torch.full((4, 16), float("nan"))}, r"layers\.1\.centroids contains NaN or inf"),
+        ({"layers.1.potential": torch.tensor([0.0, float("inf"), 0, 0])}, r"layers\.1\.potential contains NaN or inf"),
+        (
+            {"layers.0.centroids": torch.full((4, 16), 1e300, dtype=torch.float64)},
+            r"layers\.0\.centroids contains NaN or inf",
+        ),
+        ({"layers.0.centroids": torch.zeros(4, 16, dtype=torch.int64)}, r"layers\.0\.centroids.*I64.*floating point"),
+        ({"layers.0.potential": torch.zeros(4, dtype=torch.bool)}, r"layers\.0\.potential.*BOOL"),
+        ({"layers.0.weight": torch.zeros(4)}, r"layers\.0\.weight.*expected layers\.N\.projection"),
+        ({"embedding": torch.zeros(4)}, "'embedding'"),
+        ({"layers.01.projection": torch.zeros(64, 16)}, r"'layers\.01\.projection'"),
+        ({"layers.99999.projection": torch.zeros(64, 16)}, r"'layers\.99999\.projection'"),
+    ],
+)
+def test_bad_tensors(change, words, file):
+    refuse(write(file, tensors() | change), words)
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        (["layers.0.projection"], "layer 0 has no projection"),
+        (["layers.1.centroids"], "layer 1 has no centroids"),
+        (["layers.0.projection", "layers.0.centroids", "layers.0.potential"], "no tensors for layer 0"),
+    ],
+)
+def test_missing_tensors(missing, words, file):
+    refuse(write(file, {k: v for k, v in tensors().items() if k not in missing}), words)
+
+
+def test_a_layer_the_configuration_lists_is_missing(file):
+    refuse(write(file, meta=metadata(config=config_text(layers=[0, 1, 2]))), "no tensors for layer 2")
+
+
+def test_a_layer_the_configuration_does_not_list(file):
+    refuse(write(file, meta=metadata(config=config_text(layers=[0]))), "layer 1, which its configuration does not list")
+
+
+def test_no_tensors_at_all(file):
+    refuse(raw(file, {"__metadata__": metadata()}), "holds no centroids")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"config": config_text(windows=3)}, "unknown setting 'windows'"),
+        ({"config": config_text(num_groups=8)}, r"shape \(4, 16\).*expected \(8, 16\)"),
+        ({"config": config_text(window=-1)}, "window is -1"),
+        ({"config": config_text(top_k=5)}, "top_k is 5"),
+        ({"config": config_text(layers=5)}, "layers is 5"),
+        ({"config": config_text(temperature=0)}, "temperature is 0"),
+        ({"config": "{"}, "not JSON"),
+        ({"config": "[" * 100_000}, "not JSON"),
+        ({"config": "[1]"}, "expected a JSON object"),
+        ({"format": "lora"}, "'lora'.*focus-centroids"),
+        ({"format_version": "2"}, "format version 2.*update Focus Explorer"),
+        ({"format_version": "9" * 5000}, "format version"),
+        ({"format_version": "one"}, "format version one"),
+        ({"format_version": "²"}, "format version ²"),
+        ({"format_version": "-1"}, "format version -1"),
+    ],
+)
+def test_bad_metadata(changes, words, file):
+    refuse(write(file, meta=metadata(**changes)), words)
+
+
+@pytest.mark.parametrize("total", ["²", "x", "-2", "9" * 5000, ""])
+def test_an_unreadable_layer_count_is_unknown(total, file):
+    assert load_centroids(write(file, meta=metadata(num_model_layers=total))).num_model_layers is None
+
+
+# --- what is wrong outside
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 8, 9, 50, 300, 1000, 2000, 9000, -1, -4, -64])
+def test_truncated_anywhere(keep, file):
+    data = write(file).read_bytes()
+    file.write_bytes(data[:keep])
+    refuse(file, "truncated|damaged")
+
+
+def test_bytes_too_many(file):
+    file.write_bytes(write(file).read_bytes() + b"more")
+    refuse(file, "damaged|truncated")
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**20, 2**40, 2**63, 2**64 - 1])
+def test_a_header_size_that_lies(size, file):
+    file.write_bytes(struct.pack("<Q", size) + write(file).read_bytes()[8:])
+    refuse(file, "truncated|damaged")
+
+
+ENTRY = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"9" * 5000,
+        [],
+        "text",
+        None,
+        {"__metadata__": None},
+        {"__metadata__": []},
+        {"__metadata__": {"format": 3}},
+        {"layers.0.potential": ENTRY, "__metadata__": None},
+        {"layers.0.potential": ENTRY | {"data_offsets": [0, 1 << 50]}},
+        {"layers.0.potential": ENTRY | {"data_offsets": [8, 0]}},
+        {"layers.0.potential": ENTRY | {"data_offsets": [-16, 0]}},
+        {"layers.0.potential": ENTRY | {"data_offsets": "ab"}},
+        {"layers.0.potential": ENTRY | {"data_offsets": [0]}},
+        {"layers.0.potential": ENTRY | {"data_offsets": ["a", "b"]}},
+        {"layers.0.potential": {"dtype": "F32", "shape": [4]}},
+        {"layers.0.potential": ENTRY | {"shape": [1 << 40]}},
+        {"layers.0.potential": ENTRY | {"shape": [1 << 40, 1 << 40]}},
+        {"layers.0.potential": ENTRY | {"shape": [-4]}},
+        {"layers.0.potential": ENTRY | {"shape": "4"}},
+        {"layers.0.potential": [1, 2]},
+        {"layers.0.potential": ENTRY | {"dtype": ["F32"]}},
+        {"layers.0.potential": ENTRY | {"dtype": "F99"}},
+        {"layers.0.potential": ENTRY, "layers.1.potential": ENTRY},
+    ],
+)
+def test_headers_that_are_no_headers(header, file):
+    refuse(raw(file, header, b"\0" * 16), "truncated|damaged|type|holds no")
+
+
+@pytest.mark.parametrize("name", ["c.bin", "c", "c.safetensors.part", "c.txt"])
+def test_a_wrong_suffix(name, tmp_path):
+    refuse(write(tmp_path / name), "not a centroid file.*safetensors")
+
+
+@pytest.mark.parametrize("name", ["none.safetensors", "none.pt"])
+def test_no_such_file(name, tmp_path):
+    refuse(tmp_path / name, "cannot read .*No such file")
+
+
+@pytest.mark.parametrize("name", ["d.safetensors", "d.pt"])
+def test_a_directory(name, tmp_path):
+    (tmp_path / name).mkdir()
+    refuse(tmp_path / name, "cannot read .*directory")
+
+
+def test_an_enormous_file_is_refused_unread(file):
+    with file.open("wb") as stream:
+        stream.truncate(600 * 1024 * 1024)  # sparse: takes no space
+    refuse(file, "at most 536,870,912")
+
+
+# --- pickles
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pth"])
+@pytest.mark.parametrize("wrap", [None, "state_dict", "tensors"])
+def test_torch_files(suffix, wrap, tmp_path):
+    path = tmp_path / f"c.{suffix}"
+    torch.save({wrap: tensors(), "metadata": metadata()} if wrap else tensors() | {"metadata": metadata()}, path)
+    loaded = load_centroids(path)
+    assert torch.equal(loaded.routers[1].potential, tensors()["layers.1.potential"])
+    assert (loaded.base_model, loaded.training) == ("tiny", {"steps": 3})
+
+
+class Bomb:
+    """Runs a command when unpickled."""
+
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.target}",)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_pickle_with_code_is_refused_and_not_executed(plain, tmp_path):
+    path, proof = tmp_path / "c.pt", tmp_path / "executed"
+    content = tensors() | {"metadata": Bomb(proof)}
+    if plain:
+        path.write_bytes(pickle.dumps(content))
+    else:
+        torch.save(content, path)
+    refuse(path, "cannot be read safely.*nothing in the file was executed")
+    assert not proof.exists()
+    os.system(Bomb(proof).__reduce__()[1][0])
+    assert proof.exists(), "the bomb must be able to go off, or this test proves nothing"
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"PK\x03\x04", pickle.dumps({"a": 1})[:-3], b"\x80\x02."])
+def test_damaged_torch_files(content, tmp_path):
+    path = tmp_path / "c.pt"
+    path.write_bytes(content)
+    refuse(path, "cannot be read safely")
+
+
+@pytest.mark.parametrize("keep", [10, 500, 3000, -1, -100])
+def test_truncated_torch_files(keep, tmp_path):
+    path = tmp_path / "c.pt"
+    torch.save(tensors(), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    refuse(path, "cannot be read safely")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([1, 2], "holds a list"),
+        (torch.zeros(3), "holds a Tensor"),
+        ({}, "holds no centroids"),
+        ({"layers.0.projection": 3, "layers.0.centroids": "x"}, "not a floating-point tensor"),
+        ({"layers.0.centroids": torch.zeros(4)}, "no 2-d centroids"),
+        ({3: torch.zeros(4)}, "holds '3'"),
+        (tensors() | {"metadata": {"config": 5}}, "configuration is int"),
+        (tensors() | {"metadata": {"config": {"windows": 3}}}, "unknown setting"),
+    ],
+)
+def test_torch_files_with_other_things(content, words, tmp_path):
+    torch.save(content, tmp_path / "c.pt")
+    refuse(tmp_path / "c.pt", words)
+
+
+# --- other models
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_size": 32}, "made for tiny.*width 64.*32 wide"),
+        ({"num_hidden_layers": 1}, "2 layers.*has 1"),
+        ({"num_hidden_layers": 3}, "2 layers.*has 3"),
+    ],
+)
+def test_the_wrong_model(changes, words, file):
+    with pytest.raises(CentroidFileError, match=words):
+        load_centroids(write(file)).check_fits(build_model(**changes))
+
+
+# --- writing
+
+
+@pytest.fixture
+def failing_replace(monkeypatch):
+    def fail(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("focus_runtime.routing.centroid_file.os.replace", fail)
+
+
+def test_a_failed_write_leaves_the_old_file(file, tiny_model, failing_replace):
+    old = write(file).read_bytes()
+    with pytest.raises(CentroidFileError, match=r"cannot write .*Permission denied.*writable folder"):
+        save_centroids(build_centroids(tiny_model), file)
+    assert file.read_bytes() == old
+    assert os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_folder_leaves_the_old_file(file, tiny_model):
+    old = write(file).read_bytes()
+    file.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with pytest.raises(CentroidFileError, match="cannot write"):
+            save_centroids(build_centroids(tiny_model), file)
+        assert file.read_bytes() == old
+    finally:
+        file.parent.chmod(stat.S_IRWXU)
+
+
+def test_a_file_in_place_of_the_folder(tmp_path, tiny_model):
+    (tmp_path / "folder").write_text("")
+    with pytest.raises(CentroidFileError, match="cannot write"):
+        save_centroids(build_centroids(tiny_model), tmp_path / "folder" / "c.safetensors")
+
+
+def test_a_directory_in_place_of_the_file(file, tiny_model):
+    file.mkdir()
+    with pytest.raises(CentroidFileError, match="cannot write"):
+        save_centroids(build_centroids(tiny_model), file)
+
+
+# --- random centroids
+
+
+def test_random_centroids_are_reproducible_and_cover_the_configured_layers(tiny_model):
+    first, second, other = (random_centroids(tiny_model, FocusConfig(), seed=s) for s in (1, 1, 2))
+    assert torch.equal(first.routers[1].projection, second.routers[1].projection)
+    assert not torch.equal(first.routers[1].projection, other.routers[1].projection)
+    assert not torch.equal(first.routers[0].projection, first.routers[1].projection)
+    assert first.sha256 == second.sha256 != other.sha256
+    assert list(random_centroids(tiny_model, FocusConfig(layers=(1,))).routers) == [1]
+    assert not first.has_potentials

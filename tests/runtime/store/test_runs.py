@@ -1,0 +1,210 @@
+"""What was run is what is read back; a crash, a lock, a foreign or newer file leave nothing half-done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import pytest
+import torch
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import StoreError
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.measure.attention_mass import attention_mass_kept
+from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.run.engine import RunOptions, analyze
+from focus_runtime.store.database import Database
+from focus_runtime.store.projections import write_projection
+from focus_runtime.store.runs import write_run
+from focus_runtime.training.calibrate import calibrate_potentials
+from tests.helpers import build_model, build_tokenizer
+
+TABLES = {"runs", "tokens", "assignments", "masks", "layers", "losses", "timings", "projections", "centroid_files"}
+
+
+@pytest.fixture(scope="module")
+def trace():
+    model = build_model(vocab_size=512)
+    centroids = random_centroids(model, FocusConfig(num_groups=3, top_k=2, window=5, num_sinks=1))
+    calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
+    return analyze(model, build_tokenizer(), "a small text, twice. " * 8, centroids, RunOptions(repeats=2))
+
+
+def test_blank_database_has_every_table(tmp_path):
+    database = Database(tmp_path / "sub" / "new.duckdb")
+    with database.read() as connection:
+        names = {row[0] for row in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
+        assert names >= TABLES
+        assert all(connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,) for name in TABLES)
+
+
+def test_run_reads_back_exactly(tmp_path, trace):
+    database = Database(tmp_path / "a.duckdb")
+    run_id = write_run(database, trace, command="x")
+    with database.read() as connection:
+        pieces = connection.execute("SELECT piece FROM tokens WHERE run_id = ? ORDER BY position", [run_id]).fetchall()
+        assert [row[0] for row in pieces] == trace.tokens.pieces
+        for layer in trace.layers:
+            rows = connection.execute(
+                "SELECT membership, top_group, probabilities, routing FROM assignments "
+                "WHERE layer = ? ORDER BY position",
+                [layer.layer],
+            ).fetchall()
+            assert [row[0] for row in rows] == layer.membership.tolist()
+            assert [row[1] for row in rows] == layer.top_group.tolist()
+            np.testing.assert_array_equal(np.array([row[2] for row in rows], np.float32), layer.probabilities)
+            np.testing.assert_array_equal(np.array([row[3] for row in rows], np.float32), layer.routing)
+            sums = connection.execute(
+                f"SELECT {', '.join(f'sum({c})' for c in CAUSES)} FROM masks WHERE layer = ?", [layer.layer]
+            ).fetchone()
+            assert list(map(int, sums)) == [layer.counts.total(cause) for cause in CAUSES]
+            assert sum(map(int, sums)) == trace.num_tokens * (trace.num_tokens + 1) // 2
+        nll = connection.execute("SELECT nll FROM losses WHERE mode = 'focus' ORDER BY position").fetchall()
+        np.testing.assert_array_equal([row[0] for row in nll], trace.nll["focus"])
+        assert connection.execute("SELECT count(*) FROM timings").fetchone()[0] == len(trace.timings)
+
+
+def test_the_stored_mask_is_the_executed_one(trace):
+    """Membership, window and sinks of the run reproduce the attention the model computed: nothing was dropped twice."""
+    for layer in trace.layers:
+        member, count = layer.membership, trace.num_tokens
+        i, j = np.tril_indices(count)
+        window, sinks = trace.info["config"]["window"], trace.info["config"]["num_sinks"]
+        allowed = ((member[i] & member[j]) != 0) | (i - j <= window) | (j < sinks)
+        assert allowed.mean() == pytest.approx(layer.counts.retained_pairs)
+
+
+def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):
+    model = build_model(vocab_size=512)
+    centroids = random_centroids(model, FocusConfig(num_groups=3, top_k=1, window=5, num_sinks=1))
+    calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
+    options = RunOptions(repeats=1, attention_mass=True)
+    text = "a small text, twice. " * 8
+    measured = analyze(model, build_tokenizer(), text, centroids, options)
+    focus = compose(model, centroids)
+    ids = torch.tensor([measured.tokens.ids])
+    expected = attention_mass_kept(focus, ids, groups_from="focus").kept.mean(axis=1)
+    focus.detach()
+    database = Database(tmp_path / "a.duckdb")
+    query = "SELECT attention_mass_retained FROM layers WHERE run_id = ? ORDER BY layer"
+    for run, values in ((measured, expected.tolist()), (trace, [None, None])):
+        run_id = write_run(database, run)
+        with database.read() as connection:
+            stored = [row[0] for row in connection.execute(query, [run_id]).fetchall()]
+        assert stored == (values if values[0] is None else pytest.approx(values, abs=1e-9))
+    assert 0.2 < expected.min() <= expected.max() < 1.0
+
+
+def test_a_failed_write_leaves_no_run(tmp_path, trace, monkeypatch):
+    database = Database(tmp_path / "a.duckdb")
+    monkeypatch.setattr("focus_runtime.store.runs._timings", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_run(database, trace)
+    with database.read() as connection:
+        assert all(connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,) for name in TABLES)
+
+
+def test_newer_database_is_refused_and_unchanged(tmp_path, trace):
+    path = tmp_path / "a.duckdb"
+    write_run(Database(path), trace)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("INSERT INTO schema_migrations VALUES ('9999_future', now())")
+    with pytest.raises(StoreError, match="newer version"), Database(path).read():
+        pass
+    with pytest.raises(StoreError, match="newer version"):
+        write_run(Database(path), trace)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    text = tmp_path / "notes.duckdb"
+    text.write_text("not a database, just notes " * 500)
+    with pytest.raises(StoreError, match=r"no DuckDB file|cannot be used"), Database(text).read():
+        pass
+    other = tmp_path / "other.duckdb"
+    with duckdb.connect(str(other)) as connection:
+        connection.execute("CREATE TABLE runs (x INTEGER)")
+    for use in (Database(other).read, Database(other).write):
+        with pytest.raises(StoreError, match="without Focus Explorer's tables"), use():
+            pass
+    with duckdb.connect(str(other)) as connection:
+        assert connection.execute("SELECT count(*) FROM information_schema.tables").fetchone() == (1,)
+
+
+def test_a_damaged_database_is_not_called_locked(tmp_path, trace):
+    path = tmp_path / "blocks.duckdb"
+    write_run(Database(path), trace)
+    data = bytearray(path.read_bytes())
+    for start in range(12288, len(data) - 64, 4096):
+        data[start : start + 64] = bytes(64)
+    path.write_bytes(data)
+    database = Database(path, wait=0.1)
+    with pytest.raises(StoreError) as caught, database.read() as connection:
+        connection.execute("SELECT sum(nll) FROM losses").fetchall()
+    assert "in use" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_named_and_keeps_what_was_there(tmp_path):
+    """The process may write no file beyond 2 MB, which DuckDB meets as it meets a full disk."""
+    path = tmp_path / "a.duckdb"
+    code = """
+import resource, signal, sys
+from focus_runtime.store.database import Database
+from focus_runtime.errors import StoreError
+database = Database(sys.argv[1])
+with database.write() as connection:
+    connection.execute("INSERT INTO tokens SELECT 'kept', range, 0, 'x', 0, 1 FROM range(10)")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
+try:
+    with database.write() as connection:
+        connection.execute("INSERT INTO tokens SELECT 'lost', range, 0, md5(range::VARCHAR), 0, 1 FROM range(400000)")
+except StoreError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert "the disk is full" in run.stdout, run.stderr
+    with Database(path).read() as connection:
+        assert connection.execute("SELECT run_id, count(*) FROM tokens GROUP BY ALL").fetchall() == [("kept", 10)]
+
+
+def test_unwritable_place_is_named(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("in the way")
+    with pytest.raises(StoreError, match=r"file.a\.duckdb"), Database(blocker / "a.duckdb").write():
+        pass
+
+
+@pytest.mark.slow
+def test_lock_holder_is_named_and_waited_for(tmp_path):
+    path = tmp_path / "a.duckdb"
+    with Database(path).write():
+        pass
+    code = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('held', flush=True); time.sleep({{}})"
+    holder = subprocess.Popen([sys.executable, "-c", code.format(30)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline().strip() == "held"
+        with pytest.raises(StoreError, match=rf"in use by.*{holder.pid}"), Database(path, wait=0.2).write():
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    short = subprocess.Popen([sys.executable, "-c", code.format(1)], stdout=subprocess.PIPE, text=True)
+    assert short.stdout.readline().strip() == "held"
+    with Database(path, wait=15).write() as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+    short.wait()
+
+
+def test_projection_replaces_itself(tmp_path):
+    database = Database(tmp_path / "a.duckdb")
+    meta = {"method": "PCA", "parameters": {}, "seed": 0, "trustworthiness": None, "num_centroids": 2}
+    for shift in (0.0, 1.0):
+        write_projection(database, "run", 3, np.arange(12.0).reshape(6, 2) + shift, meta)
+    with database.read() as connection:
+        rows = connection.execute("SELECT position, x FROM projections ORDER BY position").fetchall()
+    assert rows == [(-2, 11.0), (-1, 9.0), (0, 1.0), (1, 3.0), (2, 5.0), (3, 7.0)]

@@ -1,0 +1,267 @@
+"""Recorded curves are whole and exact, whoever else uses the database, and never in the training's way."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import duckdb
+import pytest
+
+from focus_runtime.errors import StoreError
+from focus_runtime.store import training as module
+from focus_runtime.store.database import Database
+from focus_runtime.store.schema import MIGRATIONS
+from focus_runtime.store.training import TrainingInfo, TrainingRecorder, is_alive, process_start
+from focus_runtime.training.loop import TrainStep
+
+HOLD = "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep(60)"
+
+
+def info(out="/somewhere/a.safetensors", steps=10):
+    return TrainingInfo(
+        name="a", kind="centroids", model_id="tiny", model_fingerprint="f", steps=steps, seed=3, device="cpu",
+        dtype="float32", out=out, config={"num_groups": 4}, texts=["a.txt"],
+    )  # fmt: skip
+
+
+def step(number, loss=2.0, **changes):
+    values = {"dominance": 0.3, "dominance_max": 0.4, "retained_pairs": 0.5, "learning_rate": 1e-3,
+              "tokens_per_second": 100.0, "phase": "centroids"}  # fmt: skip
+    return TrainStep(number, loss, **(values | changes))
+
+
+def stored(database, columns="step, loss", where=""):
+    with database.read() as connection:
+        return connection.execute(f"SELECT {columns} FROM training_steps {where} ORDER BY mode, step").fetchall()
+
+
+def row(database, columns="status, message"):
+    with database.read() as connection:
+        return connection.execute(f"SELECT {columns} FROM training_runs ORDER BY created_at").fetchall()
+
+
+@pytest.fixture
+def database(tmp_path):
+    return Database(tmp_path / "a.duckdb")
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Flushes every few hundredths of a second, and no long waits."""
+    monkeypatch.setattr(module, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(module, "FLUSH_WAIT", 0.05)
+    monkeypatch.setattr(module, "LAST_WAIT", 0.3)
+
+
+@pytest.fixture
+def holder(database):
+    """Starts a process that holds the database's lock until it is killed."""
+    started = []
+
+    def hold():
+        started.append(subprocess.Popen([sys.executable, "-c", HOLD, str(database.path)], stdout=subprocess.PIPE))
+        assert started[0].stdout.readline().strip() == b"held"
+        return started[0]
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_what_is_reported_is_what_is_stored(database):
+    with TrainingRecorder(database, info()) as recorder:
+        recorder.step(step(1, 3.25))
+        recorder.step(step(1, 3.5, dominance=math.nan, dominance_max=math.nan, retained_pairs=math.nan), mode="full")
+        recorder.step(step(2, 3.125))
+        recorder.finish("done", centroids_sha256="abc", validation={"full": 9.0})
+    columns = "mode, step, phase, loss, dominance, dominance_max, retained_pairs, learning_rate, tokens_per_second"
+    assert stored(database, columns) == [
+        ("focus", 1, "centroids", 3.25, 0.3, 0.4, 0.5, 1e-3, 100.0),
+        ("focus", 2, "centroids", 3.125, 0.3, 0.4, 0.5, 1e-3, 100.0),
+        ("full", 1, "centroids", 3.5, None, None, None, 1e-3, 100.0),
+    ]
+    [found] = row(database, "training_id, status, centroids_sha256, validation, pid, host, steps, config, texts")
+    assert found[1:] == ("done", "abc", '{"full": 9.0}', os.getpid(), socket.gethostname(), 10,
+                         '{"num_groups": 4}', '["a.txt"]')  # fmt: skip
+    assert found[0] == recorder.training_id
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [(None, "done", ""), (KeyboardInterrupt(), "stopped", ""), (ValueError("it broke"), "failed", "it broke")],
+)
+def test_how_it_ended_is_kept(database, error, status, message):
+    with suppress(KeyboardInterrupt, ValueError), TrainingRecorder(database, info()) as recorder:
+        recorder.step(step(1))
+        if error is not None:
+            raise error
+    assert row(database) == [(status, message)]
+
+
+def test_without_a_step_no_row_stays(database):
+    seen = []
+    with suppress(ValueError), TrainingRecorder(database, info()):
+        seen += row(database)
+        raise ValueError("too short")
+    assert seen == [("running", "")]
+    assert row(database) == []
+
+
+def test_steps_appear_while_it_runs(database, impatient):
+    with TrainingRecorder(database, info()) as recorder:
+        recorder.step(step(1))
+        deadline = time.monotonic() + 20
+        while not stored(database) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert stored(database) == [(1, 2.0)]
+        assert row(database) == [("running", "")]
+
+
+def test_a_resumed_training_replaces_what_it_does_again(database):
+    with TrainingRecorder(database, info()) as first:
+        for number in range(1, 6):
+            first.step(step(number, 5.0))
+        first.step(step(5, 7.0), mode="full")
+        first.finish("stopped")
+    with TrainingRecorder(database, info(), resume=True) as second:
+        assert row(database)[0][0] == "stopped"
+        for number in range(4, 7):
+            second.step(step(number, 1.0))
+    assert second.training_id == first.training_id
+    assert stored(database) == [(1, 5.0), (2, 5.0), (3, 5.0), (4, 1.0), (5, 1.0), (6, 1.0), (5, 7.0)]
+    assert row(database) == [("done", "")]
+    times = [elapsed for (elapsed,) in stored(database, "elapsed", "WHERE mode = 'focus'")]
+    assert times == sorted(times)
+
+
+def test_a_resume_that_is_refused_changes_nothing(database):
+    with TrainingRecorder(database, info()) as first:
+        first.step(step(1))
+        first.finish("stopped", "by hand")
+    with pytest.raises(ValueError, match="another model"), TrainingRecorder(database, info(), resume=True):
+        raise ValueError("another model")
+    assert row(database) == [("stopped", "by hand")]
+
+
+def test_a_resume_in_another_database_is_a_training_of_its_own(database):
+    with TrainingRecorder(database, info(), resume=True) as recorder:
+        recorder.step(step(4))
+    assert stored(database) == [(4, 2.0)]
+    assert row(database) == [("done", "")]
+
+
+@pytest.mark.slow
+def test_a_held_lock_neither_stops_nor_slows_it_and_loses_nothing(database, impatient, monkeypatch, holder):
+    monkeypatch.setattr(module, "LAST_WAIT", 20.0)
+    warnings = []
+    with TrainingRecorder(database, info(), warn=warnings.append) as recorder:
+        process = holder()
+        clock = time.monotonic()
+        for number in range(1, 201):
+            recorder.step(step(number))
+        assert time.monotonic() - clock < 0.5
+        deadline = time.monotonic() + 20
+        while not warnings and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.kill()
+    assert len(warnings) == 1
+    assert "waits in memory" in warnings[0]
+    assert str(process.pid) in warnings[0]
+    assert [number for number, _ in stored(database)] == list(range(1, 201))
+    assert row(database) == [("done", "")]
+
+
+@pytest.mark.slow
+def test_a_lock_held_from_start_to_end_costs_the_curve_only(database, impatient, holder):
+    with database.write():
+        pass
+    process, warnings = holder(), []
+    with TrainingRecorder(database, info(), warn=warnings.append) as recorder:
+        recorder.step(step(1))
+    assert "waits in memory" in warnings[0]
+    assert "could not be stored" in warnings[-1]
+    process.kill()
+    process.wait()
+    assert row(database) == []
+
+
+def test_a_full_disk_is_a_warning(database, impatient, monkeypatch):
+    warnings = []
+    with TrainingRecorder(database, info(), warn=warnings.append) as recorder:
+        full = StoreError("the database cannot be used: the disk is full")
+        with monkeypatch.context() as patch:
+            patch.setattr(TrainingRecorder, "_write", lambda *_: (_ for _ in ()).throw(full))
+            recorder.step(step(1))
+            deadline = time.monotonic() + 20
+            while not warnings and time.monotonic() < deadline:
+                time.sleep(0.02)
+        recorder.step(step(2))
+    assert "the disk is full" in warnings[0]
+    assert stored(database) == [(1, 2.0), (2, 2.0)]
+
+
+def test_a_foreign_database_is_refused_at_once(tmp_path):
+    with duckdb.connect(str(tmp_path / "other.duckdb")) as connection:
+        connection.execute("CREATE TABLE runs (x INTEGER)")
+    with (
+        pytest.raises(StoreError, match="without Focus Explorer's tables"),
+        TrainingRecorder(Database(tmp_path / "other.duckdb"), info()),
+    ):
+        pass
+
+
+@pytest.mark.slow
+def test_two_trainings_of_two_processes_share_one_file(database):
+    code = """
+import sys
+from tests.runtime.store.test_training import info, step
+from focus_runtime.store.database import Database
+from focus_runtime.store.training import TrainingRecorder
+with TrainingRecorder(Database(sys.argv[1]), info(sys.argv[2])) as recorder:
+    for number in range(1, 301):
+        recorder.step(step(number, float(sys.argv[3])))
+"""
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(database.path), f"/x/{loss}", str(loss)], env=os.environ | paths
+        )
+        for loss in (1, 2)
+    ]
+    assert [process.wait(timeout=120) for process in runs] == [0, 0]
+    counts = stored(database, "loss, count(*), max(step)", "GROUP BY loss, mode, step")
+    assert sum(count for _, count, _ in counts) == 600
+    assert row(database) == [("done", ""), ("done", "")]
+
+
+def test_an_older_database_gains_the_tables_when_it_is_read(tmp_path):
+    path = tmp_path / "old.duckdb"
+    name, statements = MIGRATIONS[0]
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)")
+        connection.execute(statements)
+        connection.execute("INSERT INTO schema_migrations VALUES (?, now())", [name])
+    assert row(Database(path)) == []
+
+
+def test_a_dead_process_is_noticed():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = process_start(child.pid)
+    here = socket.gethostname()
+    assert is_alive(here, child.pid, started)
+    assert not is_alive(here, child.pid, started + 1 if started else -1) or not started  # the number was given anew
+    child.stdin.close()
+    while process_start(child.pid) >= 0:  # ended, but not collected yet
+        time.sleep(0.02)
+    assert not is_alive(here, child.pid, started)
+    child.wait()
+    assert not is_alive(here, child.pid, started)
+    assert is_alive("another-machine", child.pid, started)

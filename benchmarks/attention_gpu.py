@@ -132,9 +132,14 @@ def works(
 
     def focus(groups: int, top_k: int) -> Work:
         return lambda: flash_decomposition(
-            *inputs, members[groups, top_k], window=WINDOW, num_sinks=bench.num_sinks, scale=SCALE,
-            kernel=bench.kernel, extent=Extent(groups, top_k, True),
-        )  # fmt: skip
+            *inputs,
+            members[groups, top_k],
+            window=WINDOW,
+            num_sinks=bench.num_sinks,
+            scale=SCALE,
+            kernel=bench.kernel,
+            extent=Extent(groups, top_k, True),
+        )
 
     def sdpa() -> Tensor:
         return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True, scale=SCALE)
@@ -203,9 +208,15 @@ def stage_times(
             once[name] += (time.perf_counter() - start) * 1000
 
         flash_decomposition(
-            *inputs, membership, window=WINDOW, num_sinks=bench.num_sinks, scale=SCALE, kernel=bench.kernel,
-            extent=extent, stage=stage,
-        )  # fmt: skip
+            *inputs,
+            membership,
+            window=WINDOW,
+            num_sinks=bench.num_sinks,
+            scale=SCALE,
+            kernel=bench.kernel,
+            extent=extent,
+            stage=stage,
+        )
         for name, elapsed in once.items():
             totals[name].append(elapsed)
     return {name: statistics.median(values[1:]) for name, values in totals.items()}
@@ -221,20 +232,27 @@ def measure(bench: Bench, length: int, seconds: float) -> dict[str, Any]:
     if bench.on_gpu and length <= GRAPH_UP_TO:
         graphs = interleaved(bench, {n: captured(w) for n, w in turns.items() if n != "full_sdpa"}, seconds / 4)
     row: dict[str, Any] = {
-        "tokens": length, "full_ms": times["full"], "full_sdpa_ms": times["full_sdpa"],
-        "full_graph_ms": graphs.get("full"), "full_peak_bytes": peak_bytes(bench, turns["full"]), "focus": [],
-    }  # fmt: skip
+        "tokens": length,
+        "full_ms": times["full"],
+        "full_sdpa_ms": times["full_sdpa"],
+        "full_graph_ms": graphs.get("full"),
+        "full_peak_bytes": peak_bytes(bench, turns["full"]),
+        "focus": [],
+    }
     for (groups, top_k), membership in members.items():
         name = f"K={groups} k={top_k}"
         case: dict[str, Any] = {
-            "K": groups, "k": top_k, "focus_ms": times[name],
+            "K": groups,
+            "k": top_k,
+            "focus_ms": times[name],
             "full_over_focus": times["full"]["median"] / times[name]["median"],
             "sdpa_over_focus": times["full_sdpa"]["median"] / times[name]["median"],
             "graph_ms": graphs.get(name),
             "graph_full_over_focus": graphs["full"]["median"] / graphs[name]["median"] if graphs else None,
-            "share_of_pairs": share_of_pairs(membership), "peak_bytes": peak_bytes(bench, turns[name]),
+            "share_of_pairs": share_of_pairs(membership),
+            "peak_bytes": peak_bytes(bench, turns[name]),
             "reported_full_over_focus": REPORTED[groups].get(length),
-        }  # fmt: skip
+        }
         if bench.seconds_left > 5 * times[name]["median"] / 1000:
             case["stage_ms"] = stage_times(bench, inputs, membership, Extent(groups, top_k, True))
         row["focus"].append(case)
@@ -253,27 +271,40 @@ def errors(bench: Bench, length: int) -> list[dict[str, Any]]:
         out, lse = flash_decomposition(*inputs, membership, kernel=bench.kernel, extent=extent, **settings)
         exact, exact_lse = reference_attention(*(x.double() for x in inputs), membership, **settings)
         cosine = torch.nn.functional.cosine_similarity(out.double(), exact, dim=-1)
-        found.append({
-            "what": name, "K": groups, "k": top_k, "tokens": length,
-            "max_abs_error": (out.double() - exact).abs().max().item(),
-            "max_abs_error_logsumexp": (lse.double() - exact_lse).abs().max().item(),
-            "least_cosine": cosine.min().item(), "mean_cosine": cosine.mean().item(),
-        })  # fmt: skip
+        found.append(
+            {
+                "what": name,
+                "K": groups,
+                "k": top_k,
+                "tokens": length,
+                "max_abs_error": (out.double() - exact).abs().max().item(),
+                "max_abs_error_logsumexp": (lse.double() - exact_lse).abs().max().item(),
+                "least_cosine": cosine.min().item(),
+                "mean_cosine": cosine.mean().item(),
+            }
+        )
     return found
 
 
 def machine(bench: Bench) -> dict[str, Any]:
     """What the numbers depend on."""
     found: dict[str, Any] = {
-        "python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
-        "focus_runtime": focus_runtime.__version__, "kernel": bench.kernel.name,
-    }  # fmt: skip
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "focus_runtime": focus_runtime.__version__,
+        "kernel": bench.kernel.name,
+    }
     if bench.on_gpu:
         card = torch.cuda.get_device_properties(bench.device)
         found |= {
-            "gpu": card.name, "memory_bytes": card.total_memory, "multiprocessors": card.multi_processor_count,
-            "capability": f"{card.major}.{card.minor}", "cuda": torch.version.cuda, "driver": driver_version(),
-        }  # fmt: skip
+            "gpu": card.name,
+            "memory_bytes": card.total_memory,
+            "multiprocessors": card.multi_processor_count,
+            "capability": f"{card.major}.{card.minor}",
+            "cuda": torch.version.cuda,
+            "driver": driver_version(),
+        }
     return found
 
 
@@ -330,10 +361,16 @@ def run(bench: Bench, lengths: list[int]) -> dict[str, Any]:
         show(rows[-1])
     return {
         "what": "one layer, 12 heads of 64, balanced random groups, w=128, full attention by the same kernel beside it",
-        "measures_a_gpu": bench.on_gpu, "dtype": str(bench.dtype), "window": WINDOW, "num_sinks": bench.num_sinks,
-        "seed": bench.seed, "machine": machine(bench), "errors_vs_float64": found, "rows": rows,
+        "measures_a_gpu": bench.on_gpu,
+        "dtype": str(bench.dtype),
+        "window": WINDOW,
+        "num_sinks": bench.num_sinks,
+        "seed": bench.seed,
+        "machine": machine(bench),
+        "errors_vs_float64": found,
+        "rows": rows,
         "reported": {"source": "arXiv 2604.03260, H100-80GB, k not stated", "full_over_focus": REPORTED},
-    }  # fmt: skip
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -49,11 +49,23 @@ def write_excerpts(source: Path, target: Path, count: int, model: str, seed: int
 def measure(documents: Path, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the command once; its summary and the seconds of the whole process."""
     command = [
-        sys.executable, "-m", "focus_explorer.cli", "analyze", str(documents), "--db", str(folder / "a.duckdb"),
-        "--json", "--model", arguments.model, "--centroids", arguments.centroids, "--name", "excerpts",
+        sys.executable,
+        "-m",
+        "focus_explorer.cli",
+        "analyze",
+        str(documents),
+        "--db",
+        str(folder / "a.duckdb"),
+        "--json",
+        "--model",
+        arguments.model,
+        "--centroids",
+        arguments.centroids,
+        "--name",
+        "excerpts",
         *(["--threads", str(arguments.threads)] if arguments.threads else []),
         *(["--gpus-per-worker", "1"] if arguments.gpu else []),
-    ]  # fmt: skip
+    ]
     start = time.perf_counter()
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     summary: dict[str, Any] = json.loads(found.stdout)
@@ -73,8 +85,9 @@ def spread(summary: dict[str, Any]) -> dict[str, Any]:
     return {
         "tokens_of_a_document": np.quantile(rows["num_tokens"], cuts).round(1).tolist(),
         "forward_seconds_of_a_document": np.quantile(rows["model_seconds"], cuts).round(4).tolist(),
-        "quantiles": cuts, "bytes_of_a_document": round(size / summary["documents"]),
-    }  # fmt: skip
+        "quantiles": cuts,
+        "bytes_of_a_document": round(size / summary["documents"]),
+    }
 
 
 def main() -> None:
@@ -98,14 +111,21 @@ def main() -> None:
         now = summary["this_time"]
         result = {
             "what": "focus-explorer analyze FOLDER: full attention, Focus, random centroids and tags of every document",
-            "model": arguments.model, "threads": arguments.threads, "machine": machine(),
+            "model": arguments.model,
+            "threads": arguments.threads,
+            "machine": machine(),
             "load_average_of_15_minutes": summary["load"],
-            "documents": now["documents"], "skipped": len(summary["skipped"]), "tokens": summary["num_tokens"],
-            **spread(summary), "forward_seconds": now["model_seconds"], "document_seconds": now["document_seconds"],
+            "documents": now["documents"],
+            "skipped": len(summary["skipped"]),
+            "tokens": summary["num_tokens"],
+            **spread(summary),
+            "forward_seconds": now["model_seconds"],
+            "document_seconds": now["document_seconds"],
             "overhead_of_documents": now["document_seconds"] / now["model_seconds"] - 1,
-            "command_seconds": now["seconds"], "process_seconds": summary["process_seconds"],
+            "command_seconds": now["seconds"],
+            "process_seconds": summary["process_seconds"],
             "overhead_of_the_whole_process": summary["process_seconds"] / now["model_seconds"] - 1,
-        }  # fmt: skip
+        }
     finally:
         if arguments.work is None:
             shutil.rmtree(work)

@@ -89,12 +89,16 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
     assert isinstance(exact, Tensor)
     assert isinstance(found, Tensor)
     return {
-        "past_tokens": past, "dtype": str(dtype).removeprefix("torch."), "keys_attended": int(seen.sum()),
-        "milliseconds": ms, "full_over_focus": full / ms["focus"]["median"],
-        "full_over_focus_gathered": full / ms["focus_gathered"]["median"], "ideal": (past + 1) / int(seen.sum()),
+        "past_tokens": past,
+        "dtype": str(dtype).removeprefix("torch."),
+        "keys_attended": int(seen.sum()),
+        "milliseconds": ms,
+        "full_over_focus": full / ms["focus"]["median"],
+        "full_over_focus_gathered": full / ms["focus_gathered"]["median"],
+        "ideal": (past + 1) / int(seen.sum()),
         "microseconds_per_attended_key": 1000 * ms["focus"]["median"] / int(seen.sum()),
         "max_abs_error_vs_float64": (found.double() - exact).abs().max().item(),
-    }  # fmt: skip
+    }
 
 
 def cross_over(past: int, top_k: int, repeats: int) -> dict[str, Any]:
@@ -128,8 +132,9 @@ def main() -> None:
             print(
                 f"{row['dtype']:>8} {past:>6} past tokens, {row['keys_attended']:>5} attended: "
                 f"{row['milliseconds']['focus']['median']:.3f} ms, {row['full_over_focus']:.2f}x full, "
-                f"gathered {row['full_over_focus_gathered']:.2f}x", flush=True,
-            )  # fmt: skip
+                f"gathered {row['full_over_focus_gathered']:.2f}x",
+                flush=True,
+            )
     shares = []
     for past in CROSS_OVER:
         for top_k in (1, 2, 3):
@@ -138,8 +143,10 @@ def main() -> None:
             print(f"{past:>6} keys, {row['share_attended']:.2f} attended: {row['milliseconds']}", flush=True)
     result = {
         "what": "one decode step of one layer, 12 heads of 64, K=8 balanced random groups, k=1, w=128, 4 sinks",
-        "machine": machine(), "steps": rows, "cross_over": shares,
-    }  # fmt: skip
+        "machine": machine(),
+        "steps": rows,
+        "cross_over": shares,
+    }
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -52,10 +52,12 @@ def mass(model: Any, sequences: Tensor, centroids: Centroids, **setting: Any) ->
     finally:
         focus.detach()
     return {
-        "mean": float(found.kept.mean()), "by_layer": found.kept.mean(axis=1).tolist(),
-        "least_head": float(found.kept.min()), "distant": float(np.mean(found.distant_kept)),
+        "mean": float(found.kept.mean()),
+        "by_layer": found.kept.mean(axis=1).tolist(),
+        "least_head": float(found.kept.min()),
+        "distant": float(np.mean(found.distant_kept)),
         "sequences": sequences.shape[0],
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -73,9 +75,12 @@ def main() -> None:
     training = encode_texts(tokenizer, gather_texts([arguments.train], [arguments.val])[0], 1024)
     trained = load_centroids(arguments.centroids)
     result: dict[str, Any] = {
-        "centroids_sha256": trained.sha256, "training": trained.training, "machine": machine(),
-        "dtype": arguments.dtype, "rows": [],
-    }  # fmt: skip
+        "centroids_sha256": trained.sha256,
+        "training": trained.training,
+        "machine": machine(),
+        "dtype": arguments.dtype,
+        "rows": [],
+    }
     groups = trained.config.num_groups
     for length, window, count in SETTINGS:
         sequences = even_sequences(held_out, count, length)
@@ -92,11 +97,15 @@ def main() -> None:
         ]
         for name, centroids, ks, assignment in plans:
             for top_k in ks:
-                found = measure(
-                    model, sequences, full, centroids, top_k=top_k, window=window, assignment=assignment
-                )  # fmt: skip
-                row = {"centroids": name, "top_k": top_k, "assignment": assignment, "sequence_length": length,
-                       "window": window, **found}  # fmt: skip
+                found = measure(model, sequences, full, centroids, top_k=top_k, window=window, assignment=assignment)
+                row = {
+                    "centroids": name,
+                    "top_k": top_k,
+                    "assignment": assignment,
+                    "sequence_length": length,
+                    "window": window,
+                    **found,
+                }
                 if length == 1024 and assignment == "causal":
                     few_rows = sequences[:MASS_SEQUENCES]
                     row["mass"] = mass(model, few_rows, centroids, top_k=top_k, window=window)

@@ -43,8 +43,13 @@ def export_once(database: str, run_id: str, file_format: str, out: str) -> dict[
     before, start, busy = _resident_mb(), time.perf_counter(), time.process_time()
     path = write_table(store, run_id, TABLE, file_format, out)
     seconds = time.perf_counter() - start
-    return {"seconds": seconds, "cpu_seconds": time.process_time() - busy, "memory_mb": _resident_mb(),
-            "growth_mb": _resident_mb() - before, "file_mb": path.stat().st_size / 2**20}  # fmt: skip
+    return {
+        "seconds": seconds,
+        "cpu_seconds": time.process_time() - busy,
+        "memory_mb": _resident_mb(),
+        "growth_mb": _resident_mb() - before,
+        "file_mb": path.stat().st_size / 2**20,
+    }
 
 
 def measure(database: Path, run_id: str, folder: Path, repeats: int) -> dict[str, Any]:
@@ -60,12 +65,18 @@ def measure(database: Path, run_id: str, folder: Path, repeats: int) -> dict[str
             out.unlink()
         seconds = [run["seconds"] for run in runs]
         results[file_format] = {
-            "seconds": {"median": statistics.median(seconds), "low": min(seconds), "high": max(seconds),
-                        "repeats": len(runs)},
+            "seconds": {
+                "median": statistics.median(seconds),
+                "low": min(seconds),
+                "high": max(seconds),
+                "repeats": len(runs),
+            },
             "cpu_seconds": statistics.median(run["cpu_seconds"] for run in runs),
-            "memory_mb": max(run["memory_mb"] for run in runs), "growth_mb": max(run["growth_mb"] for run in runs),
-            "file_mb": runs[0]["file_mb"], "limit_seconds": LIMITS.get(file_format),
-        }  # fmt: skip
+            "memory_mb": max(run["memory_mb"] for run in runs),
+            "growth_mb": max(run["growth_mb"] for run in runs),
+            "file_mb": runs[0]["file_mb"],
+            "limit_seconds": LIMITS.get(file_format),
+        }
     return results
 
 
@@ -90,10 +101,12 @@ def main() -> None:
         layers = fetch(database, "layer_numbers", run_id=run["run_id"]).num_rows
         result = {
             "what": f"the table {TABLE} of a made-up run, {run['num_tokens']:,} tokens, {layers} layers; each "
-                    "export in a new process, from a warm file",
-            "machine": machine(), "load_average_before": load, "rows": run["num_tokens"] * layers,
+            "export in a new process, from a warm file",
+            "machine": machine(),
+            "load_average_before": load,
+            "rows": run["num_tokens"] * layers,
             "formats": measure(path, run["run_id"], Path(folder), arguments.repeats),
-        }  # fmt: skip
+        }
     Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result["formats"], indent=1))
 

@@ -95,10 +95,15 @@ def measured(repeats: int) -> list[dict[str, Any]]:
         for _ in range(repeats + 1):
             for name, way in ways.items():
                 times[name].append(milliseconds(way, q.device))
-        rows.append({
-            "tokens": length, "num_groups": groups, "top_k": top_k, "window": window,
-            "ms": {name: statistics.median(values[1:]) for name, values in times.items()},
-        })  # fmt: skip
+        rows.append(
+            {
+                "tokens": length,
+                "num_groups": groups,
+                "top_k": top_k,
+                "window": window,
+                "ms": {name: statistics.median(values[1:]) for name, values in times.items()},
+            }
+        )
         print(length, groups, top_k, window, {name: round(ms, 1) for name, ms in rows[-1]["ms"].items()}, flush=True)
     return rows
 
@@ -124,9 +129,15 @@ def fit(rows: list[dict[str, Any]]) -> dict[str, float]:
     class_pair, copy, near = relative_fit(np.array([row["class_terms"] for row in rows]), by_class / fused_unit)
     (dense,) = relative_fit((lengths * lengths / 2)[:, None], dense_ms / fused_unit)
     return {
-        "GROUP_PAIR": pair, "GROUP_TOKEN": token, "GROUP_CALL": call, "LOCAL_PAIR": local, "MASKED_PAIR": masked,
-        "FUSED_LOCAL": near / class_pair, "FUSED_DENSE": dense / class_pair, "FUSED_COPY": copy / class_pair,
-    }  # fmt: skip
+        "GROUP_PAIR": pair,
+        "GROUP_TOKEN": token,
+        "GROUP_CALL": call,
+        "LOCAL_PAIR": local,
+        "MASKED_PAIR": masked,
+        "FUSED_LOCAL": near / class_pair,
+        "FUSED_DENSE": dense / class_pair,
+        "FUSED_COPY": copy / class_pair,
+    }
 
 
 def rounded(constants: dict[str, float]) -> dict[str, float]:
@@ -206,8 +217,11 @@ def main() -> None:
     constants = rounded(improved(rows, fit(rows)))
     result = {
         "what": "one layer, 12 heads of 64, fp32, random groups; unit: full attention's time for one pair",
-        "machine": known["machine"], "constants": constants, "choice": judge(rows, constants), "rows": rows,
-    }  # fmt: skip
+        "machine": known["machine"],
+        "constants": constants,
+        "choice": judge(rows, constants),
+        "rows": rows,
+    }
     print(json.dumps({"constants": constants, "choice": result["choice"]}, indent=1))
     if target is not None:
         keep = ("tokens", "num_groups", "top_k", "window", "ms")

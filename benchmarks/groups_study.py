@@ -28,8 +28,19 @@ from focus_explorer.statistics.tables import Study
 from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.store.corpora import corpora
 
-KEPT = ("value", "low", "high", "shuffled", "shuffled_high", "random", "random_low", "random_high", "window_only",
-        "p_value", "q_value")  # fmt: skip
+KEPT = (
+    "value",
+    "low",
+    "high",
+    "shuffled",
+    "shuffled_high",
+    "random",
+    "random_low",
+    "random_high",
+    "window_only",
+    "p_value",
+    "q_value",
+)
 LEAST_USES, LEAST_SHARE = 20, 0.1
 LEAST_TOKENS = 100
 DRAWS, RESAMPLES = 200, 500
@@ -56,13 +67,17 @@ def own_groups(sample: Sample) -> list[dict[str, Any]]:
     base = 2 * uses / (uses + uses.sum())  # one group of all tokens
     return [
         {
-            "category": name, "tokens": int(uses[c]), "best": float(focus[:, c].max()),
-            "best_layer": sample.layers[int(focus[:, c].argmax())], "mean": float(focus[:, c].mean()),
-            "random_best": float(random[:, c].max()), "random_mean": float(random[:, c].mean()),
+            "category": name,
+            "tokens": int(uses[c]),
+            "best": float(focus[:, c].max()),
+            "best_layer": sample.layers[int(focus[:, c].argmax())],
+            "mean": float(focus[:, c].mean()),
+            "random_best": float(random[:, c].max()),
+            "random_mean": float(random[:, c].mean()),
             "one_group": float(base[c]),
         }
         for c, name in enumerate(scheme.names)
-    ]  # fmt: skip
+    ]
 
 
 def ambiguous(sample: Sample) -> np.ndarray:
@@ -122,10 +137,13 @@ def within_types(sample: Sample, seed: int = 0) -> dict[str, Any]:
                 nulls.append(float(conditional(cells_of(shuffled))))
             low, high = estimate.interval(resampler.count)
             row[name] = {
-                "value": estimate.value, "low": low, "high": high, "shuffled": float(np.mean(nulls)),
+                "value": estimate.value,
+                "low": low,
+                "high": high,
+                "shuffled": float(np.mean(nulls)),
                 "shuffled_high": float(np.quantile(nulls, 0.975)),
                 "beyond": estimate.value - float(np.mean(nulls)),
-            }  # fmt: skip
+            }
         rows.append(row)
     texts = sorted({sample.pieces[code] for code in np.unique(sample.piece[places])})
     return {"tokens": int(places.size), "texts": texts, "layers": rows}
@@ -137,8 +155,9 @@ def describe(study: Study) -> dict[str, Any]:
     sample = study.sample
     run = {
         f"{row['statistic']}{':' + row['category'] if row['category'] else ''}": {key: row[key] for key in KEPT}
-        for row in rows if row["scope"] == "run"
-    }  # fmt: skip
+        for row in rows
+        if row["scope"] == "run"
+    }
     layers: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["scope"] == "layer":
@@ -147,8 +166,9 @@ def describe(study: Study) -> dict[str, Any]:
     groups = [
         {"layer": row["layer"], "group": row["group"], "category": row["category"], "count": row["count"]}
         | {key: row[key] for key in KEPT}
-        for row in rows if row["scope"] == "group" and row["statistic"] == "purity"
-    ]  # fmt: skip
+        for row in rows
+        if row["scope"] == "group" and row["statistic"] == "purity"
+    ]
     pieces: dict[str, list[str]] = {}
     for row in study.table("characteristic").to_pylist():
         if row["kind"] == "characteristic" and row["rank"] <= 8:
@@ -156,14 +176,21 @@ def describe(study: Study) -> dict[str, Any]:
     # Documents as units leave out that centroids were drawn and trained once; layers, each drawn anew, do not.
     over_layers = {
         name: mean_interval([row["value"] for row in values]).to_dict()
-        for name, values in layers.items() if "_minus_random" in name
-    }  # fmt: skip
+        for name, values in layers.items()
+        if "_minus_random" in name
+    }
     return {
-        "over_layers": over_layers, "tokens": sample.num_tokens,
-        "documents": int(sample.units.max()) + 1, "num_groups": sample.num_groups,
-        "run": run, "layers": layers, "groups": groups, "characteristic": pieces, "own_groups": own_groups(sample),
+        "over_layers": over_layers,
+        "tokens": sample.num_tokens,
+        "documents": int(sample.units.max()) + 1,
+        "num_groups": sample.num_groups,
+        "run": run,
+        "layers": layers,
+        "groups": groups,
+        "characteristic": pieces,
+        "own_groups": own_groups(sample),
         "within_types": within_types(sample),
-    }  # fmt: skip
+    }
 
 
 def rounded(value: Any) -> Any:

@@ -273,11 +273,19 @@ def answer_seconds(service: Service, run_id: str) -> dict[str, Any]:
     layer = LAYERS // 2
     pair = {"rows": [50_000, 50_999], "keys": [20_000, 20_999]}
     asked: list[tuple[str, dict[str, Any]]] = [
-        ("layer_cells", {"layer": layer}), ("word_classes", {}), ("groups", {}), ("agreement", {}),
-        ("map", {"layer": layer, "quick": True}), ("map", {"layer": None, "quick": True}),
-        ("mask_tile", {"layer": layer, **pair}), ("pair_distances", {"layer": layer}), ("pair_distances_mean", {}),
-        ("attention", {}), ("attention_links", {"layer": layer}), ("compare_partners", {}),
-    ]  # fmt: skip
+        ("layer_cells", {"layer": layer}),
+        ("word_classes", {}),
+        ("groups", {}),
+        ("agreement", {}),
+        ("map", {"layer": layer, "quick": True}),
+        ("map", {"layer": None, "quick": True}),
+        ("mask_tile", {"layer": layer, **pair}),
+        ("pair_distances", {"layer": layer}),
+        ("pair_distances_mean", {}),
+        ("attention", {}),
+        ("attention_links", {"layer": layer}),
+        ("compare_partners", {}),
+    ]
     found: dict[str, Any] = {}
     for what, details in asked:
         times = []

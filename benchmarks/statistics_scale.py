@@ -72,12 +72,17 @@ def main() -> None:
         processor = time.process_time() - busy
         total = time.perf_counter() - begun
     found = {
-        "machine": machine(), "tokens": arguments.tokens, "layers": LAYERS,
+        "machine": machine(),
+        "tokens": arguments.tokens,
+        "layers": LAYERS,
         "sentences": int(study.sample.units.max()) + 1,
-        "limits": LIMITS, "seconds": seconds, "total_seconds": total, "processor_seconds": processor,
+        "limits": LIMITS,
+        "seconds": seconds,
+        "total_seconds": total,
+        "processor_seconds": processor,
         "before_mb": before,
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }  # fmt: skip
+    }
     text = json.dumps(found, indent=1)
     print(text)
     if arguments.out:

@@ -49,11 +49,15 @@ def layer_of(number: int, ids: NDArray[np.int64], config: FocusConfig, generator
     order = np.argsort(-probabilities, axis=1)[:, : config.top_k]
     membership = np.bitwise_or.reduce(np.int64(1) << order, axis=1)
     return LayerTrace(
-        layer=number, attention_kind="LlamaAttention", membership=membership, probabilities=probabilities,
+        layer=number,
+        attention_kind="LlamaAttention",
+        membership=membership,
+        probabilities=probabilities,
         routing=generator.normal(0, 1, (count, ROUTING_DIM)).astype(np.float32),
         centroids=generator.normal(0, 1, (groups, ROUTING_DIM)).astype(np.float32),
-        potential=np.zeros(groups, np.float32), counts=count_pairs(membership, config.window, config.num_sinks),
-    )  # fmt: skip
+        potential=np.zeros(groups, np.float32),
+        counts=count_pairs(membership, config.window, config.num_sinks),
+    )
 
 
 def write_long_run(database: Database, num_tokens: int, *, num_groups: int = 8, seed: int = 0) -> str:
@@ -71,13 +75,23 @@ def write_long_run(database: Database, num_tokens: int, *, num_groups: int = 8, 
     nll = {"full": full, "focus": np.clip(full + generator.normal(0.02, 0.3, num_tokens - 1), 0, None)}
     timings = [
         Timing(mode, stage, repeat, 1000.0 * (1 + generator.random()), 2**30)
-        for mode in ("full", "focus") for stage in ("end_to_end", "attention") for repeat in range(3)
-    ]  # fmt: skip
+        for mode in ("full", "focus")
+        for stage in ("end_to_end", "attention")
+        for repeat in range(3)
+    ]
     info: dict[str, Any] = {
-        "model_id": "synthetic", "model_fingerprint": "", "centroids_name": "synthetic", "centroids_sha256": "",
-        "num_tokens": num_tokens, "device": "none", "dtype": "float32", "backend": "none", "seed": seed,
-        "config": config.to_dict(), "versions": {},
-    }  # fmt: skip
+        "model_id": "synthetic",
+        "model_fingerprint": "",
+        "centroids_name": "synthetic",
+        "centroids_sha256": "",
+        "num_tokens": num_tokens,
+        "device": "none",
+        "dtype": "float32",
+        "backend": "none",
+        "seed": seed,
+        "config": config.to_dict(),
+        "versions": {},
+    }
     notes = ["made up for measuring the page; its numbers mean nothing"]
     return write_run(database, Trace(tokens, layers, nll, timings, info, notes), command="benchmarks/page.py")
 

@@ -51,9 +51,13 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(8, 128), Setting(4, 64), Setting(8, 128, "log", True), Setting(8, 128, "paper"), Setting(4, 128),
+    Setting(8, 128),
+    Setting(4, 64),
+    Setting(8, 128, "log", True),
+    Setting(8, 128, "paper"),
+    Setting(4, 128),
     Setting(8, 64),
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True)
@@ -143,18 +147,21 @@ def overhead(model: Any, length: int, repeats: int, count: int, weights: bool) -
     rows = []
     for name, found in clocks.items():
         seconds = [clock.processor for clock in found]
-        rows.append({
-            "what": name,
-            "processor_ms": asdict(Spread.of([1000 * x for x in seconds])),
-            "wall_ms": asdict(Spread.of([1000 * clock.wall for clock in found])),
-            "overhead": statistics.median(seconds) / statistics.median(own) - 1,
-            "overhead_of_each_round": [x / y - 1 for x, y in zip(seconds, own, strict=True)],
-        })  # fmt: skip
+        rows.append(
+            {
+                "what": name,
+                "processor_ms": asdict(Spread.of([1000 * x for x in seconds])),
+                "wall_ms": asdict(Spread.of([1000 * clock.wall for clock in found])),
+                "overhead": statistics.median(seconds) / statistics.median(own) - 1,
+                "overhead_of_each_round": [x / y - 1 for x, y in zip(seconds, own, strict=True)],
+            }
+        )
         each = sorted(rows[-1]["overhead_of_each_round"])
         print(
             f"  {name:<36} {statistics.median(seconds):7.2f} s  overhead {100 * rows[-1]['overhead']:6.1f} %"
-            f"  ({100 * each[0]:.1f} to {100 * each[-1]:.1f})", flush=True,
-        )  # fmt: skip
+            f"  ({100 * each[0]:.1f} to {100 * each[-1]:.1f})",
+            flush=True,
+        )
     return {"tokens": length, "dtype": str(model.dtype).removeprefix("torch."), "rows": rows}
 
 
@@ -181,10 +188,13 @@ def main() -> None:
             results.append(overhead(model, length, arguments.repeats, arguments.settings, arguments.weights))
     result: dict[str, Any] = {
         "what": "one step of centroid training, batch 1, beside the frozen model's own forward and backward pass",
-        "model": arguments.model, "own_attention": model.config._attn_implementation,
-        "num_sinks": FocusConfig().num_sinks, "threads": arguments.threads,
-        "machine": machine(), "results": results,
-    }  # fmt: skip
+        "model": arguments.model,
+        "own_attention": model.config._attn_implementation,
+        "num_sinks": FocusConfig().num_sinks,
+        "threads": arguments.threads,
+        "machine": machine(),
+        "results": results,
+    }
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")

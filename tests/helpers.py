@@ -16,10 +16,18 @@ from focus_runtime.routing.centroids import random_centroids
 ROOT = Path(__file__).parents[1]
 VOCAB = 128
 TINY: dict[str, Any] = {
-    "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
-    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
+    "vocab_size": VOCAB,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 EXTRA: dict[str, dict[str, Any]] = {
     "Gemma2": {"query_pre_attn_scalar": 16, "attn_logit_softcapping": 2.0},
     "Gemma3Text": {"query_pre_attn_scalar": 16, "layer_types": ["sliding_attention", "full_attention"]},

@@ -48,9 +48,13 @@ def _bundle(arguments: argparse.Namespace) -> None:
 
     with stage_bar() as progress:
         path = write_bundle(
-            Service(arguments.db), arguments.run_ids, arguments.out, text=arguments.text,
-            figures=not arguments.no_figures, progress=progress,
-        )  # fmt: skip
+            Service(arguments.db),
+            arguments.run_ids,
+            arguments.out,
+            text=arguments.text,
+            figures=not arguments.no_figures,
+            progress=progress,
+        )
     print(path)
 
 
@@ -60,9 +64,14 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
     with stage_bar() as progress:
         found = rebuild(
-            Service(arguments.db), arguments.bundle, arguments.out, texts=arguments.text,
-            centroids=arguments.centroids, model=arguments.model, progress=progress,
-        )  # fmt: skip
+            Service(arguments.db),
+            arguments.bundle,
+            arguments.out,
+            texts=arguments.text,
+            centroids=arguments.centroids,
+            model=arguments.model,
+            progress=progress,
+        )
     source = f"the model ran again for {', '.join(found.again)}" if found.again else "from the database"
     print(f"{found.files} files of tables in {found.folder} ({source})")
     for line in found.surroundings:

@@ -29,8 +29,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
     for name in ("model", "centroids", "db"):
         option = settings.SETTINGS[name]
-        parser.add_argument(f"--{name}", default=option.default or None,
-                            help=f"{option.help} (default: {option.default or 'the user data folder'})")  # fmt: skip
+        parser.add_argument(
+            f"--{name}",
+            default=option.default or None,
+            help=f"{option.help} (default: {option.default or 'the user data folder'})",
+        )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=compare)
 
@@ -54,9 +57,14 @@ def compare(arguments: argparse.Namespace) -> None:
         found = grid(service, run_id)
         values = {name: found["suggested"][name] if value is None else value for name, value in chosen.items()}
         measure_grid(
-            service, run_id, values["top_k"], values["window"], repeats=arguments.repeats,
-            centroids=None if known else arguments.centroids, progress=progress,
-        )  # fmt: skip
+            service,
+            run_id,
+            values["top_k"],
+            values["window"],
+            repeats=arguments.repeats,
+            centroids=None if known else arguments.centroids,
+            progress=progress,
+        )
     found = grid(service, run_id)
     result = {"run_id": run_id, "cells": found["cells"], "db": str(service.database.path)}
     print(json.dumps(result, ensure_ascii=False) if arguments.json else describe(result))
@@ -71,9 +79,12 @@ def _run_of(service: Service, arguments: argparse.Namespace, progress: Any) -> s
     )
     words = shlex.join(["focus-explorer", *sys.argv[1:]]).encode("utf-8", "backslashreplace").decode()
     return service.analyze(
-        read_text_file(Path(os.path.expanduser(text))), request, command=words, progress=progress,
+        read_text_file(Path(os.path.expanduser(text))),
+        request,
+        command=words,
+        progress=progress,
         announce=lambda message: print(f"note: {message}", file=sys.stderr),
-    )  # fmt: skip
+    )
 
 
 def describe(result: dict[str, Any]) -> str:

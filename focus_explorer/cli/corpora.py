@@ -15,8 +15,19 @@ from focus_explorer.settings import SETTINGS
 from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, is_corpus
 from focus_runtime.measure.intervals import COARSE_BELOW
 
-_ONLY = {"glob": None, "text_column": None, "name": None, "out": None, "engine": None, "address": None,
-         "workers": None, "gpus_per_worker": None, "threads": None, "no_tags": False, "no_baseline": False}  # fmt: skip
+_ONLY = {
+    "glob": None,
+    "text_column": None,
+    "name": None,
+    "out": None,
+    "engine": None,
+    "address": None,
+    "workers": None,
+    "gpus_per_worker": None,
+    "threads": None,
+    "no_tags": False,
+    "no_baseline": False,
+}
 SHOWN = 10  # documents that were skipped, named in the summary
 
 
@@ -28,8 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--name", help="what the corpus is called in lists (default: the source's name)")
     group.add_argument("--out", help="folder to write to (default: corpora, beside the database)")
     group.add_argument("--engine", choices=("local", "ray"), help="this process, or Ray workers (default: local)")
-    group.add_argument("--address", help="of a Ray cluster; --out must be storage that all of it shares "
-                       "(default: a Ray on this machine alone)")  # fmt: skip
+    group.add_argument(
+        "--address",
+        help="of a Ray cluster; --out must be storage that all of it shares (default: a Ray on this machine alone)",
+    )
     group.add_argument("--workers", type=int, help="Ray workers, each with a model of its own (default: 2)")
     group.add_argument("--gpus-per-worker", type=float, help="GPUs of each worker, such as 1 or 0.5 (default: 0)")
     group.add_argument("--threads", type=int, help="torch threads of each worker (default: all cores; 1 with Ray)")
@@ -64,14 +77,22 @@ def analyze(arguments: argparse.Namespace, command: str) -> int:
     from focus_explorer.services.service import AnalyzeRequest
 
     how = AnalyzeRequest(
-        model=arguments.model, centroids=arguments.centroids, top_k=arguments.top_k, window=arguments.window,
-        num_sinks=arguments.sinks, assignment=arguments.assignment, max_tokens=arguments.max_tokens,
-    )  # fmt: skip
+        model=arguments.model,
+        centroids=arguments.centroids,
+        top_k=arguments.top_k,
+        window=arguments.window,
+        num_sinks=arguments.sinks,
+        assignment=arguments.assignment,
+        max_tokens=arguments.max_tokens,
+    )
     given = {name: getattr(arguments, name) for name in _ONLY if not name.startswith("no_")}
     request = CorpusRequest(
-        source=arguments.file, how=how, tags=not arguments.no_tags, baseline=not arguments.no_baseline,
+        source=arguments.file,
+        how=how,
+        tags=not arguments.no_tags,
+        baseline=not arguments.no_baseline,
         **{name: value for name, value in given.items() if value is not None},
-    )  # fmt: skip
+    )
     try:
         with document_bar() as counted, redirect_stdout(sys.stderr):  # Ray reports the death of a worker there
             summary = analyze_corpus(_service(arguments), request, command=command, counted=counted, announce=_announce)
@@ -111,7 +132,7 @@ def describe(summary: dict[str, Any]) -> str:
         f"{even:.1%})",
         "                       in brackets: 95 % intervals over documents"
         + (f"; {summary['documents']} are too few to tell much" if summary["documents"] < COARSE_BELOW else ""),
-    ]  # fmt: skip
+    ]
     return "\n".join([*lines, *_time(summary), f"written to             {summary['folder']}"])
 
 

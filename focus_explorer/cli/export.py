@@ -16,17 +16,25 @@ def add_parser(commands: Any) -> None:
     """Both commands."""
     parser = commands.add_parser("export", help="write a table of a run as CSV, JSON, Parquet, LaTeX or Markdown")
     _common(parser, "which table; --list names them", "csv, json, parquet, latex or markdown", _list_tables)
-    parser.add_argument("--raw", action="store_true", help="CSV: leave text cells that start with = + - @, tab or "
-                        "return as they are; without it they get an apostrophe in front, so that no spreadsheet runs "
-                        "them")  # fmt: skip
-    parser.add_argument("--rows", type=int, help="only the first so many rows (default: all, or 300 of LaTeX and "
-                        "Markdown)")  # fmt: skip
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="CSV: leave text cells that start with = + - @, tab or "
+        "return as they are; without it they get an apostrophe in front, so that no spreadsheet runs "
+        "them",
+    )
+    parser.add_argument(
+        "--rows", type=int, help="only the first so many rows (default: all, or 300 of LaTeX and Markdown)"
+    )
     parser.add_argument("--layer", type=int, help="only the rows of this layer")
     parser.set_defaults(run=_export)
     parser = commands.add_parser("figure", help="draw a figure of a run as PDF, SVG, PNG or HTML for papers")
     _common(parser, "which figure; --list names them", "pdf, svg, png or html", _list_figures)
-    parser.add_argument("--preset", default="column", help="size and type, for the place it will stand; --list names "
-                        "them (default: column)")  # fmt: skip
+    parser.add_argument(
+        "--preset",
+        default="column",
+        help="size and type, for the place it will stand; --list names them (default: column)",
+    )
     parser.add_argument("--layer", type=int, help="of a figure of one layer (default: the middle one)")
     parser.set_defaults(run=_figure)
 
@@ -37,8 +45,9 @@ def _common(parser: argparse.ArgumentParser, what: str, formats: str, lister: ty
     parser.add_argument("--format", metavar="FORMAT", help=f"{formats} (default: by the ending of --out)")
     parser.add_argument("--out", required=True, metavar="FILE", help="file to write")
     parser.add_argument("--list", action=lister, nargs=0, help="say what there is, and end")
-    parser.add_argument("--db", default=SETTINGS["db"].default or None,
-                        help=f"{SETTINGS['db'].help} (default: the user data folder)")  # fmt: skip
+    parser.add_argument(
+        "--db", default=SETTINGS["db"].default or None, help=f"{SETTINGS['db'].help} (default: the user data folder)"
+    )
 
 
 class _Lister(argparse.Action):
@@ -111,9 +120,15 @@ def _export(arguments: argparse.Namespace) -> None:
     if arguments.raw and file_format != "csv":
         raise InputError("--raw is about CSV files", fix="leave it out; the other formats keep texts as they are")
     path = write_table(
-        _database(arguments), arguments.run_id, arguments.what, file_format, arguments.out, raw=arguments.raw,
-        rows=arguments.rows, layer=arguments.layer,
-    )  # fmt: skip
+        _database(arguments),
+        arguments.run_id,
+        arguments.what,
+        file_format,
+        arguments.out,
+        raw=arguments.raw,
+        rows=arguments.rows,
+        layer=arguments.layer,
+    )
     print(path)
 
 
@@ -126,9 +141,14 @@ def _figure(arguments: argparse.Namespace) -> None:
     if arguments.what == "map" and corpus_row(database, arguments.run_id) is None:
         _store_map(database, arguments)
     path = write_figure(
-        database, arguments.run_id, arguments.what, file_format, arguments.out, preset=arguments.preset,
+        database,
+        arguments.run_id,
+        arguments.what,
+        file_format,
+        arguments.out,
+        preset=arguments.preset,
         layer=arguments.layer,
-    )  # fmt: skip
+    )
     print(path)
 
 

@@ -55,14 +55,19 @@ def _common(parser: argparse.ArgumentParser, *names: str) -> None:
     for name in names:
         option = settings.SETTINGS[name]
         kind: Callable[[str], Any] = int if name == "port" else str
-        parser.add_argument(f"--{name}", default=kind(option.default) if option.default else None, type=kind,
-                            help=f"{option.help} (default: {option.default or 'the user data folder'})")  # fmt: skip
+        parser.add_argument(
+            f"--{name}",
+            default=kind(option.default) if option.default else None,
+            type=kind,
+            help=f"{option.help} (default: {option.default or 'the user data folder'})",
+        )
 
 
 def _add_analyze(commands: Any) -> None:
     parser = commands.add_parser("analyze", help="run full attention and Focus on a text or a corpus and store it")
-    parser.add_argument("file", help="a UTF-8 text file, - for standard input, or a corpus: a folder, a .jsonl or a "
-                        ".parquet file")  # fmt: skip
+    parser.add_argument(
+        "file", help="a UTF-8 text file, - for standard input, or a corpus: a folder, a .jsonl or a .parquet file"
+    )
     _common(parser, "model", "centroids", "db")
     parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
     parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
@@ -70,8 +75,11 @@ def _add_analyze(commands: Any) -> None:
     parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
     parser.add_argument("--repeats", type=int, help="timed repeats (default: 5, or 3 when they take long)")
-    parser.add_argument("--attention", action="store_true", help="also measure where full attention goes under the "
-                        "mask, and its strongest links: one more, slower pass")  # fmt: skip
+    parser.add_argument(
+        "--attention",
+        action="store_true",
+        help="also measure where full attention goes under the mask, and its strongest links: one more, slower pass",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     corpora.add_options(parser)
     parser.set_defaults(run=_analyze)
@@ -107,9 +115,12 @@ def _add_train(commands: Any) -> None:
             continue
         text += "" if "(default" in text else f" (default: {option.default})"
         parser.add_argument(
-            flag(option.name), type=option.metadata["kind"], default=option.default, help=text,
+            flag(option.name),
+            type=option.metadata["kind"],
+            default=option.default,
+            help=text,
             choices=option.metadata["choices"],
-        )  # fmt: skip
+        )
     parser.add_argument("--no-db", action="store_true", help="do not record the curve for the page")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=_train)
@@ -126,16 +137,20 @@ def _add_bench(commands: Any) -> None:
     parser.add_argument(
         "--lengths", default="512,1024,2048", help="tokens for the whole model (default: 512,1024,2048)"
     )
-    parser.add_argument("--layer-lengths", default="1024,2048,4096,8192,16384",
-                        help="tokens for one attention layer (default: 1024,2048,4096,8192,16384)")  # fmt: skip
+    parser.add_argument(
+        "--layer-lengths",
+        default="1024,2048,4096,8192,16384",
+        help="tokens for one attention layer (default: 1024,2048,4096,8192,16384)",
+    )
     parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
     parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
     parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="(default: float32)")
     parser.add_argument("--repeats", type=int, default=5, help="timed repeats after one to warm up (default: 5)")
     parser.add_argument("--seed", type=int, default=0, help="of the one layer's random inputs (default: 0)")
-    parser.add_argument("--out", default="benchmarks/results", help="folder for bench.json and bench.svg "
-                        "(default: benchmarks/results)")  # fmt: skip
+    parser.add_argument(
+        "--out", default="benchmarks/results", help="folder for bench.json and bench.svg (default: benchmarks/results)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_bench)
 
@@ -145,8 +160,13 @@ def _add_evaluate(commands: Any) -> None:
         "evaluate", help="perplexity and benchmark tasks beside full attention, with intervals"
     )
     _common(parser, "model")
-    parser.add_argument("--centroids", nargs="+", default=["default"], help="default, or centroid files; several that "
-                        "differ in their training seed give intervals over seeds (default: default)")  # fmt: skip
+    parser.add_argument(
+        "--centroids",
+        nargs="+",
+        default=["default"],
+        help="default, or centroid files; several that "
+        "differ in their training seed give intervals over seeds (default: default)",
+    )
     parser.add_argument("--text", nargs="+", help="held-out text files, or folders of .txt files")
     parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
     parser.add_argument("--sequences", type=int, default=24, help="sequences over all texts (default: 24)")
@@ -173,8 +193,12 @@ def _add_evaluate(commands: Any) -> None:
     _common(make, "model")
     make.add_argument("--lengths", default="96,512,1024", help="most tokens of a passage (default: 96,512,1024)")
     make.add_argument("--items", type=int, default=100, help="passages of each length (default: 100)")
-    make.add_argument("--window", type=int, default=128, help="in passages longer than this, the word occurred before "
-                      "but not within so many tokens (default: 128)")  # fmt: skip
+    make.add_argument(
+        "--window",
+        type=int,
+        default=128,
+        help="in passages longer than this, the word occurred before but not within so many tokens (default: 128)",
+    )
     make.add_argument("--seed", type=int, default=0, help="which passages are taken (default: 0)")
     make.add_argument("--json", action="store_true", help="print one JSON object")
     make.set_defaults(run=_make_task)
@@ -211,10 +235,15 @@ def _analyze(arguments: argparse.Namespace) -> int:
         return corpora.analyze(arguments, _command_line())
     text = _read(arguments.file)
     request = AnalyzeRequest(
-        model=arguments.model, centroids=arguments.centroids, top_k=arguments.top_k, window=arguments.window,
-        num_sinks=arguments.sinks, assignment=arguments.assignment, max_tokens=arguments.max_tokens,
+        model=arguments.model,
+        centroids=arguments.centroids,
+        top_k=arguments.top_k,
+        window=arguments.window,
+        num_sinks=arguments.sinks,
+        assignment=arguments.assignment,
+        max_tokens=arguments.max_tokens,
         repeats=arguments.repeats,
-    )  # fmt: skip
+    )
     service = _service(arguments)
     with stage_bar() as progress:
         run_id = service.analyze(text, request, command=_command_line(), progress=progress, announce=_announce)
@@ -276,8 +305,14 @@ def _check(arguments: argparse.Namespace) -> None:
 
     centroids, report = Service().check_centroids(arguments.file, arguments.model)
     if arguments.json:
-        found = {"sha256": centroids.sha256, "config": centroids.config.to_dict(), "base_model": centroids.base_model,
-                 "layers": sorted(centroids.routers), "training": centroids.training, "report": report}  # fmt: skip
+        found = {
+            "sha256": centroids.sha256,
+            "config": centroids.config.to_dict(),
+            "base_model": centroids.base_model,
+            "layers": sorted(centroids.routers),
+            "training": centroids.training,
+            "report": report,
+        }
         print(json.dumps(found, ensure_ascii=False))
     else:
         print("\n".join([f"{arguments.file} is a valid centroid file", *report, f"sha256 {centroids.sha256}"]))
@@ -296,8 +331,10 @@ def _train(arguments: argparse.Namespace) -> int:
     except TrainingStopped as stopped:
         if stopped.step:
             again = command if request.resume else f"{command} --resume"
-            print(f"stopped after step {stopped.step:,} of {request.steps:,}, which is saved; go on with\n  {again}",
-                  file=sys.stderr)  # fmt: skip
+            print(
+                f"stopped after step {stopped.step:,} of {request.steps:,}, which is saved; go on with\n  {again}",
+                file=sys.stderr,
+            )
         else:
             print("stopped before the first step; nothing was kept", file=sys.stderr)
         return 130

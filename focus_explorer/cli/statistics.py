@@ -15,13 +15,21 @@ from focus_explorer.progress import stage_bar
 
 WIDTH = 51
 NAMES = {
-    "dominance": "largest group", "balance": "balance of group sizes", "confidence": "confidence",
-    "entropy": "assignment entropy, nats", "purity": "purity", "nmi": "normalised mutual information",
-    "homogeneity": "homogeneity", "completeness": "completeness", "v_measure": "V-measure",
-    "stability": "stability of a token's group", "pairs_kept": "pairs kept",
-    "distant_pairs_kept": "distant pairs kept", "mass_kept": "attention kept",
+    "dominance": "largest group",
+    "balance": "balance of group sizes",
+    "confidence": "confidence",
+    "entropy": "assignment entropy, nats",
+    "purity": "purity",
+    "nmi": "normalised mutual information",
+    "homogeneity": "homogeneity",
+    "completeness": "completeness",
+    "v_measure": "V-measure",
+    "stability": "stability of a token's group",
+    "pairs_kept": "pairs kept",
+    "distant_pairs_kept": "distant pairs kept",
+    "mass_kept": "attention kept",
     "distant_mass_kept": "distant attention kept",
-}  # fmt: skip
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -30,10 +38,17 @@ def add_parser(commands: Any) -> None:
         "statistics", help="what the groups of a run or a corpus are, with intervals and baselines"
     )
     parser.add_argument("run_id", metavar="RUN", help="a run or a corpus, as listed by `runs` and `corpora`")
-    parser.add_argument("--with", dest="other", metavar="RUN", help="also how far the groups agree with another run of "
-                        "the same text: another seed, centroid file or setting")  # fmt: skip
-    parser.add_argument("--attention", action="store_true", help="also measure full attention under both masks: two "
-                        "slower passes over the first 4,096 tokens")  # fmt: skip
+    parser.add_argument(
+        "--with",
+        dest="other",
+        metavar="RUN",
+        help="also how far the groups agree with another run of the same text: another seed, centroid file or setting",
+    )
+    parser.add_argument(
+        "--attention",
+        action="store_true",
+        help="also measure full attention under both masks: two slower passes over the first 4,096 tokens",
+    )
     parser.add_argument("--no-measure", action="store_true", help="use what is stored: tag no words, run no model")
     option = settings.SETTINGS["db"]
     parser.add_argument("--db", default=option.default or None, help=f"{option.help} (default: the user data folder)")

@@ -135,8 +135,9 @@ class CorpusData:
         table = self.query(
             "SELECT layer, top_group, membership, confidence, entropy, random_top_group, random_membership FROM rows "
             "WHERE layer BETWEEN ? AND ? ORDER BY layer, document, position",
-            "assignments", (first, last),
-        )  # fmt: skip
+            "assignments",
+            (first, last),
+        )
         columns: dict[str, Any] = {}
         for name in table.column_names:
             column = table[name]
@@ -161,14 +162,25 @@ class CorpusData:
         documents, layers = self.documents(), self.layers()
         tokens = documents["num_tokens"].to_numpy().astype(np.float64)
         return {
-            "corpus_id": self.row["corpus_id"], "name": self.row["name"], "source": self.row["source"],
-            "folder": str(self.folder.path), "model": self.row["model_id"], "centroids": self.row["centroids_name"],
-            "config": self.row["config"], "settings": self.row["settings"], "status": self.row["status"],
-            "documents": documents.num_rows, "skipped": self.row["skipped"], "num_tokens": int(tokens.sum()),
-            "scored_tokens": int((tokens - 1).sum()), "unit": "document", **_losses(documents, tokens - 1),
-            **_pairs(layers, documents.num_rows), **self._dominance(layers, documents.num_rows),
+            "corpus_id": self.row["corpus_id"],
+            "name": self.row["name"],
+            "source": self.row["source"],
+            "folder": str(self.folder.path),
+            "model": self.row["model_id"],
+            "centroids": self.row["centroids_name"],
+            "config": self.row["config"],
+            "settings": self.row["settings"],
+            "status": self.row["status"],
+            "documents": documents.num_rows,
+            "skipped": self.row["skipped"],
+            "num_tokens": int(tokens.sum()),
+            "scored_tokens": int((tokens - 1).sum()),
+            "unit": "document",
+            **_losses(documents, tokens - 1),
+            **_pairs(layers, documents.num_rows),
+            **self._dominance(layers, documents.num_rows),
             "model_seconds": float(documents["model_seconds"].to_numpy().sum()),
-        }  # fmt: skip
+        }
 
     def _dominance(self, layers: pa.Table, documents: int) -> dict[str, Any]:
         counts = self.query("SELECT layer, top_group, count(*) AS n FROM rows GROUP BY ALL", "assignments")

@@ -31,10 +31,15 @@ KINDS = {
 }
 # Nothing can be read but the one database, nothing written, and no statement can change that.
 LOCKED: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false", "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-    "allow_community_extensions": "false", "python_enable_replacements": "false", "temp_directory": "",
-    "threads": "2", "lock_configuration": "true",
-}  # fmt: skip
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "threads": "2",
+    "lock_configuration": "true",
+}
 
 
 class QueryProblemError(Exception):
@@ -112,8 +117,11 @@ def _read(relation: Any, most: int) -> dict[str, Any]:
             cut = f"only the first {len(rows):,} rows are shown, because the values are long; choose fewer columns"
             break
     return {
-        "columns": relation.columns, "types": [str(kind) for kind in relation.types], "rows": rows, "truncated": cut
-    }  # fmt: skip
+        "columns": relation.columns,
+        "types": [str(kind) for kind in relation.types],
+        "rows": rows,
+        "truncated": cut,
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -16,10 +16,12 @@ def _errors(series: Series) -> dict[str, Any] | None:
     if not series.low:
         return None
     return {
-        "type": "data", "symmetric": False, "thickness": 1.2,
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.2,
         "array": [high - y for high, y in zip(series.high, series.y, strict=True)],
         "arrayminus": [y - low for low, y in zip(series.low, series.y, strict=True)],
-    }  # fmt: skip
+    }
 
 
 def report_figure(report: Report) -> go.Figure:
@@ -38,16 +40,24 @@ def report_figure(report: Report) -> go.Figure:
         figure.add_scatter(x=x, y=y, name=series.name, mode=mode, line=line, error_y=_errors(series))
     for number, (name, value) in enumerate(spec.marks.items()):
         figure.add_hline(
-            y=value, line={"color": "#777777", "width": 1, "dash": "dash"}, annotation_text=name,
+            y=value,
+            line={"color": "#777777", "width": 1, "dash": "dash"},
+            annotation_text=name,
             annotation_position="top left" if number % 2 else "top right",
-        )  # fmt: skip
+        )
     figure.update_layout(
-        template="plotly_white", width=760, height=480, font={"family": "Arial, sans-serif", "size": 14},
-        title={"text": report.title, "font": {"size": 15}}, barmode="group", showlegend=len(spec.series) > 1,
+        template="plotly_white",
+        width=760,
+        height=480,
+        font={"family": "Arial, sans-serif", "size": 14},
+        title={"text": report.title, "font": {"size": 15}},
+        barmode="group",
+        showlegend=len(spec.series) > 1,
         xaxis={"title": spec.x_label, "type": "log" if spec.log_x else None, "automargin": True},
         yaxis={"title": spec.y_label, "type": "log" if spec.log_y else None},
-        legend={"orientation": "h", "y": -0.22}, margin={"l": 70, "r": 20, "t": 60, "b": 80},
-    )  # fmt: skip
+        legend={"orientation": "h", "y": -0.22},
+        margin={"l": 70, "r": 20, "t": 60, "b": 80},
+    )
     if spec.log_x:
         ticks = sorted({value for series in spec.series for value in series.x})
         figure.update_xaxes(tickvals=ticks, tickformat=",d")

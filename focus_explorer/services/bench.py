@@ -42,9 +42,12 @@ def _layer_rows(model: Any, config: Any, lengths: list[int], arguments: argparse
         heads=shape.num_attention_heads,
         key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
         head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
-        num_groups=config.num_groups, top_k=config.top_k, window=config.window, num_sinks=config.num_sinks,
+        num_groups=config.num_groups,
+        top_k=config.top_k,
+        window=config.window,
+        num_sinks=config.num_sinks,
         dtype=arguments.dtype,
-    )  # fmt: skip
+    )
     rows = []
     for number, length in enumerate(lengths):
         step(f"One layer at {length:,} tokens", 0.02 + 0.4 * number / len(lengths))
@@ -65,33 +68,45 @@ def measure(arguments: argparse.Namespace, step: Any) -> dict[str, Any]:
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.engine import versions
 
-    layer_lengths, lengths = (_lengths(getattr(arguments, name), f"--{name.replace('_', '-')}")
-                              for name in ("layer_lengths", "lengths"))  # fmt: skip
+    layer_lengths, lengths = (
+        _lengths(getattr(arguments, name), f"--{name.replace('_', '-')}") for name in ("layer_lengths", "lengths")
+    )
     text = _text(arguments.text)
     step("Loading the model", 0.0)
     model, tokenizer = load_model(arguments.model, dtype=arguments.dtype, cache_dir=settings.cache_dir())
     ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
     if lengths and ids.shape[1] < lengths[0]:
         raise TextError(
-            f"the text has {ids.shape[1]:,} tokens", expected=f"at least {lengths[0]:,}, the shortest of --lengths",
+            f"the text has {ids.shape[1]:,} tokens",
+            expected=f"at least {lengths[0]:,}, the shortest of --lengths",
             fix="give a longer --text or shorter --lengths",
-        )  # fmt: skip
+        )
     if lengths:
         check_positions(model, max(length for length in lengths if length <= ids.shape[1]) + DECODE_STEPS + 2)
     skipped = [length for length in lengths if length > ids.shape[1]]
     lengths = [length for length in lengths if length <= ids.shape[1]]
     centroids = load_centroids(arguments.centroids)
     focus = compose(
-        model, centroids, top_k=arguments.top_k, window=arguments.window, num_sinks=arguments.sinks,
+        model,
+        centroids,
+        top_k=arguments.top_k,
+        window=arguments.window,
+        num_sinks=arguments.sinks,
         assignment="causal",
-    )  # fmt: skip
+    )
     try:
         result: dict[str, Any] = {
-            "model": arguments.model, "centroids": centroids.name, "centroids_sha256": centroids.sha256,
-            "config": focus.config.to_dict(), "dtype": arguments.dtype, "seed": arguments.seed,
-            "machine": machine(str(next(model.parameters()).device)), "versions": versions(),
-            "text": arguments.text and Path(arguments.text).name, "lengths_beyond_the_text": skipped,
-        }  # fmt: skip
+            "model": arguments.model,
+            "centroids": centroids.name,
+            "centroids_sha256": centroids.sha256,
+            "config": focus.config.to_dict(),
+            "dtype": arguments.dtype,
+            "seed": arguments.seed,
+            "machine": machine(str(next(model.parameters()).device)),
+            "versions": versions(),
+            "text": arguments.text and Path(arguments.text).name,
+            "lengths_beyond_the_text": skipped,
+        }
         result["layer"] = _layer_rows(model, focus.config, layer_lengths, arguments, step)
         result["prefill"], result["decode"] = [], []
         for number, length in enumerate(lengths):
@@ -106,9 +121,12 @@ def measure(arguments: argparse.Namespace, step: Any) -> dict[str, Any]:
                 full = perplexity(model, scored, length=window)
             sparse = perplexity(focus, scored, length=window)
             result["perplexity"] = {
-                "full": full.value, "focus": sparse.value, "scored_tokens": full.scored, "window_tokens": window,
+                "full": full.value,
+                "focus": sparse.value,
+                "scored_tokens": full.scored,
+                "window_tokens": window,
                 "stride": full.stride,
-            }  # fmt: skip
+            }
     finally:
         focus.detach()
     return result

@@ -18,8 +18,20 @@ from focus_explorer.services.service import Service
 
 Floats = NDArray[np.float64]
 MOST_CACHED = 24
-FACTS = ("texts", "training_tokens", "tokens_seen", "steps", "seq_len", "batch", "learning_rate", "train_window",
-         "dtype", "seed", "seconds", "random_seed")  # fmt: skip
+FACTS = (
+    "texts",
+    "training_tokens",
+    "tokens_seen",
+    "steps",
+    "seq_len",
+    "batch",
+    "learning_rate",
+    "train_window",
+    "dtype",
+    "seed",
+    "seconds",
+    "random_seed",
+)
 NULL_SEED = 0
 
 
@@ -236,6 +248,8 @@ def _aligned(a: _Layer, b: _Layer, rng: np.random.Generator) -> dict[str, Any]:
         "mean": round(float(np.mean(distances)), 4),
         "worst": round(max(distances), 4),
         "null": round(float(np.mean(null)), 4),
-        "unmatched": [[i for i in range(len(a.directions)) if i not in taken_a],
-                      [j for j in range(groups) if j not in taken_b]],
-    }  # fmt: skip
+        "unmatched": [
+            [i for i in range(len(a.directions)) if i not in taken_a],
+            [j for j in range(groups) if j not in taken_b],
+        ],
+    }

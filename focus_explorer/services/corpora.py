@@ -63,8 +63,12 @@ class CorpusRequest:
         Raises:
             ConfigError: a number is out of range, or an option does not go with the engine.
         """
-        least = {"max_tokens": (self.how.max_tokens, 2), "workers": (self.workers, 1), "threads": (self.threads, 1),
-                 "gpus_per_worker": (self.gpus_per_worker, 0)}  # fmt: skip
+        least = {
+            "max_tokens": (self.how.max_tokens, 2),
+            "workers": (self.workers, 1),
+            "threads": (self.threads, 1),
+            "gpus_per_worker": (self.gpus_per_worker, 0),
+        }
         for name, (value, low) in least.items():
             if value is not None and value < low:
                 raise ConfigError(f"{name} is {value}", expected=f"at least {low}")
@@ -104,9 +108,13 @@ class CorpusStopped(Exception):  # noqa: N818 - it is no error
 
 
 def analyze_corpus(
-    service: Service, request: CorpusRequest, *, command: str = "", counted: Counted = lambda done, total: None,
+    service: Service,
+    request: CorpusRequest,
+    *,
+    command: str = "",
+    counted: Counted = lambda done, total: None,
     announce: Announce = lambda message: None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Analyse every document of a source that is not done yet.
 
     Args:
@@ -150,10 +158,12 @@ def analyze_corpus(
             raise CorpusStopped(row["corpus_id"], len(folder.numbers()), len(names)) from None
         finally:
             close_corpus(
-                service.database, row["corpus_id"], documents=len(folder.numbers()),
+                service.database,
+                row["corpus_id"],
+                documents=len(folder.numbers()),
                 skipped=[asdict(each) for each in sorted(done.skipped, key=lambda each: numbers[each.name])],
                 complete=complete,
-            )  # fmt: skip
+            )
     return _summary(service, row["corpus_id"], done, time.perf_counter() - start)
 
 
@@ -167,25 +177,43 @@ def _prepare(
         loaded = service.load_model(how.model)
         centroids = service._fit(read, loaded, how)
     asked: dict[str, Any] = {
-        "top_k": how.top_k, "window": how.window, "num_sinks": how.num_sinks, "assignment": how.assignment,
-    }  # fmt: skip
+        "top_k": how.top_k,
+        "window": how.window,
+        "num_sinks": how.num_sinks,
+        "assignment": how.assignment,
+    }
     config = centroids.config.replace(**{key: value for key, value in asked.items() if value is not None})
     tagger = _tagger(announce) if request.tags else ""
     threads = request.threads or (1 if request.engine == "ray" and not request.gpus_per_worker else None)
     job = CorpusJob(
-        model=how.model, cache_dir=settings.cache_dir(), fingerprint=loaded.fingerprint, centroids=centroids,
-        chance=None, options=DocumentOptions(**asked, max_tokens=how.max_tokens, tags=bool(tagger)),
-        folder=CorpusFolder(out), device="cuda" if request.gpus_per_worker else "cpu", threads=threads,
-    )  # fmt: skip
+        model=how.model,
+        cache_dir=settings.cache_dir(),
+        fingerprint=loaded.fingerprint,
+        centroids=centroids,
+        chance=None,
+        options=DocumentOptions(**asked, max_tokens=how.max_tokens, tags=bool(tagger)),
+        folder=CorpusFolder(out),
+        device="cuda" if request.gpus_per_worker else "cpu",
+        threads=threads,
+    )
     identity = {
-        "text_column": request.text_column, "glob": request.glob, "max_tokens": how.max_tokens, "tagger": tagger,
+        "text_column": request.text_column,
+        "glob": request.glob,
+        "max_tokens": how.max_tokens,
+        "tagger": tagger,
         "baseline_seed": CHANCE_SEED if request.baseline else None,
-    }  # fmt: skip
+    }
     values = {
-        "name": request.name, "folder": str(out), "model_id": loaded.name,
-        "model_fingerprint": loaded.fingerprint, "centroids_name": centroids.name,
-        "centroids_sha256": centroids.sha256, "config": config.to_dict(), "settings": identity, "versions": versions(),
-    }  # fmt: skip
+        "name": request.name,
+        "folder": str(out),
+        "model_id": loaded.name,
+        "model_fingerprint": loaded.fingerprint,
+        "centroids_name": centroids.name,
+        "centroids_sha256": centroids.sha256,
+        "config": config.to_dict(),
+        "settings": identity,
+        "versions": versions(),
+    }
     return job, loaded, values
 
 
@@ -266,9 +294,13 @@ def _balanced(service: Service, request: CorpusRequest, job: CorpusJob, loaded: 
 def _summary(service: Service, corpus_id: str, done: _Progress, seconds: float) -> dict[str, Any]:
     summary = CorpusData(service.database, corpus_id).summary()
     summary["this_time"] = {
-        "documents": done.done, "kept": done.kept, "model_seconds": done.model_seconds,
-        "document_seconds": done.work_seconds, "seconds": seconds, "workers": len(done.workers),
-    }  # fmt: skip
+        "documents": done.done,
+        "kept": done.kept,
+        "model_seconds": done.model_seconds,
+        "document_seconds": done.work_seconds,
+        "seconds": seconds,
+        "workers": len(done.workers),
+    }
     return summary
 
 

@@ -95,9 +95,13 @@ def measure(
     runs: list[tuple[Any, dict[str, Any]]] = []
     for centroids in files:
         focus = compose(
-            model, centroids, top_k=arguments.top_k, window=arguments.window, num_sinks=arguments.sinks,
+            model,
+            centroids,
+            top_k=arguments.top_k,
+            window=arguments.window,
+            num_sinks=arguments.sinks,
             assignment=arguments.assignment,
-        )  # fmt: skip
+        )
         try:
             config = _same_config(config, focus.config, centroids.name)
             if not runs:
@@ -107,10 +111,16 @@ def measure(
         finally:
             focus.detach()
     result: dict[str, Any] = {
-        "model": arguments.model, "dtype": arguments.dtype, "config": config.to_dict(), "versions": versions(),
-        "centroids": [{"name": one.name, "sha256": one.sha256} for one in files], "seed": arguments.seed,
-        "limit": arguments.limit, "perplexity": None, "tasks": None,
-    }  # fmt: skip
+        "model": arguments.model,
+        "dtype": arguments.dtype,
+        "config": config.to_dict(),
+        "versions": versions(),
+        "centroids": [{"name": one.name, "sha256": one.sha256} for one in files],
+        "seed": arguments.seed,
+        "limit": arguments.limit,
+        "perplexity": None,
+        "tasks": None,
+    }
     (full, plain), *focused = runs
     if sample is not None:
         row = compare(full, [scores for scores, _ in focused], documents=sample.documents, seed=arguments.seed)
@@ -144,10 +154,15 @@ class _Work:
             scores = score(model, self.sample.sequences)
         if self.tasks:
             found = run_tasks(
-                model, self.tokenizer, self.tasks, window=config.window, num_sinks=config.num_sinks,
-                limit=self.arguments.limit, batch_size=self.arguments.batch,
+                model,
+                self.tokenizer,
+                self.tasks,
+                window=config.window,
+                num_sinks=config.num_sinks,
+                limit=self.arguments.limit,
+                batch_size=self.arguments.batch,
                 progress=lambda part: self.progress("Tasks", start + (0.5 + part / 2) / self.steps),
-            )  # fmt: skip
+            )
         self.done += 1
         return scores, found
 
@@ -228,9 +243,15 @@ def make_task(arguments: argparse.Namespace) -> None:
         _, tokenizer = load_model(arguments.model, cache_dir=settings.cache_dir())
         progress("Choosing passages", 0.3)
         about = write_last_word_tasks(
-            texts, tokenizer, os.path.expanduser(arguments.out), lengths=lengths,
-            items=arguments.items, window=arguments.window, seed=arguments.seed, tokenizer_name=arguments.model,
-        )  # fmt: skip
+            texts,
+            tokenizer,
+            os.path.expanduser(arguments.out),
+            lengths=lengths,
+            items=arguments.items,
+            window=arguments.window,
+            seed=arguments.seed,
+            tokenizer_name=arguments.model,
+        )
     if arguments.json:
         print(json.dumps({"out": arguments.out, **about}, ensure_ascii=False))
         return

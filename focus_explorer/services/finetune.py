@@ -22,10 +22,11 @@ CENTROIDS = "centroids.safetensors"
 def add_parser(commands: Any) -> None:
     """The sub-command's options."""
     parser = commands.add_parser(
-        "finetune", help="train all weights of a model with Focus, or with full attention",
+        "finetune",
+        help="train all weights of a model with Focus, or with full attention",
         description="two-phase: centroids first, then all weights with them. from-scratch: weights and centroids from "
         "random initialisation. --twin trains with full attention on the same data in the same order.",
-    )  # fmt: skip
+    )
     parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
     parser.add_argument("--out", required=True, help="folder to write the model and its centroids to")
     parser.add_argument("--val", nargs="*", default=[], help="held-out text, scored at the end")
@@ -34,18 +35,24 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--twin", action="store_true", help="full attention instead of Focus, same data and rates")
     numbers = (
         ("--centroid-steps", 300, "steps of the phase that trains centroids alone (two-phase)"),
-        ("--steps", 300, "steps of the phase that trains all weights"), ("--seq-len", 512, "tokens per sequence"),
-        ("--batch", 1, "sequences per pass"), ("--accumulate", 1, "passes whose gradients make one step"),
-        ("--groups", 4, "K, groups per layer"), ("--top-k", 2, "groups per token in use"),
-        ("--window", 128, "pairs at most this far apart always attend"), ("--sinks", 4, "first tokens all may see"),
-        ("--seed", 0, "of initialisation and data order"), ("--checkpoint-every", 50, "steps between checkpoints"),
-    )  # fmt: skip
+        ("--steps", 300, "steps of the phase that trains all weights"),
+        ("--seq-len", 512, "tokens per sequence"),
+        ("--batch", 1, "sequences per pass"),
+        ("--accumulate", 1, "passes whose gradients make one step"),
+        ("--groups", 4, "K, groups per layer"),
+        ("--top-k", 2, "groups per token in use"),
+        ("--window", 128, "pairs at most this far apart always attend"),
+        ("--sinks", 4, "first tokens all may see"),
+        ("--seed", 0, "of initialisation and data order"),
+        ("--checkpoint-every", 50, "steps between checkpoints"),
+    )
     for name, default, text in numbers:
         parser.add_argument(name, type=int, default=default, help=f"{text} (default: {default})")
     parser.add_argument("--lr", type=float, default=2e-5, help="peak rate of the weights (default: 0.00002)")
     parser.add_argument("--centroid-lr", type=float, default=3e-3, help="of the first phase (default: 0.003)")
-    parser.add_argument("--router-lr", type=float, default=3e-4,
-                        help="of the centroids while weights train (default: 0.0003)")  # fmt: skip
+    parser.add_argument(
+        "--router-lr", type=float, default=3e-4, help="of the centroids while weights train (default: 0.0003)"
+    )
     parser.add_argument("--precision", choices=("no", "bf16", "fp16"), default="no", help="(default: no)")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="less memory, more time")
     parser.add_argument("--resume", action="store_true", help="go on where the training with the same --out stopped")
@@ -60,11 +67,17 @@ def _plan(arguments: argparse.Namespace) -> tuple[Any, Any]:
 
     def phase(steps: int, rate: float) -> TrainConfig:
         return TrainConfig(
-            steps=steps, seq_len=arguments.seq_len, batch=arguments.batch, accumulation=arguments.accumulate,
-            learning_rate=rate, seed=arguments.seed, warmup=min(20, max(0, steps) // 5),
-            mixed_precision=arguments.precision, gradient_checkpointing=arguments.gradient_checkpointing,
+            steps=steps,
+            seq_len=arguments.seq_len,
+            batch=arguments.batch,
+            accumulation=arguments.accumulate,
+            learning_rate=rate,
+            seed=arguments.seed,
+            warmup=min(20, max(0, steps) // 5),
+            mixed_precision=arguments.precision,
+            gradient_checkpointing=arguments.gradient_checkpointing,
             checkpoint_every=arguments.checkpoint_every,
-        )  # fmt: skip
+        )
 
     config = FocusConfig(
         num_groups=arguments.groups, top_k=arguments.top_k, window=arguments.window, num_sinks=arguments.sinks
@@ -73,8 +86,9 @@ def _plan(arguments: argparse.Namespace) -> tuple[Any, Any]:
     plan = RegimePlan(
         regime=REGIMES[arguments.regime],
         centroids=phase(arguments.centroid_steps, arguments.centroid_lr) if two else None,
-        weights=phase(arguments.steps, arguments.lr), router_rate=arguments.router_lr,
-    )  # fmt: skip
+        weights=phase(arguments.steps, arguments.lr),
+        router_rate=arguments.router_lr,
+    )
     return plan, config
 
 
@@ -135,15 +149,28 @@ def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
             bar.set_postfix_str(f"{step.phase}: {describe_step(step)}")
 
         result = run_regime(
-            plan, model, tokenizer, texts, config, twin=arguments.twin, model_id=arguments.model, on_step=report,
-            checkpoint=out / "checkpoint", resume=arguments.resume, should_stop=asked.is_set,
-        )  # fmt: skip
+            plan,
+            model,
+            tokenizer,
+            texts,
+            config,
+            twin=arguments.twin,
+            model_id=arguments.model,
+            on_step=report,
+            checkpoint=out / "checkpoint",
+            resume=arguments.resume,
+            should_stop=asked.is_set,
+        )
     summary: dict[str, Any] = {
-        "regime": arguments.regime, "attention": "full" if arguments.twin else "focus", "plan": asdict(plan),
-        "config": config.to_dict(), "seconds": round(result.seconds, 1), "weights_before": result.weights_before,
+        "regime": arguments.regime,
+        "attention": "full" if arguments.twin else "focus",
+        "plan": asdict(plan),
+        "config": config.to_dict(),
+        "seconds": round(result.seconds, 1),
+        "weights_before": result.weights_before,
         "weights_after": result.weights_after,
         "final_loss": {name: steps[-1].loss for name, steps in result.phases.items() if steps},
-    }  # fmt: skip
+    }
     try:
         result.model.save_pretrained(out)
         tokenizer.save_pretrained(out)
@@ -161,9 +188,10 @@ def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
         if result.centroids is not None:
             found = result.score(sequences, top_k=arguments.top_k)
             summary["held_out"] |= {
-                f"Focus, k = {arguments.top_k}": found.perplexity, "pairs kept": float(found.retained_pairs.mean()),
+                f"Focus, k = {arguments.top_k}": found.perplexity,
+                "pairs kept": float(found.retained_pairs.mean()),
                 "largest group": float(found.dominance.mean()),
-            }  # fmt: skip
+            }
     (out / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(out / "checkpoint", ignore_errors=True)
     return {"out": str(out), **summary}

@@ -35,9 +35,15 @@ def check_wish(service: Service, run_id: str, prompt: str, max_tokens: int, temp
 
 
 def generate(
-    service: Service, run_id: str, prompt: str, job: Job, *, max_tokens: int = 60, temperature: float = 0.0,
+    service: Service,
+    run_id: str,
+    prompt: str,
+    job: Job,
+    *,
+    max_tokens: int = 60,
+    temperature: float = 0.0,
     seed: int = 0,
-) -> None:  # fmt: skip
+) -> None:
     """Continue a prompt both ways. `job.result` holds, by mode, `pieces`, `groups` (by token, by layer; filled at the
     end for full attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
 
@@ -61,9 +67,13 @@ def generate(
         device = next(loaded.model.parameters()).device
         start = torch.tensor([ids], device=device)
         focus = compose(
-            loaded.model, centroids, top_k=config.top_k, window=config.window, num_sinks=config.num_sinks,
+            loaded.model,
+            centroids,
+            top_k=config.top_k,
+            window=config.window,
+            num_sinks=config.num_sinks,
             assignment="causal",
-        )  # fmt: skip
+        )
         written: dict[str, list[int]] = {"full": [], "focus": []}
         sides: dict[str, Any] = {mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written}
         job.result.update(sides, prompt_tokens=len(ids))

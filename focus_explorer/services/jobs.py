@@ -49,9 +49,13 @@ class Job:
         """For the page."""
         state = "stopping" if self.live and self.stopped.is_set() else self.state
         return {
-            "kind": self.kind, "run_id": self.run_id, "state": state, "stage": self.stage,
-            "fraction": self.fraction, "message": self.message,
-        }  # fmt: skip
+            "kind": self.kind,
+            "run_id": self.run_id,
+            "state": state,
+            "stage": self.stage,
+            "fraction": self.fraction,
+            "message": self.message,
+        }
 
 
 @dataclass(slots=True)

@@ -18,9 +18,13 @@ MOST_TAGS = 20
 
 
 def label_run(
-    service: Service, run_id: str, *, name: str | None = None, note: str | None = None,
+    service: Service,
+    run_id: str,
+    *,
+    name: str | None = None,
+    note: str | None = None,
     tags: Sequence[str] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Change a run's name, note or tags; None leaves one as it is, "" and [] clear it.
 
     Returns:

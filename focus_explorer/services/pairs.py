@@ -31,9 +31,12 @@ KEPT_LAYERS = 16
 
 
 def measure_attention(
-    service: Service, run_id: str, *, progress: Progress = lambda stage, fraction: None,
+    service: Service,
+    run_id: str,
+    *,
+    progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> int:  # fmt: skip
+) -> int:
     """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
 
     Returns:

@@ -34,10 +34,15 @@ def load_run(database: Database, run_id: str) -> dict[str, Any]:
     layers = rows["layers"].to_pylist()
     numbers = np.array([layer["layer"] for layer in layers])
     payload = run_payload(
-        run, rows["pieces"]["piece"].to_pylist(), _place(rows["tops"], numbers, run["num_tokens"], "top_group"),
-        rows["groups"].to_pylist(), rows["group_pieces"].to_pylist(), layers, rows["losses"],
+        run,
+        rows["pieces"]["piece"].to_pylist(),
+        _place(rows["tops"], numbers, run["num_tokens"], "top_group"),
+        rows["groups"].to_pylist(),
+        rows["group_pieces"].to_pylist(),
+        layers,
+        rows["losses"],
         rows["timings"].to_pylist(),
-    )  # fmt: skip
+    )
     num_groups = payload["run"]["config"]["num_groups"]
     if rows["tops"].num_rows * (1 + num_groups + membership_width(num_groups)) <= WHOLE_BYTES:
         cells = fetch(database, "cells", run_id=run_id, layer=None)

@@ -219,11 +219,15 @@ class Service:
         config = centroids.config
         return [
             {
-                "name": "default", "sha256": centroids.sha256, "base_model": centroids.base_model,
-                "config": config.to_json(), "num_groups": config.num_groups, "routing_dim": config.routing_dim,
+                "name": "default",
+                "sha256": centroids.sha256,
+                "base_model": centroids.base_model,
+                "config": config.to_json(),
+                "num_groups": config.num_groups,
+                "routing_dim": config.routing_dim,
                 "layers": len(centroids.routers),
             }
-        ]  # fmt: skip
+        ]
 
     # runs
 
@@ -265,13 +269,25 @@ class Service:
                 progress("Balancing the groups", 0.01)
                 self._calibrate(loaded, centroids)
             options = RunOptions(
-                top_k=request.top_k, window=request.window, num_sinks=request.num_sinks, assignment=request.assignment,
-                max_tokens=request.max_tokens, repeats=request.repeats,
-            )  # fmt: skip
+                top_k=request.top_k,
+                window=request.window,
+                num_sinks=request.num_sinks,
+                assignment=request.assignment,
+                max_tokens=request.max_tokens,
+                repeats=request.repeats,
+            )
             trace = analyze(
-                loaded.model, loaded.tokenizer, text, centroids, options, model_id=loaded.name,
-                model_fingerprint=loaded.fingerprint, progress=progress, cancelled=cancelled, announce=announce,
-            )  # fmt: skip
+                loaded.model,
+                loaded.tokenizer,
+                text,
+                centroids,
+                options,
+                model_id=loaded.name,
+                model_fingerprint=loaded.fingerprint,
+                progress=progress,
+                cancelled=cancelled,
+                announce=announce,
+            )
         progress("Saving", 0.98)
         return write_run(self.database, trace, command=command)
 

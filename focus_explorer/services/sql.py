@@ -19,38 +19,56 @@ _PROJECT = Path(__file__).parents[2]
 _BUSY = threading.BoundedSemaphore(2)
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
-    ("Runs by perplexity", """SELECT r.run_id, r.title, r.num_tokens,
+    (
+        "Runs by perplexity",
+        """SELECT r.run_id, r.title, r.num_tokens,
     exp(avg(l.nll) FILTER (l.mode = 'full')) AS perplexity_full,
     exp(avg(l.nll) FILTER (l.mode = 'focus')) AS perplexity_focus
 FROM runs r JOIN losses l USING (run_id)
 GROUP BY ALL
-ORDER BY perplexity_focus / perplexity_full"""),
-    ("Most lopsided layers", """SELECT run_id, layer, dominance, retained_pairs
+ORDER BY perplexity_focus / perplexity_full""",
+    ),
+    (
+        "Most lopsided layers",
+        """SELECT run_id, layer, dominance, retained_pairs
 FROM layers
 ORDER BY dominance DESC
-LIMIT 20"""),
-    ("Tokens Focus hurts most", """WITH nll AS (
+LIMIT 20""",
+    ),
+    (
+        "Tokens Focus hurts most",
+        """WITH nll AS (
     PIVOT losses ON mode IN ('full', 'focus') USING max(nll) GROUP BY run_id, position)
 SELECT t.run_id, t.position, t.piece, n.full AS nll_full, n.focus AS nll_focus, n.focus - n.full AS difference
 FROM nll n JOIN tokens t USING (run_id, position)
 ORDER BY difference DESC
-LIMIT 50"""),
-    ("Words that change group least", """SELECT t.piece, count(DISTINCT t.position) AS uses,
+LIMIT 50""",
+    ),
+    (
+        "Words that change group least",
+        """SELECT t.piece, count(DISTINCT t.position) AS uses,
     count(DISTINCT (a.layer, a.top_group)) / count(DISTINCT a.layer) AS groups_per_layer
 FROM assignments a JOIN tokens t USING (run_id, position)
 WHERE a.run_id = (SELECT max(run_id) FROM runs)
 GROUP BY t.piece
 HAVING uses >= 5
 ORDER BY groups_per_layer, uses DESC
-LIMIT 50"""),
-    ("Time of every stage", """SELECT run_id, mode, stage, median(milliseconds) AS median_ms, count(*) AS repeats
+LIMIT 50""",
+    ),
+    (
+        "Time of every stage",
+        """SELECT run_id, mode, stage, median(milliseconds) AS median_ms, count(*) AS repeats
 FROM timings
 GROUP BY ALL
-ORDER BY run_id DESC, stage, mode"""),
-    ("Every table and column", """SELECT table_name, column_name, data_type
+ORDER BY run_id DESC, stage, mode""",
+    ),
+    (
+        "Every table and column",
+        """SELECT table_name, column_name, data_type
 FROM information_schema.columns
-ORDER BY table_name, ordinal_position"""),
-)  # fmt: skip
+ORDER BY table_name, ordinal_position""",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,14 +109,24 @@ def run_sql(database: Database, sql: str, limits: Limits | None = None) -> dict[
 
 
 def _ask(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
-    asked = {"path": str(database.path.absolute()), "sql": sql, "seconds": limits.seconds, "rows": limits.rows,
-             "memory": limits.memory}  # fmt: skip
+    asked = {
+        "path": str(database.path.absolute()),
+        "sql": sql,
+        "seconds": limits.seconds,
+        "rows": limits.rows,
+        "memory": limits.memory,
+    }
     command = [sys.executable, "-m", "focus_explorer.data.sql_worker"]
     try:
         done = subprocess.run(
-            command, input=json.dumps(asked).encode(), capture_output=True, timeout=limits.seconds + GRACE_SECONDS,
-            cwd=_PROJECT, env={}, check=False,  # nothing of the server's environment goes along
-        )  # fmt: skip
+            command,
+            input=json.dumps(asked).encode(),
+            capture_output=True,
+            timeout=limits.seconds + GRACE_SECONDS,
+            cwd=_PROJECT,
+            env={},
+            check=False,  # nothing of the server's environment goes along
+        )
     except subprocess.TimeoutExpired as error:
         raise InputError(
             f"the query was stopped after {limits.seconds:g} seconds", fix="make it smaller, for example with WHERE"

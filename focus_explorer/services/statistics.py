@@ -20,10 +20,16 @@ SEED = 0
 
 
 def measure_run(
-    service: Service, run_id: str, *, tags: bool = True, random: bool = True, attention: bool = False,
-    again: bool = False, progress: Progress = lambda stage, fraction: None,
+    service: Service,
+    run_id: str,
+    *,
+    tags: bool = True,
+    random: bool = True,
+    attention: bool = False,
+    again: bool = False,
+    progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Measure what is asked for and not stored yet.
 
     Args:

@@ -15,8 +15,24 @@ from focus_explorer.statistics.resample import Estimate, Resampler, Values
 from focus_explorer.statistics.sample import Sample
 
 RESAMPLES, SHUFFLES = 300, 49
-COLUMNS = ("layer", "other_layer", "adjusted_rand", "low", "high", "shuffled", "shuffled_high", "random", "overlap",
-           "overlap_low", "overlap_high", "overlap_shuffled", "overlap_random", "count", "units", "unit")  # fmt: skip
+COLUMNS = (
+    "layer",
+    "other_layer",
+    "adjusted_rand",
+    "low",
+    "high",
+    "shuffled",
+    "shuffled_high",
+    "random",
+    "overlap",
+    "overlap_low",
+    "overlap_high",
+    "overlap_shuffled",
+    "overlap_random",
+    "count",
+    "units",
+    "unit",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +46,13 @@ class Agreement:
 
 
 def agree(
-    first: NDArray[np.integer], second: NDArray[np.integer], shape: tuple[int, int], resampler: Resampler, *,
+    first: NDArray[np.integer],
+    second: NDArray[np.integer],
+    shape: tuple[int, int],
+    resampler: Resampler,
+    *,
     seed: int = 0,
-) -> Agreement:  # fmt: skip
+) -> Agreement:
     """Compare two labellings of T tokens.
 
     Groups are matched once on all tokens (Hungarian method); resamples keep the match, shuffles are matched anew.
@@ -81,12 +101,21 @@ def agreement_row(found: Agreement, resampler: Resampler, sample: Sample) -> dic
     low, high = found.rand.interval(resampler.count)
     overlap_low, overlap_high = found.overlap.interval(resampler.count)
     return {
-        "adjusted_rand": found.rand.value, "low": low, "high": high, "shuffled": float(found.rand_shuffled.mean()),
-        "shuffled_high": float(np.quantile(found.rand_shuffled, 0.975)), "overlap": found.overlap.value,
-        "overlap_low": overlap_low, "overlap_high": overlap_high,
-        "overlap_shuffled": float(found.overlap_shuffled.mean()), "count": sample.num_tokens,
-        "units": resampler.count, "unit": sample.unit, "random": None, "overlap_random": None,
-    }  # fmt: skip
+        "adjusted_rand": found.rand.value,
+        "low": low,
+        "high": high,
+        "shuffled": float(found.rand_shuffled.mean()),
+        "shuffled_high": float(np.quantile(found.rand_shuffled, 0.975)),
+        "overlap": found.overlap.value,
+        "overlap_low": overlap_low,
+        "overlap_high": overlap_high,
+        "overlap_shuffled": float(found.overlap_shuffled.mean()),
+        "count": sample.num_tokens,
+        "units": resampler.count,
+        "unit": sample.unit,
+        "random": None,
+        "overlap_random": None,
+    }
 
 
 def _random(sample: Sample, a: int, b: int, shape: tuple[int, int]) -> dict[str, float]:

@@ -42,13 +42,19 @@ def characteristic_table(sample: Sample) -> pa.Table:
             ):
                 rows += [
                     {
-                        "layer": layer, "group": group_label(group), "kind": kind, "rank": rank + 1,
-                        "piece": sample.pieces[piece], "uses": int(here[piece]),
-                        "uses_in_text": int(everywhere[piece]), "z": float(z[piece]),
-                        "p_value": float(values[group, piece]), "q_value": float(corrected[group, piece]),
+                        "layer": layer,
+                        "group": group_label(group),
+                        "kind": kind,
+                        "rank": rank + 1,
+                        "piece": sample.pieces[piece],
+                        "uses": int(here[piece]),
+                        "uses_in_text": int(everywhere[piece]),
+                        "z": float(z[piece]),
+                        "p_value": float(values[group, piece]),
+                        "q_value": float(corrected[group, piece]),
                     }
                     for rank, piece in enumerate(order)
-                ]  # fmt: skip
+                ]
     kinds = {"layer": pa.int32(), "rank": pa.int32(), "uses": pa.int64(), "uses_in_text": pa.int64()}
     names = ("layer", "group", "kind", "rank", "piece", "uses", "uses_in_text", "z", "p_value", "q_value")
     text = ("group", "kind", "piece")
@@ -75,8 +81,25 @@ def categories_table(sample: Sample, *, seed: int = 0) -> pa.Table:
         for name in sample.schemes
     ]
     kinds = {"layer": pa.int32(), "tokens": pa.int64(), "group_tokens": pa.int64(), "units": pa.int64()}
-    names = ("layer", "group", "scheme", "category", "tokens", "group_tokens", "share", "low", "high", "share_of_text",
-             "lift", "z", "p_value", "q_value", "random", "units", "unit")  # fmt: skip
+    names = (
+        "layer",
+        "group",
+        "scheme",
+        "category",
+        "tokens",
+        "group_tokens",
+        "share",
+        "low",
+        "high",
+        "share_of_text",
+        "lift",
+        "z",
+        "p_value",
+        "q_value",
+        "random",
+        "units",
+        "unit",
+    )
     text = ("group", "scheme", "category", "unit")
     schema = pa.schema([(name, pa.string() if name in text else kinds.get(name, pa.float64())) for name in names])
     return pa.concat_tables([pa.Table.from_pydict(part, schema=schema) for part in parts])
@@ -102,20 +125,29 @@ def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampl
     shares = counts[groups_used] / sizes[groups_used, None]
     low, high = _ends(shares, replicates[:, groups_used], resampler.count)
     columns: dict[str, NDArray[Any]] = {
-        "tokens": counts[groups_used].astype(np.int64), "group_tokens": np.broadcast_to(
-            sizes[groups_used, None].astype(np.int64), shares.shape), "share": shares, "low": low, "high": high,
-        "share_of_text": np.broadcast_to(base, shares.shape), "lift": ratio(shares, base[None]), "z": z[groups_used],
-        "p_value": values[groups_used], "q_value": corrected[groups_used], "random": random[groups_used],
-    }  # fmt: skip
+        "tokens": counts[groups_used].astype(np.int64),
+        "group_tokens": np.broadcast_to(sizes[groups_used, None].astype(np.int64), shares.shape),
+        "share": shares,
+        "low": low,
+        "high": high,
+        "share_of_text": np.broadcast_to(base, shares.shape),
+        "lift": ratio(shares, base[None]),
+        "z": z[groups_used],
+        "p_value": values[groups_used],
+        "q_value": corrected[groups_used],
+        "random": random[groups_used],
+    }
     flat = {
         key: [None if value != value else value for value in part.ravel().tolist()] for key, part in columns.items()
     }
     fixed: dict[str, list[Any]] = {
-        "layer": [layer] * shares.size, "scheme": [name] * shares.size,
+        "layer": [layer] * shares.size,
+        "scheme": [name] * shares.size,
         "group": [group_label(int(group)) for group in groups_used for _ in range(width)],
-        "category": scheme.names * groups_used.size, "units": [resampler.count] * shares.size,
+        "category": scheme.names * groups_used.size,
+        "units": [resampler.count] * shares.size,
         "unit": [sample.unit] * shares.size,
-    }  # fmt: skip
+    }
     return fixed | flat
 
 

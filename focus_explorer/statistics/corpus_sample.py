@@ -38,10 +38,20 @@ def corpus_sample(corpus: CorpusData) -> Sample:
     notes = ([] if tagged else [NOT_TAGGED]) + ([] if random is not None else [NO_RANDOM])
     schemes = {name: scheme(tokens[name].to_pylist()) for name in ("pos", "dep")} if tagged else _listed(pieces, units)
     return Sample(
-        layers=corpus.layer_numbers, num_groups=config["num_groups"], window=config["window"],
-        num_sinks=config["num_sinks"], focus=focus, random=random, pieces=list(known), piece=codes, schemes=schemes,
-        units=units.astype(np.int64), unit="document", starts=place - position, notes=tuple(notes),
-    )  # fmt: skip
+        layers=corpus.layer_numbers,
+        num_groups=config["num_groups"],
+        window=config["window"],
+        num_sinks=config["num_sinks"],
+        focus=focus,
+        random=random,
+        pieces=list(known),
+        piece=codes,
+        schemes=schemes,
+        units=units.astype(np.int64),
+        unit="document",
+        starts=place - position,
+        notes=tuple(notes),
+    )
 
 
 def _listed(pieces: list[str], units: NDArray[np.int64]) -> dict[str, Scheme]:

@@ -22,14 +22,30 @@ from focus_explorer.statistics.warnings import caution
 
 STABILITY_SHUFFLES = 99
 OF = {
-    "share": "tokens", "dominance": "tokens", "balance": "tokens", "confidence": "tokens", "entropy": "tokens",
-    "purity": "tokens", "stability": "tokens whose piece occurs at least 5 times", "pairs_kept": "causal pairs",
-    "distant_pairs_kept": "causal pairs beyond window and sinks", "mass_kept": "query positions, mean over heads",
+    "share": "tokens",
+    "dominance": "tokens",
+    "balance": "tokens",
+    "confidence": "tokens",
+    "entropy": "tokens",
+    "purity": "tokens",
+    "stability": "tokens whose piece occurs at least 5 times",
+    "pairs_kept": "causal pairs",
+    "distant_pairs_kept": "causal pairs beyond window and sinks",
+    "mass_kept": "query positions, mean over heads",
     "distant_mass_kept": "query positions, mean over heads",
     **dict.fromkeys(INFORMATION, "tokens"),
-}  # fmt: skip
-COMPARED = ("purity", "nmi", "v_measure", "stability", "pairs_kept", "distant_pairs_kept", "mass_kept",
-            "distant_mass_kept", "dominance")  # fmt: skip
+}
+COMPARED = (
+    "purity",
+    "nmi",
+    "v_measure",
+    "stability",
+    "pairs_kept",
+    "distant_pairs_kept",
+    "mass_kept",
+    "distant_mass_kept",
+    "dominance",
+)
 Progress = Callable[[int, int], None]
 
 
@@ -132,12 +148,18 @@ def _group_rows(sample: Sample, layer: Layer, resampler: Resampler) -> list[Stat
             best = int(layer.focus.leading[scheme][group]) if scheme else -1
             category = f"{scheme}:{sample.schemes[scheme].names[best]}" if scheme else ""
             row = StatisticRow(
-                scope="group", layer=layer.number, group=group_label(group), statistic=statistic, category=category,
-                value=estimate.value, count=sample.num_tokens if statistic == "share" else size,
-                denominator="tokens" if statistic == "share" else "tokens of the group", units=resampler.count,
+                scope="group",
+                layer=layer.number,
+                group=group_label(group),
+                statistic=statistic,
+                category=category,
+                value=estimate.value,
+                count=sample.num_tokens if statistic == "share" else size,
+                denominator="tokens" if statistic == "share" else "tokens of the group",
+                units=resampler.count,
                 unit=sample.unit,
                 window_only=float(base[scheme][best]) if scheme else None,
-            )  # fmt: skip
+            )
             random = None
             if layer.random is not None and layer.partner[group] >= 0:
                 random = layer.random.group[name][layer.partner[group]]
@@ -173,9 +195,15 @@ def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list
         )
         without = [_without(layer, name) for layer in having]
         row = _row(
-            sample, "run", None, name, estimate, having[0].focus.tokens, resampler,
+            sample,
+            "run",
+            None,
+            name,
+            estimate,
+            having[0].focus.tokens,
+            resampler,
             None if any(value is None for value in without) else float(np.mean([v for v in without if v is not None])),
-        )  # fmt: skip
+        )
         rows.append(_filled(row, estimate, random, draws, resampler, row.count))
         if random is not None and row.statistic in COMPARED:
             rows.append(_difference(row, estimate.minus(random), resampler))
@@ -193,29 +221,56 @@ def _without(layer: Layer, name: str) -> float | None:
     if statistic == "pairs_kept":
         assert layer.focus.pairs is not None
         return float(layer.focus.pairs.ruled.sum() / layer.focus.pairs.pairs.sum())
-    fixed = {"dominance": 1.0, "balance": 0.0, "confidence": 1.0, "entropy": 0.0, "nmi": 0.0, "homogeneity": 0.0,
-             "completeness": 1.0, "v_measure": 0.0, "stability": 1.0, "distant_pairs_kept": 0.0,
-             "distant_mass_kept": 0.0}  # fmt: skip
+    fixed = {
+        "dominance": 1.0,
+        "balance": 0.0,
+        "confidence": 1.0,
+        "entropy": 0.0,
+        "nmi": 0.0,
+        "homogeneity": 0.0,
+        "completeness": 1.0,
+        "v_measure": 0.0,
+        "stability": 1.0,
+        "distant_pairs_kept": 0.0,
+        "distant_mass_kept": 0.0,
+    }
     return fixed.get(statistic)
 
 
 def _row(
-    sample: Sample, scope: str, number: int | None, name: str, estimate: Estimate, tokens: dict[str, int],
-    resampler: Resampler, window_only: float | None,
-) -> StatisticRow:  # fmt: skip
+    sample: Sample,
+    scope: str,
+    number: int | None,
+    name: str,
+    estimate: Estimate,
+    tokens: dict[str, int],
+    resampler: Resampler,
+    window_only: float | None,
+) -> StatisticRow:
     statistic, _, scheme = name.partition(":")
     denominator = OF[statistic] + (", mean over layers" if scope == "run" else "")
     return StatisticRow(
-        scope=scope, layer=number, statistic=statistic, category=scheme, value=estimate.value,
-        count=tokens.get(statistic, sample.num_tokens), denominator=denominator, units=resampler.count,
-        unit=sample.unit, window_only=window_only,
-    )  # fmt: skip
+        scope=scope,
+        layer=number,
+        statistic=statistic,
+        category=scheme,
+        value=estimate.value,
+        count=tokens.get(statistic, sample.num_tokens),
+        denominator=denominator,
+        units=resampler.count,
+        unit=sample.unit,
+        window_only=window_only,
+    )
 
 
 def _filled(
-    row: StatisticRow, estimate: Estimate, random: Estimate | None, draws: NDArray[np.float64] | None,
-    resampler: Resampler, size: int,
-) -> StatisticRow:  # fmt: skip
+    row: StatisticRow,
+    estimate: Estimate,
+    random: Estimate | None,
+    draws: NDArray[np.float64] | None,
+    resampler: Resampler,
+    size: int,
+) -> StatisticRow:
     """The row with interval, baselines, p-value and warning."""
     low, high = estimate.interval(resampler.count)
     row = replace(row, low=low, high=high)
@@ -228,18 +283,26 @@ def _filled(
         least, most = np.quantile(draws, [0.025, 0.975]).tolist()
         reached = int((draws >= estimate.value - 1e-12).sum()) if np.isfinite(estimate.value) else draws.size
         row = replace(
-            row, shuffled=float(draws.mean()), shuffled_low=least, shuffled_high=most,
+            row,
+            shuffled=float(draws.mean()),
+            shuffled_low=least,
+            shuffled_high=most,
             p_value=(1 + reached) / (1 + draws.size),
-        )  # fmt: skip
+        )
     return replace(row, warning=caution(row, size))
 
 
 def _difference(row: StatisticRow, gain: Estimate, resampler: Resampler) -> StatisticRow:
     low, high = gain.interval(resampler.count)
     return replace(
-        row, statistic=f"{row.statistic}_minus_random", value=gain.value, low=low, high=high, window_only=None,
+        row,
+        statistic=f"{row.statistic}_minus_random",
+        value=gain.value,
+        low=low,
+        high=high,
+        window_only=None,
         warning=caution(row, row.count),
-    )  # fmt: skip
+    )
 
 
 def _corrected(rows: list[StatisticRow]) -> list[StatisticRow]:

@@ -44,9 +44,15 @@ class Measured:
 
 
 def measure_layer(
-    sample: Sample, groups: Groups, place: int, resampler: Resampler, bins: Bins, *, centroids: str,
+    sample: Sample,
+    groups: Groups,
+    place: int,
+    resampler: Resampler,
+    bins: Bins,
+    *,
+    centroids: str,
     leading: dict[str, NDArray[np.int64]] | None = None,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure the layer at a place in `sample.layers`.
 
     Args:
@@ -88,9 +94,13 @@ def _sizes(
 
 
 def _categories(
-    found: Measured, sample: Sample, name: str, top: NDArray[np.int64], resampler: Resampler,
+    found: Measured,
+    sample: Sample,
+    name: str,
+    top: NDArray[np.int64],
+    resampler: Resampler,
     leading: NDArray[np.int64] | None,
-) -> None:  # fmt: skip
+) -> None:
     scheme, count = sample.schemes[name], sample.num_groups
     width = len(scheme.names)
     by_unit = resampler.tally(top * width + scheme.codes, count * width)

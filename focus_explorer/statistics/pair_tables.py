@@ -34,10 +34,31 @@ def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, b
     if of_random:
         random_means = [mean_of([one[number] for one in of_random]) for number in range(bins.first.size)]
     rows += _rows(bins, _mean_counts(_pairs(layers)), means, random_means, None, sample, resampler)
-    names = ("layer", "first", "last", "pairs", "kept", "share", "low", "high", "shuffled", "random", "random_low",
-             "random_high", "window_only", "units", "unit")  # fmt: skip
-    kinds = {"layer": pa.int32(), "first": pa.int64(), "last": pa.int64(), "pairs": pa.int64(), "units": pa.int64(),
-             "unit": pa.string()}  # fmt: skip
+    names = (
+        "layer",
+        "first",
+        "last",
+        "pairs",
+        "kept",
+        "share",
+        "low",
+        "high",
+        "shuffled",
+        "random",
+        "random_low",
+        "random_high",
+        "window_only",
+        "units",
+        "unit",
+    )
+    kinds = {
+        "layer": pa.int32(),
+        "first": pa.int64(),
+        "last": pa.int64(),
+        "pairs": pa.int64(),
+        "units": pa.int64(),
+        "unit": pa.string(),
+    }
     return pa.Table.from_pylist(rows, schema=pa.schema([(name, kinds.get(name, pa.float64())) for name in names]))
 
 
@@ -54,9 +75,11 @@ def _mean_counts(parts: list[PairCounts]) -> PairCounts:
     kept = np.mean([part.kept.sum(axis=0) for part in parts], axis=0)[None]
     first = parts[0]
     return PairCounts(
-        first.pairs.sum(axis=0)[None], first.ruled.sum(axis=0)[None], kept,
+        first.pairs.sum(axis=0)[None],
+        first.ruled.sum(axis=0)[None],
+        kept,
         float(np.mean([part.sharing for part in parts])),
-    )  # fmt: skip
+    )
 
 
 def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
@@ -70,20 +93,33 @@ def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
 
 
 def _rows(
-    bins: Bins, part: PairCounts, shares: Sequence[Estimate], random: Sequence[Estimate] | None, layer: int | None,
-    sample: Sample, resampler: Resampler,
-) -> list[dict[str, Any]]:  # fmt: skip
+    bins: Bins,
+    part: PairCounts,
+    shares: Sequence[Estimate],
+    random: Sequence[Estimate] | None,
+    layer: int | None,
+    sample: Sample,
+    resampler: Resampler,
+) -> list[dict[str, Any]]:
     rows = []
     pairs, ruled, kept = (values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept))
     for number in range(bins.first.size):
         low, high = shares[number].interval(resampler.count)
         by_rule = float(ruled[number] / pairs[number])
         row = {
-            "layer": layer, "first": int(bins.first[number]), "last": int(bins.last[number]),
-            "pairs": int(pairs[number]), "kept": float(kept[number]), "share": shares[number].value, "low": low,
-            "high": high, "shuffled": by_rule + (1 - by_rule) * part.sharing, "window_only": by_rule,
-            "units": resampler.count, "unit": sample.unit,
-        }  # fmt: skip
+            "layer": layer,
+            "first": int(bins.first[number]),
+            "last": int(bins.last[number]),
+            "pairs": int(pairs[number]),
+            "kept": float(kept[number]),
+            "share": shares[number].value,
+            "low": low,
+            "high": high,
+            "shuffled": by_rule + (1 - by_rule) * part.sharing,
+            "window_only": by_rule,
+            "units": resampler.count,
+            "unit": sample.unit,
+        }
         if random is not None:
             ends = random[number].interval(resampler.count)
             row |= {"random": random[number].value, "random_low": ends[0], "random_high": ends[1]}
@@ -101,12 +137,19 @@ def links_table(links: pa.Table, pieces: Sequence[str]) -> pa.Table:
     query, key = links["query"].to_numpy(), links["key"].to_numpy()
     return pa.table(
         {
-            "layer": links["layer"], "head": links["head"], "kind": links["kind"], "rank": links["rank"],
-            "query": query, "key": key, "query_piece": pa.array([pieces[i] for i in query], pa.string()),
-            "key_piece": pa.array([pieces[i] for i in key], pa.string()), "distance": query - key,
-            "probability": links["probability"], "affinity": links["affinity"],
+            "layer": links["layer"],
+            "head": links["head"],
+            "kind": links["kind"],
+            "rank": links["rank"],
+            "query": query,
+            "key": key,
+            "query_piece": pa.array([pieces[i] for i in query], pa.string()),
+            "key_piece": pa.array([pieces[i] for i in key], pa.string()),
+            "distance": query - key,
+            "probability": links["probability"],
+            "affinity": links["affinity"],
         }
-    )  # fmt: skip
+    )
 
 
 def meaningful(sample: Sample) -> NDArray[np.int64]:
@@ -150,11 +193,17 @@ def long_range_rows(
         seen.add(pair)
         rows.append(
             {
-                "layer": layer, "rank": len(rows) + 1, "query": query, "key": key, "query_piece": names[query],
-                "key_piece": names[key], "distance": query - key, "affinity": float(affinity[i, j]),
+                "layer": layer,
+                "rank": len(rows) + 1,
+                "query": query,
+                "key": key,
+                "query_piece": names[query],
+                "key_piece": names[key],
+                "distance": query - key,
+                "affinity": float(affinity[i, j]),
                 "group": group_label(int(top[j])),
             }
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -58,11 +58,42 @@ class StatisticRow:
 
 
 _TEXT, _WHOLE = pa.string(), pa.int64()
-_KINDS = {"scope": _TEXT, "statistic": _TEXT, "category": _TEXT, "group": _TEXT, "denominator": _TEXT, "unit": _TEXT,
-          "warning": _TEXT, "layer": pa.int32(), "count": _WHOLE, "units": _WHOLE}  # fmt: skip
-COLUMNS = ("scope", "layer", "group", "statistic", "category", "value", "low", "high", "shuffled", "shuffled_low",
-           "shuffled_high", "random", "random_low", "random_high", "window_only", "p_value", "q_value", "count",
-           "denominator", "units", "unit", "warning")  # fmt: skip
+_KINDS = {
+    "scope": _TEXT,
+    "statistic": _TEXT,
+    "category": _TEXT,
+    "group": _TEXT,
+    "denominator": _TEXT,
+    "unit": _TEXT,
+    "warning": _TEXT,
+    "layer": pa.int32(),
+    "count": _WHOLE,
+    "units": _WHOLE,
+}
+COLUMNS = (
+    "scope",
+    "layer",
+    "group",
+    "statistic",
+    "category",
+    "value",
+    "low",
+    "high",
+    "shuffled",
+    "shuffled_low",
+    "shuffled_high",
+    "random",
+    "random_low",
+    "random_high",
+    "window_only",
+    "p_value",
+    "q_value",
+    "count",
+    "denominator",
+    "units",
+    "unit",
+    "warning",
+)
 SCHEMA = pa.schema([(name, _KINDS.get(name, pa.float64())) for name in COLUMNS])
 assert set(COLUMNS) == {field.name for field in fields(StatisticRow)}
 

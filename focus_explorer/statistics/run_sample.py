@@ -43,12 +43,21 @@ def run_sample(database: Database, run_id: str) -> Sample:
     if not random.num_rows:
         notes.append(NO_RANDOM)
     return Sample(
-        layers=layers.tolist(), num_groups=config["num_groups"], window=config["window"],
-        num_sinks=config["num_sinks"], focus=_groups(rows["study_assignments"], layers, count),
-        random=_groups(random, layers, count) if random.num_rows else None, pieces=list(known), piece=codes,
-        schemes=schemes, units=units, unit="sentence", starts=np.zeros(count, dtype=np.int64),
-        mass=_mass(rows["attention_queries"], layers), notes=tuple(notes),
-    )  # fmt: skip
+        layers=layers.tolist(),
+        num_groups=config["num_groups"],
+        window=config["window"],
+        num_sinks=config["num_sinks"],
+        focus=_groups(rows["study_assignments"], layers, count),
+        random=_groups(random, layers, count) if random.num_rows else None,
+        pieces=list(known),
+        piece=codes,
+        schemes=schemes,
+        units=units,
+        unit="sentence",
+        starts=np.zeros(count, dtype=np.int64),
+        mass=_mass(rows["attention_queries"], layers),
+        notes=tuple(notes),
+    )
 
 
 def _groups(rows: pa.Table, layers: NDArray[np.int64], count: int) -> Groups:
@@ -60,9 +69,11 @@ def _groups(rows: pa.Table, layers: NDArray[np.int64], count: int) -> Groups:
         return values
 
     return Groups(
-        placed("top_group", np.uint8), placed("membership", np.int64), placed("confidence", np.float32),
+        placed("top_group", np.uint8),
+        placed("membership", np.int64),
+        placed("confidence", np.float32),
         placed("entropy", np.float32),
-    )  # fmt: skip
+    )
 
 
 def _tagged(rows: pa.Table) -> tuple[dict[str, Scheme], NDArray[np.int64]]:

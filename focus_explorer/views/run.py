@@ -23,9 +23,15 @@ def encode(values: NDArray[Any]) -> str:
 
 
 def run_payload(
-    run: dict[str, Any], pieces: list[str], tops: NDArray[np.uint8], groups: Rows, frequent: Rows, layers: Rows,
-    losses: pa.Table, timings: Rows,
-) -> dict[str, Any]:  # fmt: skip
+    run: dict[str, Any],
+    pieces: list[str],
+    tops: NDArray[np.uint8],
+    groups: Rows,
+    frequent: Rows,
+    layers: Rows,
+    losses: pa.Table,
+    timings: Rows,
+) -> dict[str, Any]:
     """What every view needs of one run, in the order layer, position; the rest follows layer by layer.
 
     Sizes: one byte per token and layer, eight per token, and the pieces.
@@ -37,8 +43,20 @@ def run_payload(
     nll = _losses(losses, run["num_tokens"])
     return {
         "run": {
-            **{key: run[key] for key in ("run_id", "title", "model_id", "centroids_name", "num_tokens", "device",
-                                         "dtype", "backend", "seed")},
+            **{
+                key: run[key]
+                for key in (
+                    "run_id",
+                    "title",
+                    "model_id",
+                    "centroids_name",
+                    "num_tokens",
+                    "device",
+                    "dtype",
+                    "backend",
+                    "seed",
+                )
+            },
             "name": run["name"],
             "created_at": run["created_at"].isoformat(),
             "config": config,
@@ -54,7 +72,7 @@ def run_payload(
         "quality": _quality(nll),
         "timings": timings,
         "cells": {},
-    }  # fmt: skip
+    }
 
 
 def membership_width(num_groups: int) -> int:

@@ -38,10 +38,18 @@ def speed_figure(result: dict[str, Any]) -> go.Figure:
     figure.add_hline(y=1, line={"color": "#888888", "width": 1})
     figure.update_layout(
         title={"text": f"Focus beside full attention<br><sup>{result['model']}, {setting}, {result['dtype']}</sup>"},
-        template="plotly_white", width=760, height=460, font={"family": "Arial, sans-serif", "size": 14},
-        xaxis={"type": "log", "title": "tokens", "tickvals": sorted({x for trace in figure.data for x in trace.x}),
-               "tickformat": ",d"},
+        template="plotly_white",
+        width=760,
+        height=460,
+        font={"family": "Arial, sans-serif", "size": 14},
+        xaxis={
+            "type": "log",
+            "title": "tokens",
+            "tickvals": sorted({x for trace in figure.data for x in trace.x}),
+            "tickformat": ",d",
+        },
         yaxis={"title": "times as fast as full attention", "rangemode": "tozero"},
-        legend={"orientation": "h", "y": -0.2}, margin={"l": 70, "r": 20, "t": 80, "b": 80},
-    )  # fmt: skip
+        legend={"orientation": "h", "y": -0.2},
+        margin={"l": 70, "r": 20, "t": 80, "b": 80},
+    )
     return figure

@@ -12,10 +12,32 @@ DIFFERENCE = "_minus_random"
 MOST_P = 0.05
 Row = Mapping[str, Any]
 
-SHOWN = ("layer", "group", "statistic", "category", "value", "low", "high", "shuffled", "shuffled_low",
-         "shuffled_high", "random", "random_low", "random_high", "window_only", "difference", "difference_low",
-         "difference_high", "p_value", "q_value", "count", "denominator", "warning", "from_shuffled",
-         "from_random")  # fmt: skip
+SHOWN = (
+    "layer",
+    "group",
+    "statistic",
+    "category",
+    "value",
+    "low",
+    "high",
+    "shuffled",
+    "shuffled_low",
+    "shuffled_high",
+    "random",
+    "random_low",
+    "random_high",
+    "window_only",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p_value",
+    "q_value",
+    "count",
+    "denominator",
+    "warning",
+    "from_shuffled",
+    "from_random",
+)
 
 
 def compact(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -51,9 +73,15 @@ def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
         if row["statistic"].endswith(DIFFERENCE):
             continue
         gain = gains.get(_key(row))
-        difference = {} if gain is None else {
-            "difference": gain["value"], "difference_low": gain["low"], "difference_high": gain["high"],
-        }  # fmt: skip
+        difference = (
+            {}
+            if gain is None
+            else {
+                "difference": gain["value"],
+                "difference_low": gain["low"],
+                "difference_high": gain["high"],
+            }
+        )
         verdicts = {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
         found.append(row | difference | verdicts)
     return found

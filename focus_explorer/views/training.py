@@ -11,9 +11,29 @@ from numpy.typing import NDArray
 
 POINTS = 2000
 COLUMNS = ("loss", "dominance", "dominance_max", "retained_pairs", "tokens_per_second", "learning_rate")
-_PLAIN = ("training_id", "name", "status", "message", "kind", "model_id", "device", "dtype", "seed", "steps", "step",
-          "elapsed", "loss", "perplexity", "dominance", "dominance_max", "retained_pairs", "tokens_per_second",
-          "resumable", "usable", "out")  # fmt: skip
+_PLAIN = (
+    "training_id",
+    "name",
+    "status",
+    "message",
+    "kind",
+    "model_id",
+    "device",
+    "dtype",
+    "seed",
+    "steps",
+    "step",
+    "elapsed",
+    "loss",
+    "perplexity",
+    "dominance",
+    "dominance_max",
+    "retained_pairs",
+    "tokens_per_second",
+    "resumable",
+    "usable",
+    "out",
+)
 Rows = list[dict[str, Any]]
 
 
@@ -27,14 +47,27 @@ def training_summary(row: dict[str, Any]) -> dict[str, Any]:
         "created_at": row["created_at"].isoformat(),
         "remaining": pace * left if pace and row["status"] in ("running", "stopping") else None,
         "texts": [name.rsplit("/", 1)[-1] for name in row["texts"]],
-        "config": {name: config[name] for name in ("num_groups", "routing_dim", "top_k", "window", "num_sinks",
-                                                   "gate", "normalisation", "assignment") if name in config},
-        "settings": {name: settings[name] for name in ("seq_len", "batch", "accumulation", "learning_rate")
-                     if name in settings},
+        "config": {
+            name: config[name]
+            for name in (
+                "num_groups",
+                "routing_dim",
+                "top_k",
+                "window",
+                "num_sinks",
+                "gate",
+                "normalisation",
+                "assignment",
+            )
+            if name in config
+        },
+        "settings": {
+            name: settings[name] for name in ("seq_len", "batch", "accumulation", "learning_rate") if name in settings
+        },
         "validation": _validation(row["validation"]),
         # a resumed training does some steps again: what was drawn of it before is then out of date
         "part": f"{row['pid']}-{row['process_started']}",
-    }  # fmt: skip
+    }
 
 
 def _validation(report: dict[str, Any]) -> dict[str, Any]:

@@ -36,8 +36,10 @@ def pair(database, tmp_path_factory):
     second = service.analyze(TEXT, AnalyzeRequest(top_k=2, window=32, repeats=1))
     with service.database.write() as connection:
         for table in TABLES:
-            changes = {"runs": ", created_at + INTERVAL 1 HOUR AS created_at",
-                       "timings": ", 0 AS peak_memory_bytes"}.get(table, "")  # fmt: skip
+            changes = {
+                "runs": ", created_at + INTERVAL 1 HOUR AS created_at",
+                "timings": ", 0 AS peak_memory_bytes",
+            }.get(table, "")
             connection.execute(
                 f"INSERT INTO {table} SELECT * REPLACE ('twin' AS run_id{changes}) FROM {table} "
                 f"WHERE run_id = '{second}'"
@@ -75,8 +77,9 @@ def address(page, name):
 def done(page, part):
     page.wait_for_function(
         "part => document.querySelector(`[data-testid=fx-compare-${part}] .fx-job`).dataset.state === 'done'",
-        arg=part, timeout=MEASURED,
-    )  # fmt: skip
+        arg=part,
+        timeout=MEASURED,
+    )
 
 
 def test_selected_tokens_show_their_mean_loss_difference(open_part, pair):
@@ -114,10 +117,13 @@ def test_a_small_grid_is_measured_kept_and_drawn(open_part, pair):
     expect(shown).to_contain_text(f"{own['retained_pairs']:.0%}".replace("%", "\u00a0%"))
     expect(shown).to_contain_text("this run's setting")
     expect(part.locator("[data-testid=fx-pareto] .legend")).to_contain_text("Random centroids")
-    drawn = {trace["name"]: trace for trace in page.evaluate(
-        "() => document.querySelector('[data-testid=fx-pareto]').data.map(t => "
-        "({name: t.name, x: [...t.x], y: [...t.y], high: t.error_y && [...t.error_y.array]}))"
-    )}  # fmt: skip
+    drawn = {
+        trace["name"]: trace
+        for trace in page.evaluate(
+            "() => document.querySelector('[data-testid=fx-pareto]').data.map(t => "
+            "({name: t.name, x: [...t.x], y: [...t.y], high: t.error_y && [...t.error_y.array]}))"
+        )
+    }
     names = {"focus": "Focus, this run's centroids", "window": "Window and sinks only", "random": "Random centroids"}
     assert drawn["Full attention"]["y"] == pytest.approx([own["perplexity_full"]])
     for cell in cells:
@@ -187,9 +193,12 @@ def test_runs_of_different_texts_show_their_numbers(open_part, pair, elsewhere):
     expect(part).to_contain_text("cannot be matched token by token")
     expect(part.locator(".fx-pair-token")).to_have_count(0)
     for number, run in enumerate((service.summary(first), service.summary(elsewhere))):
-        cells = {row[0]: row[number + 1] for row in table.locator("tr").evaluate_all(
-            "rows => rows.map(row => [...row.cells].map(cell => cell.innerText.replace('?', '').trim()))"
-        )}  # fmt: skip
+        cells = {
+            row[0]: row[number + 1]
+            for row in table.locator("tr").evaluate_all(
+                "rows => rows.map(row => [...row.cells].map(cell => cell.innerText.replace('?', '').trim()))"
+            )
+        }
         assert cells["Perplexity, Focus"] == f"{run['perplexity']['focus']:.2f}"
         assert cells["Pairs kept"] == f"{run['retained_pairs'] * 100:.1f}\u00a0%"
         assert cells["Tokens"] == str(run["num_tokens"])

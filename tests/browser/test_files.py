@@ -55,8 +55,10 @@ def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, 
     expect(item(page, newest).get_by_test_id("fx-run-edit")).to_be_focused()
     stored = {row["run_id"]: row for row in Service(database).runs()}[newest]
     assert (stored["name"], stored["tags"], stored["note"]) == (
-        "Harbour <b>study</b>", ["draft", "paper"], "look at layer 7"
-    )  # fmt: skip
+        "Harbour <b>study</b>",
+        ["draft", "paper"],
+        "look at layer 7",
+    )
 
     for find in ("harbour", "LAYER 7", "draft", newest):
         page.get_by_test_id("fx-runs-search").fill(find)
@@ -111,8 +113,11 @@ def test_the_sql_box_answers_refuses_and_gives_a_file(open_page, database, two_r
     kept = {row["run_id"]: row["num_tokens"] for row in Service(database).runs()}
     assert {row["run_id"]: int(row["num_tokens"]) for row in rows} == kept
     assert {row["odd"] for row in rows} == {'<b>, "x"'}
-    for sql, words in (("DROP TABLE runs", "DROP is not allowed"), ("SELECT 1; SELECT 2", "2 statements"),
-                       ("SELECT * FROM read_text('/etc/hostname')", "Files, other databases")):  # fmt: skip
+    for sql, words in (
+        ("DROP TABLE runs", "DROP is not allowed"),
+        ("SELECT 1; SELECT 2", "2 statements"),
+        ("SELECT * FROM read_text('/etc/hostname')", "Files, other databases"),
+    ):
         field.fill(sql)
         page.get_by_test_id("fx-sql-run").click()
         expect(output.get_by_role("alert")).to_contain_text(words, timeout=20_000)

@@ -108,8 +108,9 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
     page.locator("#fe-run").click()
     page.wait_for_function(
         "old => { const run = new URLSearchParams(location.search).get('run'); return run && run !== old; }",
-        arg=before, timeout=90_000,
-    )  # fmt: skip
+        arg=before,
+        timeout=90_000,
+    )
     run_id = shown_run(page)
     expect(page.locator("[data-testid=fx-tokens]")).to_contain_text("lighthouse")
     summary = Service(database).summary(run_id)
@@ -137,9 +138,7 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
         assert {row["run_id"] for row in found} == {run_id}
 
 
-@pytest.mark.parametrize(
-    ("text", "part"), [("   ", "The text is empty"), ("a", "1 token"), ("half \ud800 pair", None)]
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "part"), [("   ", "The text is empty"), ("a", "1 token"), ("half \ud800 pair", None)])
 def test_bad_text_gives_one_message_and_the_page_goes_on(open_page, text, part):
     page = open_page()
     before = shown_run(page)
@@ -182,8 +181,9 @@ def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_pa
     page.locator("#fe-run").click()
     page.wait_for_function(
         "old => { const run = new URLSearchParams(location.search).get('run'); return run && run !== old; }",
-        arg=before, timeout=120_000,
-    )  # fmt: skip
+        arg=before,
+        timeout=120_000,
+    )
     assert Service(database).summary(shown_run(page))["config"]["num_groups"] == 6
     expect(page.locator("[data-testid=fx-header]")).to_contain_text("K = 6 groups")
 

@@ -38,9 +38,10 @@ def test_the_overview_shows_the_stored_numbers_and_says_what_chance_gives_too(op
     table(page, "fx-stat-run")
     shown = page.locator("[data-stat]")
     wanted = {
-        row["statistic"] + (f".{row['category']}" if row["category"] else ""): row for row in rows
+        row["statistic"] + (f".{row['category']}" if row["category"] else ""): row
+        for row in rows
         if row["scope"] == "run" and not row["statistic"].endswith("_minus_random")
-    }  # fmt: skip
+    }
     assert set(shown.evaluate_all("rows => rows.map(row => row.dataset.stat)")) == set(wanted)
     for key, row in wanted.items():
         if row["statistic"] in ("pairs_kept", "dominance", "purity"):
@@ -112,9 +113,10 @@ def test_a_table_fetched_from_the_dialog_has_the_bytes_of_its_command(open_page,
     words = shlex.split(command.inner_text())
     words[words.index("--out") + 1] = str(tmp_path / "written.csv")
     assert main(words[1:]) == 0
-    assert hashlib.sha256(fetched.read_bytes()).digest() == hashlib.sha256(
-        (tmp_path / "written.csv").read_bytes()
-    ).digest()  # fmt: skip
+    assert (
+        hashlib.sha256(fetched.read_bytes()).digest()
+        == hashlib.sha256((tmp_path / "written.csv").read_bytes()).digest()
+    )
     address = page.locator("[data-testid=fx-export-link]").get_attribute("href")
     assert page.request.get(page.url.split("?")[0] + address + "x").status == 404
     page.keyboard.press("Escape")

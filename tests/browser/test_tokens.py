@@ -85,7 +85,7 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
           return FX.LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
         }""",
         [[str(value) for value in member], window, sinks],
-    )  # fmt: skip
+    )
     counts = count_pairs(member, window, sinks)
     for cause, (back, forward) in zip(CAUSES[:-1], found, strict=True):
         itself = count if cause == "local_and_group" else 0
@@ -204,10 +204,13 @@ def test_colourings_follow_the_stored_numbers(open_page, database):
         assert np.all(np.abs(steps + 0.5 - np.clip(value * 8, 0.5, 7.5)) < 0.5 + 0.05)
         assert len(set(steps)) > 2
     nll = {
-        mode: [row["nll"] for row in fetch(Service(database).database, "losses", run_id=run_id).to_pylist()
-               if row["mode"] == mode]
+        mode: [
+            row["nll"]
+            for row in fetch(Service(database).database, "losses", run_id=run_id).to_pylist()
+            if row["mode"] == mode
+        ]
         for mode in ("full", "focus")
-    }  # fmt: skip
+    }
     limits = [-1, -0.5, -0.2, -0.05, 0.05, 0.2, 0.5, 1]
     page.get_by_label("Loss difference", exact=True).check(force=True)
     differences = np.float32(nll["focus"]) - np.float32(nll["full"])

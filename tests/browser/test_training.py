@@ -125,9 +125,16 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
 def record(service, name, loss, *, twin=False):
     """A finished training of 40 steps whose loss falls from `loss`, beside one with full attention for a twin."""
     info = TrainingInfo(
-        name=name, kind="centroids", model_id="tiny", model_fingerprint="f", steps=40, seed=0, device="cpu",
-        dtype="float32", config=FocusConfig(num_groups=4, top_k=1).to_dict(),
-    )  # fmt: skip
+        name=name,
+        kind="centroids",
+        model_id="tiny",
+        model_fingerprint="f",
+        steps=40,
+        seed=0,
+        device="cpu",
+        dtype="float32",
+        config=FocusConfig(num_groups=4, top_k=1).to_dict(),
+    )
     with TrainingRecorder(service.database, info) as recorder:
         for number in range(1, 41):
             row = TrainStep(number, loss - number / 50, 0.3, 0.35, 0.4, 1e-3, 900.0)

@@ -14,9 +14,22 @@ from tests.helpers import ROOT
 
 RUNTIME = ROOT / "runtime"
 BLOCKED = (
-    "gguf", "accelerate", "duckdb", "gradio", "plotly", "umap", "pandas", "sklearn", "pyarrow", "jinja2", "scipy",
-    "matplotlib", "flash_attn", "flash_attn_interface", "focus_explorer",
-)  # fmt: skip
+    "gguf",
+    "accelerate",
+    "duckdb",
+    "gradio",
+    "plotly",
+    "umap",
+    "pandas",
+    "sklearn",
+    "pyarrow",
+    "jinja2",
+    "scipy",
+    "matplotlib",
+    "flash_attn",
+    "flash_attn_interface",
+    "focus_explorer",
+)
 # Each finder is asked about all other packages only, so that blocked ones are absent, also to those who merely look.
 FINDER = f"""
 import sys

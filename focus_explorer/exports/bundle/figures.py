@@ -22,9 +22,13 @@ Row = dict[str, Any]
 
 
 def write_figures(
-    database: Database, run_id: str, folder: Path, *, with_text: bool,
+    database: Database,
+    run_id: str,
+    folder: Path,
+    *,
+    with_text: bool,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
-) -> Row:  # fmt: skip
+) -> Row:
     """Draw every figure of a run below a folder, and maps of the layers that have one.
 
     Returns:

@@ -24,16 +24,45 @@ from focus_runtime.version import __version__
 
 FORMAT, FORMAT_VERSION = "focus-explorer bundle", 1
 NAME = "manifest.json"
-PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn", "umap-learn",
-            "duckdb", "pyarrow", "pandas", "plotly", "kaleido", "spacy")  # fmt: skip
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "umap-learn",
+    "duckdb",
+    "pyarrow",
+    "pandas",
+    "plotly",
+    "kaleido",
+    "spacy",
+)
 PROTOCOL = (
     f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
     f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
     f"repeat are measurements: they are carried over when the tables are rebuilt."
 )
-RUN_FIELDS = ("run_id", "created_at", "model_id", "model_fingerprint", "centroids_name", "centroids_sha256", "config",
-              "text_sha256", "num_tokens", "device", "dtype", "backend", "seed", "versions", "command",
-              "notes")  # fmt: skip
+RUN_FIELDS = (
+    "run_id",
+    "created_at",
+    "model_id",
+    "model_fingerprint",
+    "centroids_name",
+    "centroids_sha256",
+    "config",
+    "text_sha256",
+    "num_tokens",
+    "device",
+    "dtype",
+    "backend",
+    "seed",
+    "versions",
+    "command",
+    "notes",
+)
 
 Row = dict[str, Any]
 
@@ -58,8 +87,9 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         InputError: there is no such run, or its tokens do not add up to its text.
     """
     run = fetch_run(database, run_id)
-    tokens = _rows(database, "SELECT token_id, piece, start_char, end_char FROM tokens WHERE run_id = ? "
-                   "ORDER BY position", run_id)  # fmt: skip
+    tokens = _rows(
+        database, "SELECT token_id, piece, start_char, end_char FROM tokens WHERE run_id = ? ORDER BY position", run_id
+    )
     text = stored_text(run, tokens)
     versions = json.loads(run["versions"])
     threads = versions.pop("threads", None)
@@ -72,13 +102,19 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "centroids": {"name": run["centroids_name"], "sha256": run["centroids_sha256"], "source": _source(run)},
         "config": json.loads(run["config"]),
         "text": {
-            "sha256": run["text_sha256"], "characters": len(text), "bytes": len(text.encode()),
-            "tokens": run["num_tokens"], "tokens_sha256": ids_sha256([row["token_id"] for row in tokens]),
+            "sha256": run["text_sha256"],
+            "characters": len(text),
+            "bytes": len(text.encode()),
+            "tokens": run["num_tokens"],
+            "tokens_sha256": ids_sha256([row["token_id"] for row in tokens]),
             "file": f"text/{run_id}.txt" if with_text else None,
         },
         "execution": {
-            "dtype": run["dtype"], "device": run["device"], "backend": run["backend"],
-            "threads": int(threads) if threads else None, "versions": versions,
+            "dtype": run["dtype"],
+            "device": run["device"],
+            "backend": run["backend"],
+            "threads": int(threads) if threads else None,
+            "versions": versions,
         },
         "seeds": {"run": run["seed"], "random_centroids": 0 if _source(run) == "random" else None, "resampling": 0},
         "balanced_on": {"texts": "the sample texts that ship with the tool", "tokens": CALIBRATION_TOKENS},
@@ -86,11 +122,12 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "measured": describe_measured(database, run_id),
         "timing": {
             "protocol": PROTOCOL,
-            "repeats": _rows(database, "SELECT * EXCLUDE (run_id) FROM timings WHERE run_id = ? "
-                             "ORDER BY mode, stage, repeat", run_id),
+            "repeats": _rows(
+                database, "SELECT * EXCLUDE (run_id) FROM timings WHERE run_id = ? ORDER BY mode, stage, repeat", run_id
+            ),
         },
         "maps": _maps(database, run_id, with_text=with_text),
-    }  # fmt: skip
+    }
     return entry, text
 
 
@@ -129,24 +166,32 @@ def tokenizer_entry(tokenizer: Any) -> Row:
     """Class, size and hash of a tokenizer's vocabulary."""
     words = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=True)
     return {
-        "class": type(tokenizer).__name__, "vocabulary_size": len(tokenizer),
+        "class": type(tokenizer).__name__,
+        "vocabulary_size": len(tokenizer),
         "vocabulary_sha256": hashlib.sha256(words.encode()).hexdigest(),
-    }  # fmt: skip
+    }
 
 
 def describe_measured(database: Database, run_id: str) -> Row:
     """Which measurements beyond the run itself were made, and with which settings; None for those that were not."""
-    mass = _rows(database, "SELECT any_value(num_tokens) AS tokens, count(DISTINCT head) AS heads, "
-                 "count(DISTINCT layer) AS layers FROM attention_mass WHERE run_id = ? HAVING count(*) > 0",
-                 run_id)  # fmt: skip
+    mass = _rows(
+        database,
+        "SELECT any_value(num_tokens) AS tokens, count(DISTINCT head) AS heads, "
+        "count(DISTINCT layer) AS layers FROM attention_mass WHERE run_id = ? HAVING count(*) > 0",
+        run_id,
+    )
     queries = _rows(database, "SELECT DISTINCT centroids FROM attention_queries WHERE run_id = ? ORDER BY 1", run_id)
     tags = _rows(database, "SELECT tagger FROM taggings WHERE run_id = ?", run_id)
     baseline = _rows(database, "SELECT seed, balanced_on FROM baselines WHERE run_id = ?", run_id)
     # each measured value with its settings: what was timed is kept, the rest can be computed again
-    settings = _rows(database, "SELECT * EXCLUDE (run_id) FROM comparisons WHERE run_id = ? "
-                     "ORDER BY kind, window_size, top_k", run_id)  # fmt: skip
-    lengths = _rows(database, "SELECT * EXCLUDE (run_id) FROM crossovers WHERE run_id = ? ORDER BY layer, tokens",
-                    run_id)  # fmt: skip
+    settings = _rows(
+        database,
+        "SELECT * EXCLUDE (run_id) FROM comparisons WHERE run_id = ? ORDER BY kind, window_size, top_k",
+        run_id,
+    )
+    lengths = _rows(
+        database, "SELECT * EXCLUDE (run_id) FROM crossovers WHERE run_id = ? ORDER BY layer, tokens", run_id
+    )
     return {
         "attention": mass[0] | {"queries": [row["centroids"] for row in queries]} if mass else None,
         "tags": tags[0] if tags else None,
@@ -180,8 +225,10 @@ def file_entry(folder: Path, path: Path) -> Row:
     """Path within the bundle, hash and size of a file."""
     data = path.read_bytes()
     return {
-        "path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(),
-    }  # fmt: skip
+        "path": path.relative_to(folder).as_posix(),
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
 
 
 def to_json(manifest: Row) -> str:
@@ -198,16 +245,18 @@ def _source(run: Row) -> str:
 def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:
     """Stored coordinates of tokens and centroids; without the text in the order of x, not of the text."""
     found = []
-    metas = _rows(database, "SELECT * EXCLUDE (run_id) FROM projection_meta WHERE run_id = ? ORDER BY projection_id",
-                  run_id)  # fmt: skip
+    metas = _rows(
+        database, "SELECT * EXCLUDE (run_id) FROM projection_meta WHERE run_id = ? ORDER BY projection_id", run_id
+    )
     for meta in metas:
         points = _rows(
             database,
             "SELECT p.position, p.x, p.y, a.top_group FROM projections p LEFT JOIN assignments a "
             "ON a.run_id = $2 AND a.layer = p.layer AND a.position = p.position WHERE p.projection_id = $1 "
             "ORDER BY " + ("p.position" if with_text else "p.x, p.y"),
-            meta["projection_id"], run_id,
-        )  # fmt: skip
+            meta["projection_id"],
+            run_id,
+        )
         tokens = [row for row in points if row["position"] >= 0]
         centroids = sorted((row for row in points if row["position"] < 0), key=lambda row: -row["position"])
         entry = meta | {

@@ -18,16 +18,31 @@ from focus_explorer.exports.tables.sources import WHAT
 MOST_BYTES = 2 << 30  # of one file read into memory
 _KEYS: dict[str, type] = {"includes_text": bool, "machine": dict, "versions": dict, "runs": list, "files": list}
 _RUN_KEYS: dict[str, type] = {
-    "run_id": str, "created_at": str, "command": str, "model": dict, "tokenizer": dict, "centroids": dict,
-    "config": dict, "text": dict, "execution": dict, "seeds": dict, "notes": list, "measured": dict, "timing": dict,
-    "maps": list, "tables": list,
-}  # fmt: skip
+    "run_id": str,
+    "created_at": str,
+    "command": str,
+    "model": dict,
+    "tokenizer": dict,
+    "centroids": dict,
+    "config": dict,
+    "text": dict,
+    "execution": dict,
+    "seeds": dict,
+    "notes": list,
+    "measured": dict,
+    "timing": dict,
+    "maps": list,
+    "tables": list,
+}
 _PARTS = {
-    "model": ("id", "fingerprint"), "centroids": ("name", "sha256", "source"), "timing": ("repeats",),
-    "text": ("sha256", "tokens", "tokens_sha256", "file"), "seeds": ("run",),
+    "model": ("id", "fingerprint"),
+    "centroids": ("name", "sha256", "source"),
+    "timing": ("repeats",),
+    "text": ("sha256", "tokens", "tokens_sha256", "file"),
+    "seeds": ("run",),
     "execution": ("dtype", "device", "backend", "threads", "versions"),
     "measured": ("attention", "tags", "random_centroids", "comparisons", "lengths"),
-}  # fmt: skip
+}
 _RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
 
 
@@ -61,8 +76,9 @@ class Bundle:
         if data is not None and hashlib.sha256(data).hexdigest() != listed[path]:
             raise InputError(
                 f"{path} of {self.source.name} has other bytes than when the bundle was made",
-                expected=f"a file with sha256 {listed[path]}", fix="get the bundle again",
-            )  # fmt: skip
+                expected=f"a file with sha256 {listed[path]}",
+                fix="get the bundle again",
+            )
         return data
 
     def hashes(self) -> dict[str, str]:
@@ -133,9 +149,10 @@ def _check(found: Any, name: str) -> None:
         raise damaged(f"its format version is {version!r}")
     if version > FORMAT_VERSION:
         raise InputError(
-            f"{name} was made by a newer version (format {version})", expected=f"format {FORMAT_VERSION}",
+            f"{name} was made by a newer version (format {version})",
+            expected=f"format {FORMAT_VERSION}",
             fix="update Focus Explorer",
-        )  # fmt: skip
+        )
     _check_keys(found, _KEYS, "", damaged)
     for row in found["files"]:
         if not isinstance(row, dict) or not {"path", "sha256", "bytes"} <= row.keys() or not _inside(row["path"]):

@@ -46,10 +46,15 @@ class Rebuilt:
 
 
 def rebuild(
-    service: Service | None, source: str | Path, out: str | Path, *, texts: Sequence[str] = (),
-    centroids: Sequence[str] = (), model: str | None = None,
+    service: Service | None,
+    source: str | Path,
+    out: str | Path,
+    *,
+    texts: Sequence[str] = (),
+    centroids: Sequence[str] = (),
+    model: str | None = None,
     progress: Progress = lambda stage, fraction: None,
-) -> Rebuilt:  # fmt: skip
+) -> Rebuilt:
     """Make the tables of a bundle again.
 
     Args:
@@ -86,9 +91,13 @@ def rebuild(
             else:
                 _add(found.tables, _row_differences(database, entry))
             _, left_out = write_tables(
-                database, entry["run_id"], folder, with_text=bundle.manifest["includes_text"], wanted=entry["tables"],
+                database,
+                entry["run_id"],
+                folder,
+                with_text=bundle.manifest["includes_text"],
+                wanted=entry["tables"],
                 progress=part,
-            )  # fmt: skip
+            )
             _add(found.tables, differences.of_tables(bundle, entry, folder, left_out))
         _add(found.surroundings, _machine_differences(bundle))
         _move(folder, target)
@@ -133,9 +142,13 @@ def _stored(service: Service | None, entry: Row) -> SteadyDatabase | None:
 
 
 def _again(
-    service: Service | None, here: RecordedService, bundle: Bundle, entry: Row,
-    given: tuple[Sequence[str], Sequence[str]], progress: Progress,
-) -> Row:  # fmt: skip
+    service: Service | None,
+    here: RecordedService,
+    bundle: Bundle,
+    entry: Row,
+    given: tuple[Sequence[str], Sequence[str]],
+    progress: Progress,
+) -> Row:
     texts, centroids = given
     known = service.centroid_files() if service is not None and service.database.path.exists() else []
     name = find_centroids(entry, centroids, known)
@@ -147,15 +160,23 @@ def _row_differences(database: SteadyDatabase, entry: Row) -> list[str]:
     run = fetch_run(database, entry["run_id"])
     execution = entry["execution"]
     then = {
-        "text": entry["text"]["sha256"], "model fingerprint": entry["model"]["fingerprint"],
-        "centroids": entry["centroids"]["sha256"], "config": entry["config"], "device": execution["device"],
-        "dtype": execution["dtype"], "backend": execution["backend"],
-    }  # fmt: skip
+        "text": entry["text"]["sha256"],
+        "model fingerprint": entry["model"]["fingerprint"],
+        "centroids": entry["centroids"]["sha256"],
+        "config": entry["config"],
+        "device": execution["device"],
+        "dtype": execution["dtype"],
+        "backend": execution["backend"],
+    }
     here = {
-        "text": run["text_sha256"], "model fingerprint": run["model_fingerprint"],
-        "centroids": run["centroids_sha256"], "config": json.loads(run["config"]), "device": run["device"],
-        "dtype": run["dtype"], "backend": run["backend"],
-    }  # fmt: skip
+        "text": run["text_sha256"],
+        "model fingerprint": run["model_fingerprint"],
+        "centroids": run["centroids_sha256"],
+        "config": json.loads(run["config"]),
+        "device": run["device"],
+        "dtype": run["dtype"],
+        "backend": run["backend"],
+    }
     return differences.of_values(f"run {entry['run_id']}, ", then, here)
 
 

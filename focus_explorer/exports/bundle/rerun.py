@@ -57,8 +57,9 @@ class RecordedService(Service):
                 if found != recorded["fingerprint"]:
                     raise InputError(
                         f"the model {source} has other weights than the run was made with (fingerprint {found})",
-                        expected=f"fingerprint {recorded['fingerprint']}", fix="name the right one with --model",
-                    )  # fmt: skip
+                        expected=f"fingerprint {recorded['fingerprint']}",
+                        fix="name the right one with --model",
+                    )
                 self._loaded = _LoadedModel(recorded["id"], model, tokenizer, found)
             return self._loaded
 
@@ -87,8 +88,9 @@ def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str
     looked = "none of the given files is it" if given else "it is neither shipped nor uploaded here"
     raise NotFoundError(
         f"the centroid file {recorded['name']} of run {entry['run_id']} is not here: {looked}",
-        expected=f"a file with sha256 {recorded['sha256']}", fix="give it with --centroids",
-    )  # fmt: skip
+        expected=f"a file with sha256 {recorded['sha256']}",
+        fix="give it with --centroids",
+    )
 
 
 def find_text(bundle: Bundle, entry: Row, given: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -106,8 +108,9 @@ def find_text(bundle: Bundle, entry: Row, given: Sequence[str]) -> Iterator[tupl
     elif not given:
         raise TextError(
             f"the text of run {entry['run_id']} is not in the bundle and the run is not in the database",
-            expected=f"the text with sha256 {entry['text']['sha256']}", fix="give it with --text FILE",
-        )  # fmt: skip
+            expected=f"the text with sha256 {entry['text']['sha256']}",
+            fix="give it with --text FILE",
+        )
 
 
 def run_again(
@@ -130,9 +133,15 @@ def run_again(
         if centroids not in ("default", "random"):
             register_centroids(service.database, load_centroids(centroids), [], centroids)
         request = AnalyzeRequest(
-            model=entry["model"]["id"], centroids=centroids, top_k=config["top_k"], window=config["window"],
-            num_sinks=config["num_sinks"], assignment=config["assignment"], max_tokens=cut, repeats=1,
-        )  # fmt: skip
+            model=entry["model"]["id"],
+            centroids=centroids,
+            top_k=config["top_k"],
+            window=config["window"],
+            num_sinks=config["num_sinks"],
+            assignment=config["assignment"],
+            max_tokens=cut,
+            repeats=1,
+        )
         fresh = service.analyze(text, request, progress=lambda stage, part: progress(stage, 0.6 * part))
         made = fetch_run(service.database, fresh)
         if json.loads(made["config"]) != config or made["centroids_sha256"] != entry["centroids"]["sha256"]:
@@ -176,15 +185,25 @@ def carry_over(database: Database, fresh: str, entry: Row, title: str) -> None:
     if execution["threads"]:
         versions["threads"] = str(execution["threads"])
     row = {
-        "run_id": run_id, "created_at": entry["created_at"], "status": "complete", "title": title,
-        "model_id": entry["model"]["id"], "model_fingerprint": entry["model"]["fingerprint"],
-        "centroids_name": entry["centroids"]["name"], "centroids_sha256": entry["centroids"]["sha256"],
-        "config": json.dumps(entry["config"], sort_keys=True), "text_sha256": entry["text"]["sha256"],
-        "num_tokens": entry["text"]["tokens"], "device": execution["device"], "dtype": execution["dtype"],
-        "backend": execution["backend"], "seed": entry["seeds"]["run"],
-        "versions": json.dumps(versions, sort_keys=True), "command": entry["command"],
+        "run_id": run_id,
+        "created_at": entry["created_at"],
+        "status": "complete",
+        "title": title,
+        "model_id": entry["model"]["id"],
+        "model_fingerprint": entry["model"]["fingerprint"],
+        "centroids_name": entry["centroids"]["name"],
+        "centroids_sha256": entry["centroids"]["sha256"],
+        "config": json.dumps(entry["config"], sort_keys=True),
+        "text_sha256": entry["text"]["sha256"],
+        "num_tokens": entry["text"]["tokens"],
+        "device": execution["device"],
+        "dtype": execution["dtype"],
+        "backend": execution["backend"],
+        "seed": entry["seeds"]["run"],
+        "versions": json.dumps(versions, sort_keys=True),
+        "command": entry["command"],
         "notes": json.dumps(entry["notes"]),
-    }  # fmt: skip
+    }
     with database.write() as connection:
         for table in ("tokens", "assignments", "masks", "layers", "losses"):
             connection.execute(f"UPDATE {table} SET run_id = ? WHERE run_id = ?", [run_id, fresh])

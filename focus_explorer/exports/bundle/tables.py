@@ -36,9 +36,14 @@ def files_of(run_id: str, what: str) -> list[tuple[str, str]]:
 
 
 def write_tables(
-    database: Database, run_id: str, folder: Path, *, with_text: bool, wanted: Iterable[str] | None = None,
+    database: Database,
+    run_id: str,
+    folder: Path,
+    *,
+    with_text: bool,
+    wanted: Iterable[str] | None = None,
     progress: Progress = lambda stage, fraction: None,
-) -> tuple[list[str], dict[str, str]]:  # fmt: skip
+) -> tuple[list[str], dict[str, str]]:
     """Write a run's tables below a folder.
 
     Args:

@@ -26,9 +26,14 @@ Progress = Callable[[str, float], None]
 
 
 def write_bundle(
-    service: Service, run_ids: Sequence[str], out: str | Path, *, text: bool = False, figures: bool = True,
+    service: Service,
+    run_ids: Sequence[str],
+    out: str | Path,
+    *,
+    text: bool = False,
+    figures: bool = True,
     progress: Progress = lambda stage, fraction: None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write runs with everything that belongs to them as one zip file.
 
     Args:
@@ -90,16 +95,19 @@ def _describe(
 ) -> None:
     """The files that describe the others; the manifest last, since it names them all."""
     found: dict[str, Any] = {
-        "format": manifest.FORMAT, "format_version": manifest.FORMAT_VERSION,
+        "format": manifest.FORMAT,
+        "format_version": manifest.FORMAT_VERSION,
         "command": bundle_command([entry["run_id"] for entry in entries], **asked),
-        "includes_text": asked["text"], "machine": manifest.machine(), "versions": manifest.versions(),
+        "includes_text": asked["text"],
+        "machine": manifest.machine(),
+        "versions": manifest.versions(),
         "runs": entries,
         "figures": {
             "made": [path for row in drawn for path in row["made"]],
             "missing": [one for row in drawn for one in row["missing"]],
             "asked_for": asked["figures"],
         },
-    }  # fmt: skip
+    }
     _write(folder / "references.bib", bibtex())
     _write(folder / "README.txt", readme(found))
     files = sorted(path for path in folder.rglob("*") if path.is_file())

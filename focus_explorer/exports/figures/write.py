@@ -160,9 +160,14 @@ def _group_sizes(database: Database, run: dict[str, Any], preset: Preset, layer:
 
 def _map(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     assert layer is not None
-    rows = _rows(database, run, "projection", f"no stored map of layer {layer}",
-                 f"open it on the page, or `focus-explorer figure {run['run_id']} --what map --layer {layer}` makes it",
-                 layer=layer)  # fmt: skip
+    rows = _rows(
+        database,
+        run,
+        "projection",
+        f"no stored map of layer {layer}",
+        f"open it on the page, or `focus-explorer figure {run['run_id']} --what map --layer {layer}` makes it",
+        layer=layer,
+    )
     tops = fetch(database, "tops", run_id=run["run_id"])
     tops = tops.filter(pa.compute.equal(tops["layer"], layer))
     groups = dict(zip(tops["position"].to_pylist(), tops["top_group"].to_pylist(), strict=True))
@@ -230,15 +235,28 @@ def _timings(database: Database, run: dict[str, Any], preset: Preset, layer: int
 
 
 def _attention(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = _rows(database, run, "attention_mass", "no measured attention",
-                 "measure it on the page, or analyse with `focus-explorer analyze --attention`")  # fmt: skip
+    rows = _rows(
+        database,
+        run,
+        "attention_mass",
+        "no measured attention",
+        "measure it on the page, or analyse with `focus-explorer analyze --attention`",
+    )
     kept = fetch(database, "layers", run_id=run["run_id"])
     pairs = dict(zip(kept["layer"].to_pylist(), kept["retained_pairs"].to_pylist(), strict=True))
     return attention.attention_figure(rows.to_pylist(), pairs, preset)
 
 
 _DRAWN: dict[str, Callable[[Database, dict[str, Any], Preset, int | None], go.Figure]] = {
-    "group_sizes": _group_sizes, "map": _map, "mask": _mask, "structure": _structure, "categories": _categories,
-    "agreement": _agreement, "distances": _distances, "loss": _loss, "quality": _quality, "timings": _timings,
+    "group_sizes": _group_sizes,
+    "map": _map,
+    "mask": _mask,
+    "structure": _structure,
+    "categories": _categories,
+    "agreement": _agreement,
+    "distances": _distances,
+    "loss": _loss,
+    "quality": _quality,
+    "timings": _timings,
     "attention": _attention,
-}  # fmt: skip
+}

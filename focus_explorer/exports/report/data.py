@@ -83,16 +83,23 @@ def read_run(database: Database, run_id: str) -> RunReport:
     layers = [r for r in rows if r["scope"] == "layer" and r["statistic"] == "nmi" and r["category"] == scheme]
     layer = max(layers, key=lambda row: row["value"] or 0.0)["layer"]
     return RunReport(
-        run=run, scheme=scheme, overall=overall, layers=layers, layer=layer,
+        run=run,
+        scheme=scheme,
+        overall=overall,
+        layers=layers,
+        layer=layer,
         groups=_groups(found, rows, layer, scheme),
         causes=fetch(database, "layers", run_id=run_id).to_pylist(),
         distances=[row for row in found.table("distances").to_pylist() if row["layer"] is None],
-        loss=_loss(database, run_id), timings=_timings(database, run_id),
-        settings=fetch(database, "comparisons", run_id=run_id).to_pylist(), mass=_mass(database, run_id),
-        measured=describe_measured(database, run_id), sample_notes=list(found.sample.notes),
+        loss=_loss(database, run_id),
+        timings=_timings(database, run_id),
+        settings=fetch(database, "comparisons", run_id=run_id).to_pylist(),
+        mass=_mass(database, run_id),
+        measured=describe_measured(database, run_id),
+        sample_notes=list(found.sample.notes),
         warnings=sorted({row["warning"] for row in overall.values()} - {""}),
         units=int(rows[0]["units"]) if rows else 0,
-    )  # fmt: skip
+    )
 
 
 def _groups(found: Any, rows: list[Row], layer: int, scheme: str) -> list[Row]:
@@ -111,12 +118,13 @@ def _groups(found: Any, rows: list[Row], layer: int, scheme: str) -> list[Row]:
     names = [group_label(number) for number in range(found.sample.num_groups)]
     return [
         {
-            "group": name, "share": shares.get(name),
+            "group": name,
+            "share": shares.get(name),
             "categories": sorted(categories.get(name, []), key=lambda row: -row["z"])[:MOST_CATEGORIES],
             "pieces": sorted(pieces.get(name, []), key=lambda row: row["rank"])[:MOST_PIECES],
         }
         for name in names
-    ]  # fmt: skip
+    ]
 
 
 def _loss(database: Database, run_id: str) -> dict[str, Row]:
@@ -129,8 +137,10 @@ def _loss(database: Database, run_id: str) -> dict[str, Row]:
         mean, low, high = mean_interval(one)
         found[name] = {"mean": mean, "low": low, "high": high, "count": int(one.size)}
     for name in ("full", "focus"):
-        found[name] |= {key: float(np.exp(found[name][old])) for key, old in
-                        (("perplexity", "mean"), ("perplexity_low", "low"), ("perplexity_high", "high"))}  # fmt: skip
+        found[name] |= {
+            key: float(np.exp(found[name][old]))
+            for key, old in (("perplexity", "mean"), ("perplexity_low", "low"), ("perplexity_high", "high"))
+        }
     return found
 
 
@@ -149,13 +159,15 @@ def _mass(database: Database, run_id: str) -> Row | None:
         return None
     kept = [row["mass_kept"] for row in rows]
     return {
-        "mean": float(np.mean(kept)), "low": min(kept), "high": max(kept), "tokens": rows[0]["num_tokens"],
-        "layers": len({row["layer"] for row in rows}), "heads": len({row["head"] for row in rows}),
-    }  # fmt: skip
+        "mean": float(np.mean(kept)),
+        "low": min(kept),
+        "high": max(kept),
+        "tokens": rows[0]["num_tokens"],
+        "layers": len({row["layer"] for row in rows}),
+        "heads": len({row["head"] for row in rows}),
+    }
 
 
 def cause_shares(report: RunReport) -> Row:
     """Cause -> mean share of the causal pairs over layers."""
-    return {
-        cause: float(np.mean([row[cause] / row["causal_pairs"] for row in report.causes])) for cause in CAUSES
-    }  # fmt: skip
+    return {cause: float(np.mean([row[cause] / row["causal_pairs"] for row in report.causes])) for cause in CAUSES}

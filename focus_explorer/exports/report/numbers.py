@@ -8,11 +8,25 @@ from typing import Any
 Row = Mapping[str, Any]
 DASH = "–"
 PARTS_OF_SPEECH = {
-    "ADJ": "adjective", "ADP": "preposition", "ADV": "adverb", "AUX": "auxiliary verb", "CCONJ": "conjunction",
-    "DET": "determiner", "INTJ": "interjection", "NOUN": "noun", "NUM": "number", "PART": "particle",
-    "PRON": "pronoun", "PROPN": "name", "PUNCT": "punctuation", "SCONJ": "subordinating conjunction",
-    "SYM": "symbol", "VERB": "verb", "X": "other", "SPACE": "space",
-}  # fmt: skip
+    "ADJ": "adjective",
+    "ADP": "preposition",
+    "ADV": "adverb",
+    "AUX": "auxiliary verb",
+    "CCONJ": "conjunction",
+    "DET": "determiner",
+    "INTJ": "interjection",
+    "NOUN": "noun",
+    "NUM": "number",
+    "PART": "particle",
+    "PRON": "pronoun",
+    "PROPN": "name",
+    "PUNCT": "punctuation",
+    "SCONJ": "subordinating conjunction",
+    "SYM": "symbol",
+    "VERB": "verb",
+    "X": "other",
+    "SPACE": "space",
+}
 
 
 def count(value: float | None) -> str:

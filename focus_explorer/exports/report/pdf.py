@@ -34,9 +34,17 @@ def print_pdf(page: Path, out: Path) -> Path:
         )
     with replacing(out) as part, tempfile.TemporaryDirectory(prefix="focus-print-") as profile:
         command = [
-            program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
-            f"--user-data-dir={profile}", "--no-pdf-header-footer", f"--print-to-pdf={part}", page.resolve().as_uri(),
-        ]  # fmt: skip
+            program,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-extensions",
+            f"--user-data-dir={profile}",
+            "--no-pdf-header-footer",
+            f"--print-to-pdf={part}",
+            page.resolve().as_uri(),
+        ]
         try:
             done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

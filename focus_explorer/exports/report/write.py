@@ -22,15 +22,19 @@ MOST_RUNS = 4
 TEMPLATES = "focus_explorer.exports.report"
 STAGES = (("end_to_end", "Whole forward pass"), ("attention", "Attention layers alone"))
 CAUSE_NAMES = {
-    "local_only": "in the window only", "local_and_group": "in the window and the same group",
-    "group_only": "same group only, beyond the window", "sink_only": "first tokens only", "dropped": "dropped",
-}  # fmt: skip
+    "local_only": "in the window only",
+    "local_and_group": "in the window and the same group",
+    "group_only": "same group only, beyond the window",
+    "sink_only": "first tokens only",
+    "dropped": "dropped",
+}
 SCHEMES = {"pos": "part of speech", "word": "class of word"}
 STATISTICS = {
-    "dominance": "Largest group’s share of tokens", "nmi": "Mutual information of groups and categories (0 to 1)",
+    "dominance": "Largest group’s share of tokens",
+    "nmi": "Mutual information of groups and categories (0 to 1)",
     "purity": "Tokens in their group’s commonest category",
     "stability": "Uses of a token in its commonest group",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,13 @@ class Written:
 
 
 def write_report(
-    service: Service, run_ids: Sequence[str], folder: str | Path, *, pdf: bool = True,
+    service: Service,
+    run_ids: Sequence[str],
+    folder: str | Path,
+    *,
+    pdf: bool = True,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
-) -> Written:  # fmt: skip
+) -> Written:
     """Write a report of one run, or of several side by side, into a folder.
 
     Args:
@@ -80,9 +88,12 @@ def render(reports: list[RunReport]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
+    )
     for name in (
         "count",
         "percent",
@@ -98,28 +109,39 @@ def render(reports: list[RunReport]) -> str:
     environment.globals.update(speed=words.speed, loss=words.loss)
     style = files(TEMPLATES).joinpath("templates/report.css").read_text(encoding="utf-8")
     return environment.get_template("report.html.jinja").render(
-        runs=[_said(report, number) for number, report in enumerate(reports)], style=style, version=__version__,
-        statistics={name: STATISTICS[name] for name in OVERALL}, causes=CAUSE_NAMES, stages=STAGES,
+        runs=[_said(report, number) for number, report in enumerate(reports)],
+        style=style,
+        version=__version__,
+        statistics={name: STATISTICS[name] for name in OVERALL},
+        causes=CAUSE_NAMES,
+        stages=STAGES,
         same_text=len({report.run["text_sha256"] for report in reports}) == 1,
         settings=_settings(reports),
-    )  # fmt: skip
+    )
 
 
 def _said(report: RunReport, number: int) -> dict[str, Any]:
     """A run's report with its charts and the sentences that depend on several numbers."""
     timed = [
         (title, {mode: row["values"] for mode, row in report.timings[stage].items()})
-        for stage, title in STAGES if stage in report.timings
-    ]  # fmt: skip
+        for stage, title in STAGES
+        if stage in report.timings
+    ]
     return {
-        "letter": "ABCD"[number], "report": report, "run": report.run, "config": report.run["config"],
-        "scheme": SCHEMES[report.scheme], "shares": cause_shares(report), "bands": _bands(report.distances),
-        "pairs": report.causes[0]["causal_pairs"], "cautions": cautions(report),
+        "letter": "ABCD"[number],
+        "report": report,
+        "run": report.run,
+        "config": report.run["config"],
+        "scheme": SCHEMES[report.scheme],
+        "shares": cause_shares(report),
+        "bands": _bands(report.distances),
+        "pairs": report.causes[0]["causal_pairs"],
+        "cautions": cautions(report),
         "nmi_chart": charts.by_layer(report.layers, "Mutual information of groups and categories by layer"),
         "cause_chart": charts.causes(report.causes, tuple(CAUSE_NAMES), "Pairs by cause and layer"),
         "distance_chart": charts.distances(report.distances, "Share of pairs kept by distance"),
         "time_chart": charts.repeats(timed, "Every timed repeat") if timed else "",
-    }  # fmt: skip
+    }
 
 
 def _bands(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -150,8 +172,10 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     add("First tokens all attend to", [config["num_sinks"] for config in configs])
     add("Assignment", [config["assignment"] for config in configs])
     add("Precision, device", [f"{run['dtype']}, {run['device']}" for run in runs])
-    add("Attention code, threads",
-        [f"{run['backend']}, {run['versions'].get('threads', 'not recorded')}" for run in runs])  # fmt: skip
+    add(
+        "Attention code, threads",
+        [f"{run['backend']}, {run['versions'].get('threads', 'not recorded')}" for run in runs],
+    )
     add("PyTorch", [run["versions"].get("torch", "not recorded") for run in runs])
     add("Run", [run["run_id"] for run in runs])
     add("Made", [f"{run['created_at']:%Y-%m-%d %H:%M} UTC" for run in runs])
@@ -169,8 +193,11 @@ def cautions(report: RunReport) -> list[str]:
         )
     common = {warning for warning in report.warnings if "shuffled" in warning}
     if common:
-        weak = [STATISTICS[name].lower() for name in OVERALL if name in report.overall
-                and "shuffled" in report.overall[name]["warning"]]  # fmt: skip
+        weak = [
+            STATISTICS[name].lower()
+            for name in OVERALL
+            if name in report.overall and "shuffled" in report.overall[name]["warning"]
+        ]
         if weak:
             found.append(f"No more than under shuffled groups: {words.joined(weak)}.")
     found += report.sample_notes
@@ -180,12 +207,14 @@ def cautions(report: RunReport) -> list[str]:
     if repeats and min(repeats) < 3:
         found.append(f"Times rest on {min(repeats)} repeat{'s' if min(repeats) > 1 else ''} only.")
     missing = [
-        name for key, name in (
+        name
+        for key, name in (
             ("attention", "how much of full attention the kept pairs hold"),
             ("comparisons", "other settings, and the same setting with random centroids or without groups"),
             ("lengths", "from which length on Focus is faster"),
-        ) if not measured[key]
-    ]  # fmt: skip
+        )
+        if not measured[key]
+    ]
     if missing:
         found.append(f"Not measured for this run: {'; '.join(missing)}.")
     return found

@@ -14,11 +14,26 @@ from focus_explorer.exports.tables.sources import ABOUT
 ONE_PAGE = 40  # rows
 WIDE = 7  # columns, from which on type and gaps are smaller
 _COMMANDS = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "_": r"\_",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': r"\char34{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
-    "×": r"$\times$", "–": r"\textendash{}", "—": r"\textemdash{}",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "$": r"\$",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\char34{}",
+    "'": r"\textquotesingle{}",
+    "`": r"\textasciigrave{}",
+    "×": r"$\times$",
+    "–": r"\textendash{}",
+    "—": r"\textemdash{}",
+}
 _LIGATURES = ("--", ",,", "?`", "!`")  # that fonts make of two characters
 # Accents that every engine sets without further packages.
 _ACCENTS = {"̀", "́", "̂", "̃", "̈", "̊", "̌", "̧"}
@@ -58,17 +73,42 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
 
 def _short(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
     return [
-        r"\begin{table}", r"\centering", size, caption, f"\\label{{{label}}}", rf"\begin{{tabular}}{{{specification}}}",
-        r"\toprule", heading, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}",
-    ]  # fmt: skip
+        r"\begin{table}",
+        r"\centering",
+        size,
+        caption,
+        f"\\label{{{label}}}",
+        rf"\begin{{tabular}}{{{specification}}}",
+        r"\toprule",
+        heading,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
 
 
 def _long(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
     return [
-        "{" + size, rf"\begin{{longtable}}{{{specification}}}", caption, rf"\label{{{label}}} \\", r"\toprule", heading,
-        r"\midrule", r"\endfirsthead", r"\toprule", heading, r"\midrule", r"\endhead", r"\bottomrule", r"\endlastfoot",
-        *body, r"\end{longtable}", "}",
-    ]  # fmt: skip
+        "{" + size,
+        rf"\begin{{longtable}}{{{specification}}}",
+        caption,
+        rf"\label{{{label}}} \\",
+        r"\toprule",
+        heading,
+        r"\midrule",
+        r"\endfirsthead",
+        r"\toprule",
+        heading,
+        r"\midrule",
+        r"\endhead",
+        r"\bottomrule",
+        r"\endlastfoot",
+        *body,
+        r"\end{longtable}",
+        "}",
+    ]
 
 
 def _alignment(rows: list[dict[str, Any]], column: Column) -> str:

@@ -42,8 +42,15 @@ WHAT_OF_CORPUS = {name: WHAT[name] for name in OF_CORPUS} | {
 }
 ABOUT = WHAT | WHAT_OF_CORPUS
 
-_PLAIN = {"layers": "layers", "losses": "losses", "timings": "timings", "timing_repeats": "timing_repeats",
-          "masks": "mask_table", "attention": "attention_mass", "comparisons": "comparisons"}  # fmt: skip
+_PLAIN = {
+    "layers": "layers",
+    "losses": "losses",
+    "timings": "timings",
+    "timing_repeats": "timing_repeats",
+    "masks": "mask_table",
+    "attention": "attention_mass",
+    "comparisons": "comparisons",
+}
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS)
 ROWS_AT_ONCE = 600_000
@@ -159,8 +166,13 @@ def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
         first_layer, last_layer = numbers[place], numbers[min(place + together, len(numbers)) - 1]
         for first in range(0, tokens, ROWS_AT_ONCE):
             rows = fetch(
-                database, "assignment_table", run_id=run_id, first_layer=first_layer, last_layer=last_layer,
-                first=first, last=first + ROWS_AT_ONCE - 1,
-            )  # fmt: skip
+                database,
+                "assignment_table",
+                run_id=run_id,
+                first_layer=first_layer,
+                last_layer=last_layer,
+                first=first,
+                last=first + ROWS_AT_ONCE - 1,
+            )
             rows = rows.add_column(2, "piece", pieces.take(rows["position"]))
             yield rows.add_column(5, "label", letters.take(rows["top_group"]))

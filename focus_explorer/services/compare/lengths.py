@@ -79,20 +79,37 @@ def _measure(
         heads=shape.num_attention_heads,
         key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
         head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
-        num_groups=config.num_groups, top_k=config.top_k, window=config.window, num_sinks=config.num_sinks,
-        dtype=str(parameter.dtype).removeprefix("torch."), hidden_size=shape.hidden_size, routing=config,
-    )  # fmt: skip
+        num_groups=config.num_groups,
+        top_k=config.top_k,
+        window=config.window,
+        num_sinks=config.num_sinks,
+        dtype=str(parameter.dtype).removeprefix("torch."),
+        hidden_size=shape.hidden_size,
+        routing=config,
+    )
     groups = membership_like(torch.from_numpy(membership.copy()), length, torch.Generator().manual_seed(length))
     found = layer_speed(setting, length, repeats=repeats, seed=length, device=str(parameter.device), membership=groups)
     full, focus, routing = found["full_ms"], found["focus_ms"], found["routing_ms"]
     return {
-        "run_id": run["run_id"], "layer": layer, "tokens": length, "top_k": config.top_k,
-        "window_size": config.window, "full_median": full["median"], "full_low": full["low"],
-        "full_high": full["high"], "focus_median": focus["median"], "focus_low": focus["low"],
-        "focus_high": focus["high"], "routing_median": routing["median"],
-        "retained_pairs": found["retained_pairs"], "repeats": repeats, "backend": found["backend"],
-        "device": str(parameter.device), "dtype": setting.dtype, "threads": torch.get_num_threads(),
-    }  # fmt: skip
+        "run_id": run["run_id"],
+        "layer": layer,
+        "tokens": length,
+        "top_k": config.top_k,
+        "window_size": config.window,
+        "full_median": full["median"],
+        "full_low": full["low"],
+        "full_high": full["high"],
+        "focus_median": focus["median"],
+        "focus_low": focus["low"],
+        "focus_high": focus["high"],
+        "routing_median": routing["median"],
+        "retained_pairs": found["retained_pairs"],
+        "repeats": repeats,
+        "backend": found["backend"],
+        "device": str(parameter.device),
+        "dtype": setting.dtype,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def lengths(service: Service, run_id: str) -> dict[str, Any]:

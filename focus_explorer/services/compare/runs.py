@@ -23,15 +23,19 @@ def partners(service: Service, run_id: str) -> list[dict[str, Any]]:
     same = _same_tokens(service, run_id)
     return [
         {
-            "run_id": run["run_id"], "name": run["name"], "created_at": run["created_at"].isoformat(),
+            "run_id": run["run_id"],
+            "name": run["name"],
+            "created_at": run["created_at"].isoformat(),
             "model_id": run["model_id"],
-            "centroids_name": run["centroids_name"], "centroids_sha256": run["centroids_sha256"],
-            "config": run["config"], "perplexity_focus": run["perplexity_focus"],
+            "centroids_name": run["centroids_name"],
+            "centroids_sha256": run["centroids_sha256"],
+            "config": run["config"],
+            "perplexity_focus": run["perplexity_focus"],
             "retained_pairs": run["retained_pairs"],
         }
         for run in service.runs()
         if run["run_id"] in same
-    ]  # fmt: skip
+    ]
 
 
 def beside(service: Service, run_id: str, other_id: str) -> dict[str, Any]:

@@ -48,16 +48,17 @@ def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int],
     for value in window:
         if not 0 <= value < run["num_tokens"] and value != own:
             raise ConfigError(
-                f"the window is {value}", expected=f"0 to {run['num_tokens'] - 1:,}: the text has "
-                f"{run['num_tokens']:,} tokens",
-            )  # fmt: skip
+                f"the window is {value}",
+                expected=f"0 to {run['num_tokens'] - 1:,}: the text has {run['num_tokens']:,} tokens",
+            )
     if not 1 <= repeats <= 100:
         raise ConfigError(f"repeats is {repeats}", expected="1 to 100")
     if len(grid_cells(top_k, window)) > MOST_CELLS:
         raise ConfigError(
-            f"the grid has {len(grid_cells(top_k, window))} cells", expected=f"at most {MOST_CELLS}",
+            f"the grid has {len(grid_cells(top_k, window))} cells",
+            expected=f"at most {MOST_CELLS}",
             fix="choose fewer values",
-        )  # fmt: skip
+        )
 
 
 def grid_cells(top_k: Sequence[int], window: Sequence[int]) -> list[tuple[str, int, int]]:
@@ -122,9 +123,14 @@ def _nulls(service: Service, run: dict[str, Any], loaded: Any, own: Centroids) -
 
 
 def _measure_cell(
-    service: Service, run: dict[str, Any], loaded: Any, centroids: Centroids, cell: tuple[str, int, int],
-    repeats: int, cancelled: Callable[[], bool],
-) -> dict[str, Any]:  # fmt: skip
+    service: Service,
+    run: dict[str, Any],
+    loaded: Any,
+    centroids: Centroids,
+    cell: tuple[str, int, int],
+    repeats: int,
+    cancelled: Callable[[], bool],
+) -> dict[str, Any]:
     import torch
 
     from focus_runtime.run.setting import measure_setting
@@ -133,22 +139,42 @@ def _measure_cell(
     config, parameter = run_config(run), next(loaded.model.parameters())
     ids = torch.tensor([run_ids(service, run["run_id"])], device=parameter.device)
     found = measure_setting(
-        loaded.model, centroids, ids, top_k=k or None, window=w, num_sinks=config.num_sinks,
-        assignment=config.assignment, repeats=repeats, cancelled=cancelled,
-    )  # fmt: skip
+        loaded.model,
+        centroids,
+        ids,
+        top_k=k or None,
+        window=w,
+        num_sinks=config.num_sinks,
+        assignment=config.assignment,
+        repeats=repeats,
+        cancelled=cancelled,
+    )
     full, focus = found.nll["full"], found.nll["focus"]
     mean, low, high = mean_interval(focus - full)
     return {
-        "run_id": run["run_id"], "kind": kind, "top_k": k, "window_size": w, "num_sinks": config.num_sinks,
-        "assignment": config.assignment, "scored": int(full.size),
-        "perplexity_full": float(np.exp(full.mean())), "perplexity_focus": float(np.exp(focus.mean())),
-        "delta_mean": mean, "delta_low": low, "delta_high": high,
-        "retained_pairs": found.retained_pairs, "dominance": found.dominance,
-        "attention_full": found.attention_ms["full"], "attention_focus": found.attention_ms["focus"],
-        "total_full": found.total_ms["full"], "total_focus": found.total_ms["focus"],
-        "backend": found.backend, "device": str(parameter.device),
-        "dtype": str(parameter.dtype).removeprefix("torch."), "threads": torch.get_num_threads(),
-    }  # fmt: skip
+        "run_id": run["run_id"],
+        "kind": kind,
+        "top_k": k,
+        "window_size": w,
+        "num_sinks": config.num_sinks,
+        "assignment": config.assignment,
+        "scored": int(full.size),
+        "perplexity_full": float(np.exp(full.mean())),
+        "perplexity_focus": float(np.exp(focus.mean())),
+        "delta_mean": mean,
+        "delta_low": low,
+        "delta_high": high,
+        "retained_pairs": found.retained_pairs,
+        "dominance": found.dominance,
+        "attention_full": found.attention_ms["full"],
+        "attention_focus": found.attention_ms["focus"],
+        "total_full": found.total_ms["full"],
+        "total_focus": found.total_ms["focus"],
+        "backend": found.backend,
+        "device": str(parameter.device),
+        "dtype": str(parameter.dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def grid_rows(service: Service, run_id: str) -> list[dict[str, Any]]:

@@ -110,9 +110,13 @@ class Trainings:
             seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
             ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
             found = fetch(
-                self.service.database, "training_steps", training_ids=list(shown), seen_ids=list(ids),
-                seen_modes=list(modes), seen_steps=list(steps),
-            )  # fmt: skip
+                self.service.database,
+                "training_steps",
+                training_ids=list(shown),
+                seen_ids=list(ids),
+                seen_modes=list(modes),
+                seen_steps=list(steps),
+            )
             curves = curves_payload(found)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 

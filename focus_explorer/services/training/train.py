@@ -71,18 +71,31 @@ def plan(request: TrainRequest) -> tuple[Any, Any]:
     if request.val_sequences < 1:
         raise InputError(f"--val-sequences is {request.val_sequences}", expected="at least 1")
     config = FocusConfig(
-        num_groups=request.groups, routing_dim=request.routing_dim, top_k=request.top_k,
+        num_groups=request.groups,
+        routing_dim=request.routing_dim,
+        top_k=request.top_k,
         window=request.train_window if request.train_window is not None else request.window,
-        num_sinks=request.sinks, temperature=request.temperature, sinkhorn_iterations=request.iterations,
-        normalisation=request.normalisation, assignment=request.assignment, gate=request.gate,
+        num_sinks=request.sinks,
+        temperature=request.temperature,
+        sinkhorn_iterations=request.iterations,
+        normalisation=request.normalisation,
+        assignment=request.assignment,
+        gate=request.gate,
         layers=parse_layers(request.layers),
-    )  # fmt: skip
+    )
     chosen = TrainConfig(
-        steps=request.steps, seq_len=request.seq_len, batch=request.batch, accumulation=request.accumulate,
-        learning_rate=request.lr, hard=request.hard, seed=request.seed, warmup=min(20, max(0, request.steps) // 5),
-        mixed_precision=request.precision, gradient_checkpointing=request.gradient_checkpointing,
+        steps=request.steps,
+        seq_len=request.seq_len,
+        batch=request.batch,
+        accumulation=request.accumulate,
+        learning_rate=request.lr,
+        hard=request.hard,
+        seed=request.seed,
+        warmup=min(20, max(0, request.steps) // 5),
+        mixed_precision=request.precision,
+        gradient_checkpointing=request.gradient_checkpointing,
         checkpoint_every=request.checkpoint_every,
-    )  # fmt: skip
+    )
     config.replace(window=request.window)
     return config, chosen
 
@@ -138,9 +151,16 @@ def train(
 
 
 def _run(
-    request: TrainRequest, config: Any, chosen: Any, model: Any, tokenizer: Any, texts: list[str], recorder: Any,
-    *, quiet: bool,
-) -> Any:  # fmt: skip
+    request: TrainRequest,
+    config: Any,
+    chosen: Any,
+    model: Any,
+    tokenizer: Any,
+    texts: list[str],
+    recorder: Any,
+    *,
+    quiet: bool,
+) -> Any:
     from tqdm import tqdm
 
     from focus_runtime.routing.centroid_file import save_centroids
@@ -165,10 +185,19 @@ def _run(
 
         with stop_on_signal() as asked:
             return train_centroids(
-                model, tokenizer, texts, config, chosen, model_id=request.model, on_step=report,
-                checkpoint=request.checkpoint, resume=request.resume, should_stop=asked.is_set,
-                on_snapshot=None if quiet else keep, snapshot_every=request.snapshots,
-            )  # fmt: skip
+                model,
+                tokenizer,
+                texts,
+                config,
+                chosen,
+                model_id=request.model,
+                on_step=report,
+                checkpoint=request.checkpoint,
+                resume=request.resume,
+                should_stop=asked.is_set,
+                on_snapshot=None if quiet else keep,
+                snapshot_every=request.snapshots,
+            )
 
 
 def snapshot_of(out: str, step: int) -> Path:
@@ -208,9 +237,14 @@ def stop_on_signal() -> Iterator[threading.Event]:
 
 
 def _recorder(
-    request: TrainRequest, model: Any, texts: list[str], files: list[Path], database: Any, command: str,
+    request: TrainRequest,
+    model: Any,
+    texts: list[str],
+    files: list[Path],
+    database: Any,
+    command: str,
     announce: Announce,
-) -> Any:  # fmt: skip
+) -> Any:
     from focus_runtime.models.loading import fingerprint
     from focus_runtime.run.engine import versions
     from focus_runtime.store.training import TrainingInfo, TrainingRecorder
@@ -219,11 +253,23 @@ def _recorder(
     config, chosen = plan(request)
     out = Path(os.path.expanduser(request.out)).resolve()
     info = TrainingInfo(
-        name=request.name or out.stem, kind="centroids", model_id=request.model, model_fingerprint=fingerprint(model),
-        steps=chosen.steps, seed=chosen.seed, device=str(next(model.parameters()).device), dtype=request.dtype,
-        out=str(out), config=config.to_dict(), settings=asdict(chosen), texts=[str(path.resolve()) for path in files],
-        text_sha256=texts_sha256(texts), versions=versions(), command=command, folder=os.getcwd(),
-    )  # fmt: skip
+        name=request.name or out.stem,
+        kind="centroids",
+        model_id=request.model,
+        model_fingerprint=fingerprint(model),
+        steps=chosen.steps,
+        seed=chosen.seed,
+        device=str(next(model.parameters()).device),
+        dtype=request.dtype,
+        out=str(out),
+        config=config.to_dict(),
+        settings=asdict(chosen),
+        texts=[str(path.resolve()) for path in files],
+        text_sha256=texts_sha256(texts),
+        versions=versions(),
+        command=command,
+        folder=os.getcwd(),
+    )
     return TrainingRecorder(database, info, resume=request.resume, warn=announce)
 
 
@@ -235,16 +281,26 @@ def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorder: Any) 
 
 
 def _keep(
-    request: TrainRequest, config: Any, chosen: Any, model: Any, centroids: Any, files: list[Path], sequences: Any,
-    recorder: Any, announce: Announce,
-) -> dict[str, Any]:  # fmt: skip
+    request: TrainRequest,
+    config: Any,
+    chosen: Any,
+    model: Any,
+    centroids: Any,
+    files: list[Path],
+    sequences: Any,
+    recorder: Any,
+    announce: Announce,
+) -> dict[str, Any]:
     """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.training.centroids import validate
 
     centroids.config = config.replace(window=request.window)
-    centroids.training |= {"texts": [path.name for path in files], "dtype": request.dtype,
-                           "train_window": config.window}  # fmt: skip
+    centroids.training |= {
+        "texts": [path.name for path in files],
+        "dtype": request.dtype,
+        "train_window": config.window,
+    }
     out = Path(os.path.expanduser(request.out))
     try:
         digest = save_centroids(centroids, out)
@@ -266,8 +322,11 @@ def _keep(
     request.checkpoint.unlink(missing_ok=True)
     if recorder is not None:
         recorder.finish(
-            "done", message, centroids_sha256=digest, validation=centroids.training.get("validation"),
-        )  # fmt: skip
+            "done",
+            message,
+            centroids_sha256=digest,
+            validation=centroids.training.get("validation"),
+        )
     return {"out": request.out, "sha256": digest, "training": centroids.training}
 
 

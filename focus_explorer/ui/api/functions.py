@@ -63,9 +63,15 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
     def analyze(
-        text: str, model: str = request.model, centroids: str = request.centroids, top_k: int = 1, window: int = 128,
-        sinks: int = 4, assignment: str = "causal", max_tokens: int = 4000,
-    ) -> dict:  # fmt: skip
+        text: str,
+        model: str = request.model,
+        centroids: str = request.centroids,
+        top_k: int = 1,
+        window: int = 128,
+        sinks: int = 4,
+        assignment: str = "causal",
+        max_tokens: int = 4000,
+    ) -> dict:
         """Run full attention and Focus on a text, store the run and return its numbers.
 
         Args:
@@ -82,9 +88,14 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             run_id, perplexity, retained_pairs, dominance, milliseconds, config and more.
         """
         asked = AnalyzeRequest(
-            model=model, centroids=centroids, top_k=top_k, window=window, num_sinks=sinks, assignment=assignment,
+            model=model,
+            centroids=centroids,
+            top_k=top_k,
+            window=window,
+            num_sinks=sinks,
+            assignment=assignment,
             max_tokens=max_tokens or None,
-        )  # fmt: skip
+        )
         return service.summary(service.analyze(text, asked, command="focus-explorer serve (API)"))
 
     return analyze
@@ -168,8 +179,17 @@ def _readers(service: Service) -> dict[str, Callable[..., Any]]:
         """
         return run_sql(service.database, query)
 
-    return {"runs": runs, "run": run, "groups": groups, "layers": layers, "tokens": tokens, "compare": compare,
-            "centroids": centroids, "compare_centroids": compare_centroids, "sql": sql}  # fmt: skip
+    return {
+        "runs": runs,
+        "run": run,
+        "groups": groups,
+        "layers": layers,
+        "tokens": tokens,
+        "compare": compare,
+        "centroids": centroids,
+        "compare_centroids": compare_centroids,
+        "sql": sql,
+    }
 
 
 def _labels(service: Service) -> dict[str, Callable[..., Any]]:

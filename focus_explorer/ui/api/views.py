@@ -29,8 +29,7 @@ def view_functions(service: Service) -> dict[str, Callable[..., Any]]:
     def numbers(run_id: str) -> list[int]:
         return [int(layer) for layer in fetch(service.database, "layers", run_id=run_id)["layer"].to_pylist()]
 
-    return {**_of_groups(ask, numbers), **_of_pairs(ask, numbers), **_of_settings(ask),
-            **_of_statistics(service)}  # fmt: skip
+    return {**_of_groups(ask, numbers), **_of_pairs(ask, numbers), **_of_settings(ask), **_of_statistics(service)}
 
 
 Ask = Callable[..., dict[str, Any]]
@@ -92,9 +91,12 @@ def _of_pairs(ask: Ask, numbers: Numbers) -> dict[str, Callable[..., Any]]:
         shape = (len(found["causes"]), found["num_rows"], found["num_columns"])
         counts = np.frombuffer(base64.b64decode(found["counts"]), dtype=kind).reshape(shape)
         return {
-            "block_size": found["block_size"], "rows": found["rows"], "keys": found["keys"],
-            "causes": found["causes"], "counts": dict(zip(found["causes"], counts.tolist(), strict=True)),
-        }  # fmt: skip
+            "block_size": found["block_size"],
+            "rows": found["rows"],
+            "keys": found["keys"],
+            "causes": found["causes"],
+            "counts": dict(zip(found["causes"], counts.tolist(), strict=True)),
+        }
 
     def distances(run_id: str, layer: int = ALL_LAYERS) -> dict:
         """Pairs by distance and cause, beside what random groups and the window alone would keep.
@@ -144,8 +146,10 @@ def _of_pairs(ask: Ask, numbers: Numbers) -> dict[str, Callable[..., Any]]:
         if count < 1:
             raise InputError(f"count is {count}", expected="1 or more")
         found = ask("attention_links", run_id, layer=layer)
-        return {kind: [dict(zip(found["columns"], row, strict=True)) for row in found[kind][:count]]
-                for kind in ("dropped", "kept")}  # fmt: skip
+        return {
+            kind: [dict(zip(found["columns"], row, strict=True)) for row in found[kind][:count]]
+            for kind in ("dropped", "kept")
+        }
 
     return {"mask": mask, "distances": distances, "attention": attention, "attention_links": attention_links}
 

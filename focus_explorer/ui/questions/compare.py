@@ -56,9 +56,19 @@ def _start_grid(service: Service, question: Question) -> Question:
     run_id, repeats = str(question.get("run")), _whole(question, "repeats", REPEATS)
     top_k, window = _numbers(question, "top_k"), _numbers(question, "window")
     check_grid(fetch_run(service.database, run_id), top_k, window, repeats)
-    jobs(service).start("grid", run_id, lambda job: measure_grid(
-        service, run_id, top_k, window, repeats=repeats, progress=job.step, cancelled=job.stopped.is_set,
-    ))  # fmt: skip
+    jobs(service).start(
+        "grid",
+        run_id,
+        lambda job: measure_grid(
+            service,
+            run_id,
+            top_k,
+            window,
+            repeats=repeats,
+            progress=job.step,
+            cancelled=job.stopped.is_set,
+        ),
+    )
     return _grid(service, question)
 
 
@@ -89,9 +99,18 @@ def _start_lengths(service: Service, question: Question) -> Question:
     if not 1 <= seconds <= 3600:
         raise InputError(f"the time is {seconds:g} seconds", expected="1 to 3,600")
     fetch_run(service.database, run_id)
-    jobs(service).start("lengths", run_id, lambda job: measure_lengths(
-        service, run_id, layer, seconds=seconds, progress=job.step, cancelled=job.stopped.is_set,
-    ))  # fmt: skip
+    jobs(service).start(
+        "lengths",
+        run_id,
+        lambda job: measure_lengths(
+            service,
+            run_id,
+            layer,
+            seconds=seconds,
+            progress=job.step,
+            cancelled=job.stopped.is_set,
+        ),
+    )
     return _lengths(service, question)
 
 
@@ -100,9 +119,19 @@ def _start_generation(service: Service, question: Question) -> Question:
     max_tokens, temperature = _whole(question, "max_tokens", 60), _number(question, "temperature", 0)
     seed = _whole(question, "seed", 0)
     check_wish(service, run_id, prompt, max_tokens, temperature)
-    jobs(service).start("generation", run_id, lambda job: generate(
-        service, run_id, prompt, job, max_tokens=max_tokens, temperature=temperature, seed=seed,
-    ))  # fmt: skip
+    jobs(service).start(
+        "generation",
+        run_id,
+        lambda job: generate(
+            service,
+            run_id,
+            prompt,
+            job,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+        ),
+    )
     return _generation(service, question)
 
 

@@ -76,11 +76,20 @@ class Wish:
         layer = [] if self.layer is None else ["--layer", str(self.layer)]
         words = {
             "table": ["export", self.run_id, "--what", self.name, "--format", self.format, *layer],
-            "figure": ["figure", self.run_id, "--what", self.name, "--format", self.format, "--preset", self.preset,
-                       *layer],
+            "figure": [
+                "figure",
+                self.run_id,
+                "--what",
+                self.name,
+                "--format",
+                self.format,
+                "--preset",
+                self.preset,
+                *layer,
+            ],
             "bundle": ["bundle", self.run_id, *["--text"] * self.text],
             "report": ["report", self.run_id, *["--no-pdf"] * (self.format == "html")],
-        }[self.kind]  # fmt: skip
+        }[self.kind]
         out = f"{self.run_id}-report" if self.kind == "report" else self.file_name  # a report is a folder there
         elsewhere = [] if database == default_database() else ["--db", str(database)]
         return shlex.join(["focus-explorer", *words, "--out", out, *elsewhere])
@@ -134,22 +143,21 @@ def make(service: Service, wanted: Wish, folder: Path, job: Job) -> Path:
     out = folder / wanted.file_name
     job.step("Writing the file", 0.1)
     if wanted.kind == "table":
-        return write_table(
-            service.database, wanted.run_id, wanted.name, wanted.format, out, layer=wanted.layer
-        )  # fmt: skip
+        return write_table(service.database, wanted.run_id, wanted.name, wanted.format, out, layer=wanted.layer)
     if wanted.kind == "bundle":
         return write_bundle(service, [wanted.run_id], out, text=wanted.text, progress=job.step)
     if wanted.kind == "report":
         return _report(service, wanted, folder, job).rename(out)
-    if wanted.name == "map" and not fetch(
-        service.database, "projection", run_id=wanted.run_id, layer=wanted.layer
-    ).num_rows:  # fmt: skip
+    if (
+        wanted.name == "map"
+        and not fetch(service.database, "projection", run_id=wanted.run_id, layer=wanted.layer).num_rows
+    ):
         job.step(f"Making the map of layer {wanted.layer}", 0.2)
         service.projection_payload(wanted.run_id, wanted.layer)
     job.step("Drawing", 0.5)
     return write_figure(
         service.database, wanted.run_id, wanted.name, wanted.format, out, preset=wanted.preset, layer=wanted.layer
-    )  # fmt: skip
+    )
 
 
 def _report(service: Service, wanted: Wish, folder: Path, job: Job) -> Path:
@@ -259,17 +267,20 @@ def choices(service: Service, question: Question) -> Question:
     """What can be exported of a run: run."""
     run = fetch_run(service.database, str(question.get("run")))
     return {
-        "title": run["name"] or run["title"], "kinds": list(KINDS),
-        "tables": [{"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in
-                   WHAT.items()],
+        "title": run["name"] or run["title"],
+        "kinds": list(KINDS),
+        "tables": [
+            {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in WHAT.items()
+        ],
         "formats": list(FORMATS),
         "figures": [{"name": name, "about": about, "layers": name in LAYERED} for name, about in FIGURES.items()],
-        "figure_formats": list(FIGURE_FORMATS), "report_formats": list(REPORT_FORMATS),
+        "figure_formats": list(FIGURE_FORMATS),
+        "report_formats": list(REPORT_FORMATS),
         "presets": [
             {"name": name, "about": preset.about, "width": preset.width, "height": preset.height}
             for name, preset in PRESETS.items()
         ],
-    }  # fmt: skip
+    }
 
 
 EXPORT_ANSWERS: dict[str, Callable[[Service, Question], Question]] = {

@@ -169,16 +169,23 @@ def _overview(found: Study, measured: Question) -> Question:
     return {
         "state": "done",
         "about": {
-            "tokens": sample.num_tokens, "units": units, "unit": sample.unit, "tagger": measured.get("tagger"),
+            "tokens": sample.num_tokens,
+            "units": units,
+            "unit": sample.unit,
+            "tagger": measured.get("tagger"),
             "random_seed": measured.get("random_seed"),
-            "attention_tokens": measured.get("attention_tokens") if sample.mass else None, "notes": list(sample.notes),
+            "attention_tokens": measured.get("attention_tokens") if sample.mass else None,
+            "notes": list(sample.notes),
             "length": "few" if units < FEW_UNITS else "rough" if units < ENOUGH_UNITS else "enough",
         },
         "missing": {
-            "tags": not measured.get("tagger"), "random": sample.random is None, "attention": mass_missing,
+            "tags": not measured.get("tagger"),
+            "random": sample.random is None,
+            "attention": mass_missing,
         },
-        "run": compact(run, SHOWN), "layers": compact(layers, SHOWN),
-    }  # fmt: skip
+        "run": compact(run, SHOWN),
+        "layers": compact(layers, SHOWN),
+    }
 
 
 def _groups(found: Study, layer: int) -> Question:
@@ -186,10 +193,11 @@ def _groups(found: Study, layer: int) -> Question:
     if not rows:
         raise InputError(f"the run {found.run_id!r} has no layer {layer}", fix="choose a layer of this run")
     return {
-        "state": "done", "groups": compact(rows, SHOWN),
+        "state": "done",
+        "groups": compact(rows, SHOWN),
         "characteristic": columns(of_layer(found.table("characteristic"), layer)),
         "categories": columns(of_layer(found.table("categories"), layer)),
-    }  # fmt: skip
+    }
 
 
 def _pairs(found: Study, layer: int) -> Question:
@@ -202,8 +210,9 @@ def _pairs(found: Study, layer: int) -> Question:
         "distances": compact([row for row in distances if row["layer"] in (layer, None)], list(distances[0])),
         "pairs": columns(of_layer(found.table("pairs"), layer)),
         "links": columns(pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()])),
-        "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()}, "links_measured": links.num_rows > 0,
-    }  # fmt: skip
+        "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
+        "links_measured": links.num_rows > 0,
+    }
 
 
 def _views(service: Service) -> StatisticsViews:

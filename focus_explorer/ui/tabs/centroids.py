@@ -40,10 +40,14 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
             report = gr.HTML(elem_id="fe-report", padding=False)
         with gr.Column(scale=3, min_width=280):
             listing = gr.HTML(
-                value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
-                server_functions=_server_functions(service), elem_id="fe-centroid-list", padding=False,
+                value="",
+                html_template='<div class="fx-root"></div>',
+                js_on_load=ON_LOAD,
+                server_functions=_server_functions(service),
+                elem_id="fe-centroid-list",
+                padding=False,
                 apply_default_css=False,
-            )  # fmt: skip
+            )
 
     def add(path: str | None, model: str) -> tuple[Any, Any, Any]:
         """Check a centroid file made for a model, and keep it when it is one."""
@@ -60,9 +64,13 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
             return alert(str(error)), gr.skip(), gr.skip()
 
     upload.change(
-        add, [upload, explore.model], [report, explore.centroids, listing], show_progress_on=report,
-        api_name="upload_centroids", **MODEL_WORK,
-    )  # fmt: skip
+        add,
+        [upload, explore.model],
+        [report, explore.centroids, listing],
+        show_progress_on=report,
+        api_name="upload_centroids",
+        **MODEL_WORK,
+    )
     tab.select(lambda: str(time.time()), None, listing, show_progress="hidden", api_visibility="private")
 
 

@@ -85,9 +85,13 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form", elem_id="fe-explore-form"):
             text = gr.Textbox(
-                label=HELP["text"], lines=8, max_lines=12, placeholder=LABELS["placeholder"],
-                elem_id="fe-text", value=sample_text("Novel"),
-            )  # fmt: skip
+                label=HELP["text"],
+                lines=8,
+                max_lines=12,
+                placeholder=LABELS["placeholder"],
+                elem_id="fe-text",
+                value=sample_text("Novel"),
+            )
             sample = gr.Radio(list(SAMPLES), value="Novel", label=HELP["sample"], elem_id="fe-sample")
             with gr.Row():
                 run = gr.Button(BUTTONS["explore"], variant="primary", elem_id="fe-run", scale=2)
@@ -97,18 +101,29 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         with gr.Column(scale=3, min_width=280):
             gr.HTML(f'<a class="fe-jump" href="#fe-explore-form">{JUMP}</a>', padding=False, elem_id="fe-jump")
             view = gr.HTML(
-                value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
-                server_functions=_server_functions(service), elem_id="fe-view", padding=False, apply_default_css=False,
-            )  # fmt: skip
+                value="",
+                html_template='<div class="fx-root"></div>',
+                js_on_load=ON_LOAD,
+                server_functions=_server_functions(service),
+                elem_id="fe-view",
+                padding=False,
+                apply_default_css=False,
+            )
     finished = gr.State("")
     runner = Runner(service)
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
-    run.click(lambda: _bar(SAID["waiting"], 0.0), None, status, show_progress="hidden", queue=False,
-              api_visibility="private")  # fmt: skip
     run.click(
-        runner.analyze, [text, *inputs], [status, view, finished, stop], show_progress="hidden",
-        api_name="analyze_form", api_visibility="private", **MODEL_WORK,
-    )  # fmt: skip
+        lambda: _bar(SAID["waiting"], 0.0), None, status, show_progress="hidden", queue=False, api_visibility="private"
+    )
+    run.click(
+        runner.analyze,
+        [text, *inputs],
+        [status, view, finished, stop],
+        show_progress="hidden",
+        api_name="analyze_form",
+        api_visibility="private",
+        **MODEL_WORK,
+    )
     stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
     return Explore(view, inputs[1], status, inputs[0], finished, tuple(inputs[2:6]))
 
@@ -119,13 +134,20 @@ def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
 
     with gr.Group():
         model = gr.Dropdown(
-            [request.model], value=request.model, label=LABELS["model"], info=HELP["model"], allow_custom_value=True,
+            [request.model],
+            value=request.model,
+            label=LABELS["model"],
+            info=HELP["model"],
+            allow_custom_value=True,
             elem_id="fe-model",
-        )  # fmt: skip
+        )
         centroids = gr.Dropdown(
-            centroid_choices(service, request.centroids), value=request.centroids, label=LABELS["centroids"],
-            info=HELP["centroids"], elem_id="fe-centroids",
-        )  # fmt: skip
+            centroid_choices(service, request.centroids),
+            value=request.centroids,
+            label=LABELS["centroids"],
+            info=HELP["centroids"],
+            elem_id="fe-centroids",
+        )
         with gr.Row():
             top_k = number(1, "top_k", "fe-top-k")
             window = number(128, "window", "fe-window")
@@ -186,13 +208,23 @@ def guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _request(
-    model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None, assignment: str,
+    model: str,
+    centroids: str,
+    top_k: int | None,
+    window: int | None,
+    sinks: int | None,
+    assignment: str,
     limit: int | None,
-) -> AnalyzeRequest:  # fmt: skip
+) -> AnalyzeRequest:
     return AnalyzeRequest(
-        model=(model or "").strip(), centroids=centroids, top_k=top_k, window=window, num_sinks=sinks,
-        assignment=assignment, max_tokens=limit or None,
-    )  # fmt: skip
+        model=(model or "").strip(),
+        centroids=centroids,
+        top_k=top_k,
+        window=window,
+        num_sinks=sinks,
+        assignment=assignment,
+        max_tokens=limit or None,
+    )
 
 
 class Runner:
@@ -210,9 +242,17 @@ class Runner:
         return gr.update(interactive=False)
 
     def analyze(
-        self, text: str, model: str, centroids: str, top_k: int | None, window: int | None, sinks: int | None,
-        assignment: str, limit: int | None, request: gr.Request,
-    ) -> Iterator[tuple[Any, Any, Any, Any]]:  # fmt: skip
+        self,
+        text: str,
+        model: str,
+        centroids: str,
+        top_k: int | None,
+        window: int | None,
+        sinks: int | None,
+        assignment: str,
+        limit: int | None,
+        request: gr.Request,
+    ) -> Iterator[tuple[Any, Any, Any, Any]]:
         """Analyse a text; yields progress and at last the run's id."""
         wanted = _request(model, centroids, top_k, window, sinks, assignment, limit)
         messages: queue.Queue[tuple[str, Any]] = queue.Queue()
@@ -248,14 +288,20 @@ def _report(messages: queue.Queue[tuple[str, Any]]) -> Iterator[tuple[Any, Any, 
 
 
 def _work(
-    service: Service, text: str, request: AnalyzeRequest, messages: queue.Queue[tuple[str, Any]],
+    service: Service,
+    text: str,
+    request: AnalyzeRequest,
+    messages: queue.Queue[tuple[str, Any]],
     stopped: threading.Event,
-) -> None:  # fmt: skip
+) -> None:
     try:
         run_id = service.analyze(
-            text, request, command="focus-explorer serve", cancelled=stopped.is_set,
+            text,
+            request,
+            command="focus-explorer serve",
+            cancelled=stopped.is_set,
             progress=lambda stage, fraction: messages.put(("progress", (stage, fraction))),
-        )  # fmt: skip
+        )
         messages.put(("run", run_id))
     except InputError as error:
         messages.put(("problem", str(error)))

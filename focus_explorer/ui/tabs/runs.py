@@ -43,13 +43,23 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
     """Lay out the tab; lists are read again whenever it is opened or a run finishes."""
     gr.HTML(f'<p class="fe-intro">{RUNS_INTRO}</p>', padding=False)
     listing = gr.HTML(
-        value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
-        server_functions=_server_functions(service), elem_id="fe-runs", padding=False, apply_default_css=False,
-    )  # fmt: skip
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ON_LOAD,
+        server_functions=_server_functions(service),
+        elem_id="fe-runs",
+        padding=False,
+        apply_default_css=False,
+    )
     gr.HTML(
-        value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD_SQL,
-        server_functions=_sql_functions(service), elem_id="fe-sql", padding=False, apply_default_css=False,
-    )  # fmt: skip
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ON_LOAD_SQL,
+        server_functions=_sql_functions(service),
+        elem_id="fe-sql",
+        padding=False,
+        apply_default_css=False,
+    )
 
     def refresh() -> str:
         return str(time.time())  # the list reads itself again

@@ -27,8 +27,21 @@ const start = () => {
 start();
 """
 _WHOLE = ("groups", "top_k", "steps", "window", "sinks", "seq_len", "batch", "seed")
-_FIELDS = ("name", "model", "groups", "top_k", "steps", "seq_len", "batch", "window", "sinks", "lr", "gate", "dtype",
-           "seed")  # fmt: skip
+_FIELDS = (
+    "name",
+    "model",
+    "groups",
+    "top_k",
+    "steps",
+    "seq_len",
+    "batch",
+    "window",
+    "sinks",
+    "lr",
+    "gate",
+    "dtype",
+    "seed",
+)
 DEFAULTS = TrainRequest(
     text=(), out="", name="my centroids", top_k=1, dtype="bfloat16", checkpoint_every=25
 )  # steps of a minute are common on a CPU: 25 of them are soon lost
@@ -41,18 +54,26 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
             files = gr.File(
-                label=TRAIN_HELP["files"], file_types=[".txt"], file_count="multiple", type="filepath", height=120,
+                label=TRAIN_HELP["files"],
+                file_types=[".txt"],
+                file_count="multiple",
+                type="filepath",
+                height=120,
                 elem_id="fe-train-files",
-            )  # fmt: skip
+            )
             inputs, held_out = _form(request)
             start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
             status = gr.HTML(elem_id="fe-train-status", padding=False)
         with gr.Column(scale=3, min_width=280):
             view = gr.HTML(
-                value="", html_template='<div class="fx-root"></div>', js_on_load=ON_LOAD,
-                server_functions=_server_functions(trainings), elem_id="fe-training", padding=False,
+                value="",
+                html_template='<div class="fx-root"></div>',
+                js_on_load=ON_LOAD,
+                server_functions=_server_functions(trainings),
+                elem_id="fe-training",
+                padding=False,
                 apply_default_css=False,
-            )  # fmt: skip
+            )
 
     def begin(paths: list[str] | None, val: str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
@@ -66,14 +87,20 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     def choose(chosen: gr.EventData) -> tuple[Any, Any, Any]:
         choices = centroid_choices(service, request.centroids)
         return (
-            gr.update(choices=choices, value=chosen.sha256), gr.update(value=chosen.model),
+            gr.update(choices=choices, value=chosen.sha256),
+            gr.update(value=chosen.model),
             gr.update(selected="explore"),
-        )  # fmt: skip
+        )
 
     start.click(
-        begin, [files, held_out, *inputs], [status, view], show_progress_on=status, concurrency_id="training",
-        concurrency_limit=1, api_name="start_training",
-    )  # fmt: skip
+        begin,
+        [files, held_out, *inputs],
+        [status, view],
+        show_progress_on=status,
+        concurrency_id="training",
+        concurrency_limit=1,
+        api_name="start_training",
+    )
     view.select(
         choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
     )
@@ -82,12 +109,23 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
 def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
     def number(name: str) -> gr.Number:
         precision = None if name == "lr" else 0
-        return gr.Number(getattr(DEFAULTS, name), label=TRAIN_LABELS[name], info=TRAIN_HELP[name], precision=precision,
-                         min_width=120, elem_id=f"fe-train-{name}")  # fmt: skip
+        return gr.Number(
+            getattr(DEFAULTS, name),
+            label=TRAIN_LABELS[name],
+            info=TRAIN_HELP[name],
+            precision=precision,
+            min_width=120,
+            elem_id=f"fe-train-{name}",
+        )
 
     def choice(name: str, choices: list[str]) -> gr.Radio:
-        return gr.Radio(choices, value=getattr(DEFAULTS, name), label=TRAIN_LABELS[name], info=TRAIN_HELP[name],
-                        elem_id=f"fe-train-{name}")  # fmt: skip
+        return gr.Radio(
+            choices,
+            value=getattr(DEFAULTS, name),
+            label=TRAIN_LABELS[name],
+            info=TRAIN_HELP[name],
+            elem_id=f"fe-train-{name}",
+        )
 
     made: dict[str, Any] = {}
     with gr.Group():
@@ -95,9 +133,13 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
             DEFAULTS.name, label=TRAIN_LABELS["name"], info=TRAIN_HELP["name"], elem_id="fe-train-name"
         )
         made["model"] = gr.Dropdown(
-            [request.model], value=request.model, label=TRAIN_LABELS["model"], info=TRAIN_HELP["model"],
-            allow_custom_value=True, elem_id="fe-train-model",
-        )  # fmt: skip
+            [request.model],
+            value=request.model,
+            label=TRAIN_LABELS["model"],
+            info=TRAIN_HELP["model"],
+            allow_custom_value=True,
+            elem_id="fe-train-model",
+        )
         with gr.Row():
             made["groups"], made["top_k"] = number("groups"), number("top_k")
         made["steps"] = number("steps")

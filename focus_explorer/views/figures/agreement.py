@@ -26,8 +26,15 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     figure = go.Figure()
     top = max(values)
     bar = colour_bar(preset, "Adjusted Rand index")
-    add_cells(figure, columns, lines, values, limits=(min(0.0, min(values)), top), bar=bar,
-              hover="layers %{x} and %{customdata[0]:.0f}: %{marker.color:.3f}<extra></extra>")  # fmt: skip
+    add_cells(
+        figure,
+        columns,
+        lines,
+        values,
+        limits=(min(0.0, min(values)), top),
+        bar=bar,
+        hover="layers %{x} and %{customdata[0]:.0f}: %{marker.color:.3f}<extra></extra>",
+    )
     figure.data[0].customdata = [[line] for line in lines]
     neighbours = [row["adjusted_rand"] for row in rows if row["other_layer"] - row["layer"] == 1]
     widest = max(row["high"] - row["low"] for row in rows) / 2
@@ -37,11 +44,15 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         f"Adjusted Rand index of the groups of every two layers over {count:,} tokens; 1 is the same sorting, 0 is "
         f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. 95 % intervals over {units:,} "
         f"{unit}s are at most ±{widest:.3f} wide; shuffled groups reach at most {chance:.3f}."
-    )  # fmt: skip
+    )
     ends = [layers[0] - 0.5, layers[-1] + 0.5]
     return finish(
-        figure, preset, title="Agreement of layers", caption=caption, height=1.25,
+        figure,
+        preset,
+        title="Agreement of layers",
+        caption=caption,
+        height=1.25,
         corner=f"n = {count:,} tokens, {len(layers)} layers",
         xaxis=axis(preset, "Layer", range=ends, constrain="domain", nticks=8),
         yaxis=axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", nticks=8),
-    )  # fmt: skip
+    )

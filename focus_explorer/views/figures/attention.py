@@ -31,26 +31,45 @@ def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset
     kept = [np.array([row["mass_kept"] for row in by_layer[layer]]) for layer in layers]
     means = [float(values.mean()) for values in kept]
     figure.add_scatter(
-        x=layers, y=means, mode="markers", showlegend=False, marker={"size": 0.1, "color": INK},
+        x=layers,
+        y=means,
+        mode="markers",
+        showlegend=False,
+        marker={"size": 0.1, "color": INK},
         error_y=spread(preset, INK, means, [float(v.min()) for v in kept], [float(v.max()) for v in kept]),
-    )  # fmt: skip
+    )
     figure.add_scatter(
-        x=[None], y=[None], mode="markers", name="range of heads",
+        x=[None],
+        y=[None],
+        mode="markers",
+        name="range of heads",
         marker={"symbol": "line-ns", "size": preset.scaled(6), "line": {"color": INK, "width": preset.scaled(0.8)}},
-    )  # fmt: skip
+    )
     figure.add_scatter(
-        x=layers, y=[pairs[layer] for layer in layers], mode="markers", name="pairs kept",
-        marker={"symbol": "diamond", "size": preset.scaled(4.5), "color": "#ffffff",
-                "line": {"color": INK, "width": preset.scaled(0.8)}},
-    )  # fmt: skip
+        x=layers,
+        y=[pairs[layer] for layer in layers],
+        mode="markers",
+        name="pairs kept",
+        marker={
+            "symbol": "diamond",
+            "size": preset.scaled(4.5),
+            "color": "#ffffff",
+            "line": {"color": INK, "width": preset.scaled(0.8)},
+        },
+    )
     heads, tokens = len(rows) // len(layers), rows[0]["num_tokens"]
     caption = (
         f"Share of the frozen model's full attention that the executed mask keeps, by cause: mean over {heads} heads "
         f"and {tokens:,} query positions; lines span the heads' shares. Diamonds: share of causal pairs kept."
     )
     return finish(
-        figure, preset, title="Attention kept by layer", caption=caption, barmode="stack", bargap=0.15,
+        figure,
+        preset,
+        title="Attention kept by layer",
+        caption=caption,
+        barmode="stack",
+        bargap=0.15,
         corner=f"n = {tokens:,} queries, {heads} heads",
         xaxis=axis(preset, "Layer", range=[layers[0] - 0.7, layers[-1] + 0.7]),
         yaxis=axis(preset, "Share of attention kept", tickformat=".0%", range=[0, 1.02]),
-    )  # fmt: skip
+    )

@@ -35,15 +35,35 @@ def add_bands(
         low, high = ([row.get(end) for row in rows] for end in ends)
         if all(value is not None for value in low + high):
             figure.add_scatter(
-                x=[*x, *reversed(x)], y=[*high, *reversed(low)], fill="toself", mode="lines", line={"width": 0},
-                fillcolor=_faded(colour), hoverinfo="skip", showlegend=False, **where,
-            )  # fmt: skip
+                x=[*x, *reversed(x)],
+                y=[*high, *reversed(low)],
+                fill="toself",
+                mode="lines",
+                line={"width": 0},
+                fillcolor=_faded(colour),
+                hoverinfo="skip",
+                showlegend=False,
+                **where,
+            )
     for key, (name, colour, dash, symbol) in known.items():
         line = {"color": colour, "width": preset.scaled(1.2), "dash": dash}
-        mark = {"symbol": symbol, "size": preset.scaled(3.2), "color": colour,
-                "line": {"width": preset.scaled(0.8), "color": colour}}  # fmt: skip
-        figure.add_scatter(x=x, y=[row.get(key) for row in rows], mode="lines+markers", name=name, line=line,
-                           marker=mark, legendgroup=name, showlegend=legend, **where)  # fmt: skip
+        mark = {
+            "symbol": symbol,
+            "size": preset.scaled(3.2),
+            "color": colour,
+            "line": {"width": preset.scaled(0.8), "color": colour},
+        }
+        figure.add_scatter(
+            x=x,
+            y=[row.get(key) for row in rows],
+            mode="lines+markers",
+            name=name,
+            line=line,
+            marker=mark,
+            legendgroup=name,
+            showlegend=legend,
+            **where,
+        )
     return [name for name, _, _, _ in known.values()]
 
 

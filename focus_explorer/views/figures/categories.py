@@ -39,24 +39,41 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
     figure = go.Figure()
     top = max(values)
     bar = colour_bar(preset, "Share of tokens", tickformat=".0%")
-    add_cells(figure, columns, lines, values, limits=(0.0, top), bar=bar,
-              hover="%{marker.color:.1%}<extra></extra>")  # fmt: skip
+    add_cells(figure, columns, lines, values, limits=(0.0, top), bar=bar, hover="%{marker.color:.1%}<extra></extra>")
     small = max(preset.points(6), preset.points(preset.small) * 0.9)
-    add_numbers(figure, columns, lines, [f"{100 * value:.0f}" for value in values],
-                [value > 0.5 * top for value in values], small)  # fmt: skip
+    add_numbers(
+        figure,
+        columns,
+        lines,
+        [f"{100 * value:.0f}" for value in values],
+        [value > 0.5 * top for value in values],
+        small,
+    )
     figure.add_vline(x=0.625, line={"color": INK, "width": preset.scaled(0.6)})
     sizes = {row["group"]: row["group_tokens"] for row in rows}
     total = sum(sizes.values())
     caption = (
         f"{NAMES.get(scheme, scheme).capitalize()} of the tokens of every group in layer {layer}, in per cent of the "
         f"group's tokens, beside the whole text ({total:,} tokens). Sizes: "
-        + ", ".join(f"{group} {sizes[group]:,}" for group in groups) + "."
-    )  # fmt: skip
+        + ", ".join(f"{group} {sizes[group]:,}" for group in groups)
+        + "."
+    )
     return finish(
-        figure, preset, title=f"{NAMES.get(scheme, scheme).capitalize()} by group, layer {layer}", caption=caption,
-        corner=f"n = {total:,} tokens, layer {layer}, % of each group", height=0.55 + 0.055 * len(labels),
-        xaxis=axis(preset, "Group", tickvals=[0, *(place + 1.25 for place in range(len(groups)))],
-                   ticktext=["text", *groups], range=[-0.5, len(groups) + 0.75], ticks=""),
-        yaxis=axis(preset, "", tickvals=list(range(len(labels))), ticktext=labels, range=[len(labels) - 0.5, -0.5],
-                   ticks=""),
-    )  # fmt: skip
+        figure,
+        preset,
+        title=f"{NAMES.get(scheme, scheme).capitalize()} by group, layer {layer}",
+        caption=caption,
+        corner=f"n = {total:,} tokens, layer {layer}, % of each group",
+        height=0.55 + 0.055 * len(labels),
+        xaxis=axis(
+            preset,
+            "Group",
+            tickvals=[0, *(place + 1.25 for place in range(len(groups)))],
+            ticktext=["text", *groups],
+            range=[-0.5, len(groups) + 0.75],
+            ticks="",
+        ),
+        yaxis=axis(
+            preset, "", tickvals=list(range(len(labels))), ticktext=labels, range=[len(labels) - 0.5, -0.5], ticks=""
+        ),
+    )

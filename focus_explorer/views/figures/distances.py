@@ -26,9 +26,17 @@ def distances_figure(
     drawn = add_bands(figure, kept, middles, preset)
     figure.add_vline(x=window, line={"color": INK, "width": preset.scaled(0.6), "dash": "dot"})
     figure.add_annotation(
-        x=log10(window), y=0.02, xref="x", yref="paper", xanchor="right", yanchor="bottom", text="window",
-        showarrow=False, font={"size": preset.points(preset.small)}, xshift=-preset.scaled(2),
-    )  # fmt: skip
+        x=log10(window),
+        y=0.02,
+        xref="x",
+        yref="paper",
+        xanchor="right",
+        yanchor="bottom",
+        text="window",
+        showarrow=False,
+        font={"size": preset.points(preset.small)},
+        xshift=-preset.scaled(2),
+    )
     pairs = sum(row["pairs"] for row in kept)
     where = "mean over layers" if layer is None else f"layer {layer}"
     caption = (
@@ -37,8 +45,11 @@ def distances_figure(
         f"{pairs:,} pairs of {tokens:,} tokens; the dotted line is the window of {window} tokens."
     )
     return finish(
-        figure, preset, title=f"Pairs kept by distance, {where}", caption=caption,
+        figure,
+        preset,
+        title=f"Pairs kept by distance, {where}",
+        caption=caption,
         corner=f"n = {pairs:,} pairs, {where}",
         xaxis=axis(preset, "Distance (tokens, logarithmic)", type="log", dtick=1, tickformat=",d"),
         yaxis=axis(preset, "Pairs kept (share)", tickformat=".0%", range=[0, 1.04]),
-    )  # fmt: skip
+    )

@@ -23,31 +23,47 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     others = [(layer, share) for layer, found in zip(layers, shares, strict=True) for share in found[1:-1]]
     if others:
         figure.add_scatter(
-            x=[layer for layer, _ in others], y=[share for _, share in others], mode="markers", name="others",
+            x=[layer for layer, _ in others],
+            y=[share for _, share in others],
+            mode="markers",
+            name="others",
             marker={"size": size * 0.8, "symbol": "line-ew", "line": {"color": SOFT, "width": width * 0.7}},
-        )  # fmt: skip
+        )
     figure.add_scatter(
-        x=layers, y=[found[0] for found in shares], mode="lines+markers", name="largest group",
-        line={"color": FOCUS, "width": width}, marker={"size": size, "color": FOCUS},
-    )  # fmt: skip
+        x=layers,
+        y=[found[0] for found in shares],
+        mode="lines+markers",
+        name="largest group",
+        line={"color": FOCUS, "width": width},
+        marker={"size": size, "color": FOCUS},
+    )
     if count > 1:
         figure.add_scatter(
-            x=layers, y=[found[-1] for found in shares], mode="lines+markers", name="smallest group",
+            x=layers,
+            y=[found[-1] for found in shares],
+            mode="lines+markers",
+            name="smallest group",
             line={"color": FOCUS, "width": width, "dash": "dot"},
             marker={"size": size, "color": "#ffffff", "symbol": "square", "line": {"color": FOCUS, "width": width}},
-        )  # fmt: skip
+        )
     ends = [layers[0] - 0.5, layers[-1] + 0.5]
     figure.add_scatter(
-        x=ends, y=[1 / count] * 2, mode="lines", name=f"even, 1/{count}",
+        x=ends,
+        y=[1 / count] * 2,
+        mode="lines",
+        name=f"even, 1/{count}",
         line={"color": INK, "width": width * 0.7, "dash": "dash"},
-    )  # fmt: skip
+    )
     caption = (
         f"Share of the {tokens:,} tokens whose most probable group is the largest, the smallest and each of the other "
         f"of {count} groups, by layer. Dashed: groups of equal size."
     )
     return finish(
-        figure, preset, title="Size of groups by layer", caption=caption,
+        figure,
+        preset,
+        title="Size of groups by layer",
+        caption=caption,
         corner=f"n = {tokens:,} tokens, {count} groups",
         xaxis=axis(preset, "Layer", range=ends),
         yaxis=axis(preset, "Share of tokens", tickformat=".0%", rangemode="tozero"),
-    )  # fmt: skip
+    )

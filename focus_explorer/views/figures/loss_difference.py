@@ -32,13 +32,19 @@ def loss_difference_figure(
     outside = int(((y < floor) | (y > ceiling)).sum())
     figure = go.Figure()
     figure.add_scatter(
-        x=x, y=y, mode="markers", name="token" if each == 1 else f"mean of {each} tokens",
+        x=x,
+        y=y,
+        mode="markers",
+        name="token" if each == 1 else f"mean of {each} tokens",
         marker={"size": preset.scaled(1.8), "color": "#9aa0a8"},
-    )  # fmt: skip
+    )
     figure.add_scatter(
-        x=running_x, y=running, mode="lines", name=f"mean of {window} tokens",
+        x=running_x,
+        y=running,
+        mode="lines",
+        name=f"mean of {window} tokens",
         line={"color": FOCUS, "width": preset.scaled(1.6)},
-    )  # fmt: skip
+    )
     figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
     mean, lower, upper = interval
     caption = (
@@ -47,12 +53,16 @@ def loss_difference_figure(
         f"running mean of {window} tokens." + (f" {outside} points lie outside the axis." if outside else "")
     )
     return finish(
-        figure, preset, title="Loss difference along the text", caption=caption,
+        figure,
+        preset,
+        title="Loss difference along the text",
+        caption=caption,
         corner=f"n = {count:,} scored tokens, mean {mean:+.3f} ({lower:+.3f} to {upper:+.3f})",
-        xaxis=axis(preset, "Position in the text (tokens)", range=[0, int(positions[-1]) + 1], tickformat=",d",
-                   nticks=6),
+        xaxis=axis(
+            preset, "Position in the text (tokens)", range=[0, int(positions[-1]) + 1], tickformat=",d", nticks=6
+        ),
         yaxis=axis(preset, "Focus − full (nats per token)", range=[floor, ceiling]),
-    )  # fmt: skip
+    )
 
 
 def _means(values: NDArray[np.generic], each: int) -> NDArray[np.float64]:

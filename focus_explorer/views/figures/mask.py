@@ -12,9 +12,12 @@ from focus_explorer.views.figures.style import INK, Preset, axis, finish
 CELLS = 64  # a side; more are no longer seen in print and make a file heavy
 # Hues of the page; lightness differs too: both darkest, then window, sinks, group, dropped.
 CAUSES = {
-    "local_and_group": ("both", "#37357f"), "local_only": ("window", "#2f78ad"),
-    "sink_only": ("sink", "#8f8000"), "group_only": ("same group", "#e7a877"), "dropped": ("dropped", "#f1f2f4"),
-}  # fmt: skip
+    "local_and_group": ("both", "#37357f"),
+    "local_only": ("window", "#2f78ad"),
+    "sink_only": ("sink", "#8f8000"),
+    "group_only": ("same group", "#e7a877"),
+    "dropped": ("dropped", "#f1f2f4"),
+}
 
 
 def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset) -> go.Figure:
@@ -33,10 +36,15 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset) -> go.F
     colours = [_mixed(share) for share in shares.T]
     figure = go.Figure()
     figure.add_bar(
-        x=(across + 0.5) * step, base=down * step, y=np.full(down.size, step), width=np.full(down.size, step),
-        marker={"color": colours, "line": {"color": colours, "width": 0.4}}, showlegend=False,
-        customdata=np.round(100 * shares.T), hovertemplate=_hover(),
-    )  # fmt: skip
+        x=(across + 0.5) * step,
+        base=down * step,
+        y=np.full(down.size, step),
+        width=np.full(down.size, step),
+        marker={"color": colours, "line": {"color": colours, "width": 0.4}},
+        showlegend=False,
+        customdata=np.round(100 * shares.T),
+        hovertemplate=_hover(),
+    )
     for name, colour in CAUSES.values():
         mark = {"symbol": "square", "color": colour, "size": preset.scaled(7), "line": {"color": INK, "width": 0.5}}
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=mark)
@@ -46,17 +54,31 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset) -> go.F
         f"Executed mask of layer {layer}: {int(whole.sum()):,} causal pairs of {tokens:,} tokens in blocks of {step} × "
         f"{step}. A block has the colours of what keeps or drops its pairs, mixed by their number: the window, a "
         f"shared group, both, or a sink alone. {kept:.1%} of the pairs are kept; "
-        + ", ".join(f"{name} {n / whole.sum():.1%}" for (name, _), n in zip(CAUSES.values(), whole, strict=True)) + "."
-    )  # fmt: skip
+        + ", ".join(f"{name} {n / whole.sum():.1%}" for (name, _), n in zip(CAUSES.values(), whole, strict=True))
+        + "."
+    )
     ends = [0, len(totals) * step]
     small = preset.width_px / preset.height_px < 2
     return finish(
-        figure, preset, title=f"Executed mask of layer {layer}", caption=caption, height=1.5 if small else 1.25,
-        corner=f"n = {tokens:,} tokens, layer {layer}, {kept:.0%} of pairs kept", bargap=0, barmode="overlay",
+        figure,
+        preset,
+        title=f"Executed mask of layer {layer}",
+        caption=caption,
+        height=1.5 if small else 1.25,
+        corner=f"n = {tokens:,} tokens, layer {layer}, {kept:.0%} of pairs kept",
+        bargap=0,
+        barmode="overlay",
         xaxis=axis(preset, "Key position (tokens)", range=ends, constrain="domain", nticks=6, tickformat=",d"),
-        yaxis=axis(preset, "Query position (tokens)", range=ends[::-1], scaleanchor="x", constrain="domain", nticks=6,
-                   tickformat=",d"),
-    )  # fmt: skip
+        yaxis=axis(
+            preset,
+            "Query position (tokens)",
+            range=ends[::-1],
+            scaleanchor="x",
+            constrain="domain",
+            nticks=6,
+            tickformat=",d",
+        ),
+    )
 
 
 def _reduced(rows: pa.Table) -> tuple[NDArray[np.float64], int]:

@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 from focus_explorer.views.figures.style import FOCUS, INK, RANDOM, WINDOW, Preset, axis, finish, spread
 
 KINDS = {
-    "focus": ("Focus", FOCUS, "circle"), "window": ("window only", WINDOW, "square-open"),
+    "focus": ("Focus", FOCUS, "circle"),
+    "window": ("window only", WINDOW, "square-open"),
     "random": ("random centroids", RANDOM, "triangle-up-open"),
-}  # fmt: skip
+}
 
 
 def quality_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
@@ -26,26 +27,37 @@ def quality_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         if not mine:
             continue
         figure.add_scatter(
-            x=[row["retained_pairs"] for row in mine], y=[row["delta_mean"] for row in mine], mode="markers",
-            name=name, text=[_setting(row) for row in mine],
+            x=[row["retained_pairs"] for row in mine],
+            y=[row["delta_mean"] for row in mine],
+            mode="markers",
+            name=name,
+            text=[_setting(row) for row in mine],
             hovertemplate="%{text}<br>%{x:.1%} of pairs, %{y:+.4f} nats<extra></extra>",
-            marker={"color": colour, "symbol": symbol, "size": preset.scaled(5),
-                    "line": {"color": colour, "width": preset.scaled(1)}},
+            marker={
+                "color": colour,
+                "symbol": symbol,
+                "size": preset.scaled(5),
+                "line": {"color": colour, "width": preset.scaled(1)},
+            },
             error_y=spread(preset, colour, *([row[f"delta_{end}"] for row in mine] for end in ("mean", "low", "high"))),
-        )  # fmt: skip
+        )
     figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
     scored = max(row["scored"] for row in rows)
     caption = (
         "Loss with Focus minus loss with full attention over the share of causal pairs kept (mean over layers), one "
         f"point per setting, with 95 % moving-block bootstrap intervals over {scored:,} tokens. Settings: "
-        + "; ".join(sorted({_setting(row) for row in rows})) + "."
-    )  # fmt: skip
+        + "; ".join(sorted({_setting(row) for row in rows}))
+        + "."
+    )
     return finish(
-        figure, preset, title="Quality against pairs kept", caption=caption,
+        figure,
+        preset,
+        title="Quality against pairs kept",
+        caption=caption,
         corner=f"n = {scored:,} scored tokens, {len(rows)} settings",
         xaxis=axis(preset, "Pairs kept (share of causal pairs)", tickformat=".0%"),
         yaxis=axis(preset, "Focus − full (nats per token)"),
-    )  # fmt: skip
+    )
 
 
 def _setting(row: dict[str, Any]) -> str:

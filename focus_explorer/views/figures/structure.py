@@ -32,8 +32,9 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
         across, up = places[number]
         below = wide or number == len(PANELS) - 1
         ends = [layers[0] - 0.5, layers[-1] + 0.5]
-        layout[f"xaxis{end}"] = axis(preset, "Layer" if below else "", range=ends, domain=across, anchor=f"y{end}",
-                                     showticklabels=below)  # fmt: skip
+        layout[f"xaxis{end}"] = axis(
+            preset, "Layer" if below else "", range=ends, domain=across, anchor=f"y{end}", showticklabels=below
+        )
         layout[f"yaxis{end}"] = axis(preset, label, rangemode="tozero", domain=up, anchor=f"x{end}", nticks=6)
     first = next(row for row in rows if row["statistic"] == PANELS[0][0])
     baselines = ", ".join(name for name in drawn if name != "Focus")
@@ -41,12 +42,16 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
         f"Purity and normalised mutual information of groups and {NAMES.get(scheme, scheme)} by layer, with 95 % "
         f"bootstrap intervals over {first['units']:,} {first['unit']}s ({first['count']:,} {first['denominator']}), "
         f"beside {baselines}. The band of shuffled groups is the range of 95 % of the draws."
-    )  # fmt: skip
+    )
     return finish(
-        figure, preset, title=f"Groups and {NAMES.get(scheme, scheme)} by layer", caption=caption,
-        height=1.0 if wide else 1.5, corner=f"n = {first['count']:,} tokens, {first['units']:,} {first['unit']}s",
+        figure,
+        preset,
+        title=f"Groups and {NAMES.get(scheme, scheme)} by layer",
+        caption=caption,
+        height=1.0 if wide else 1.5,
+        corner=f"n = {first['count']:,} tokens, {first['units']:,} {first['unit']}s",
         **layout,
-    )  # fmt: skip
+    )
 
 
 def _places(wide: bool) -> list[tuple[list[float], list[float]]]:

@@ -81,19 +81,31 @@ def axis(preset: Preset, title: str, **more: Any) -> dict[str, Any]:
     """Settings of one axis: a line, outside ticks, a title."""
     return {
         "title": {"text": title, "font": {"size": preset.points(preset.size)}, "standoff": preset.scaled(4)},
-        "showline": True, "linecolor": INK, "linewidth": preset.scaled(0.6), "ticks": "outside",
-        "ticklen": preset.scaled(2.5), "tickwidth": preset.scaled(0.6), "tickcolor": INK, "showgrid": False,
-        "zeroline": False, "automargin": True, "tickfont": {"size": preset.points(preset.small)},
-    } | more  # fmt: skip
+        "showline": True,
+        "linecolor": INK,
+        "linewidth": preset.scaled(0.6),
+        "ticks": "outside",
+        "ticklen": preset.scaled(2.5),
+        "tickwidth": preset.scaled(0.6),
+        "tickcolor": INK,
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"size": preset.points(preset.small)},
+    } | more
 
 
 def spread(preset: Preset, colour: str, middle: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
     """Whiskers from `low` to `high` around points at `middle`."""
     return {
-        "type": "data", "symmetric": False, "color": colour, "thickness": preset.scaled(0.8), "width": preset.scaled(2),
+        "type": "data",
+        "symmetric": False,
+        "color": colour,
+        "thickness": preset.scaled(0.8),
+        "width": preset.scaled(2),
         "array": [up - at for up, at in zip(high, middle, strict=True)],
         "arrayminus": [at - down for at, down in zip(middle, low, strict=True)],
-    }  # fmt: skip
+    }
 
 
 def finish(
@@ -109,22 +121,53 @@ def finish(
     line = small * 1.45
     rows = _legend_rows(figure, preset)
     figure.update_layout(
-        template="none", width=preset.width_px, paper_bgcolor="#ffffff",
-        height=round(preset.height_px * height + line * max(0, rows - 2)), plot_bgcolor="#ffffff",
+        template="none",
+        width=preset.width_px,
+        paper_bgcolor="#ffffff",
+        height=round(preset.height_px * height + line * max(0, rows - 2)),
+        plot_bgcolor="#ffffff",
         font={"family": preset.family, "size": small, "color": INK},
-        margin={"l": preset.scaled(8), "r": preset.scaled(8), "t": line * (rows + 1) + preset.scaled(5),
-                "b": preset.scaled(8), "pad": 0, "autoexpand": True},
-        showlegend=rows > 0, hovermode="closest", meta={"title": title, "caption": caption, "corner": corner},
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "yref": "paper",
-                "font": {"size": small}, "itemwidth": 30, "tracegroupgap": 0, "traceorder": "normal",
-                "bgcolor": "rgba(0,0,0,0)",
-                "entrywidth": _entry_width(figure, preset), "entrywidthmode": "pixels"},
-    )  # fmt: skip
+        margin={
+            "l": preset.scaled(8),
+            "r": preset.scaled(8),
+            "t": line * (rows + 1) + preset.scaled(5),
+            "b": preset.scaled(8),
+            "pad": 0,
+            "autoexpand": True,
+        },
+        showlegend=rows > 0,
+        hovermode="closest",
+        meta={"title": title, "caption": caption, "corner": corner},
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "bottom",
+            "yref": "paper",
+            "font": {"size": small},
+            "itemwidth": 30,
+            "tracegroupgap": 0,
+            "traceorder": "normal",
+            "bgcolor": "rgba(0,0,0,0)",
+            "entrywidth": _entry_width(figure, preset),
+            "entrywidthmode": "pixels",
+        },
+    )
     figure.update_layout(**layout)
     figure.update_layout(  # a title is the one text that Plotly places by the edge of the page
-        title={"text": corner, "font": {"size": small, "color": SOFT}, "x": 1, "xref": "paper", "xanchor": "right",
-               "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": preset.scaled(3)}},
-    )  # fmt: skip
+        title={
+            "text": corner,
+            "font": {"size": small, "color": SOFT},
+            "x": 1,
+            "xref": "paper",
+            "xanchor": "right",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": preset.scaled(3)},
+        },
+    )
     return figure
 
 

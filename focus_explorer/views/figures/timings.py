@@ -9,9 +9,15 @@ import plotly.graph_objects as go
 from focus_explorer.views.figures.style import FOCUS, FULL, Preset, axis, finish, spread
 
 STAGES = {
-    "end_to_end": "forward pass", "attention": "attention", "routing": "· routing", "sort": "· sort",
-    "same_group": "· same group", "local": "· window", "sinks": "· sinks", "merge": "· merge",
-}  # fmt: skip
+    "end_to_end": "forward pass",
+    "attention": "attention",
+    "routing": "· routing",
+    "sort": "· sort",
+    "same_group": "· same group",
+    "local": "· window",
+    "sinks": "· sinks",
+    "merge": "· merge",
+}
 MODES = (("full", "full attention", FULL, "circle", -0.16), ("focus", "Focus", FOCUS, "square-open", 0.16))
 
 
@@ -26,11 +32,18 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
     for mode, name, colour, symbol, shift in MODES:
         mine = [row for row in rows if row["mode"] == mode and row["stage"] in shown and row["median"] > 0]
         figure.add_scatter(
-            x=[row["median"] for row in mine], y=[shown.index(row["stage"]) + shift for row in mine], mode="markers",
-            name=name, marker={"color": colour, "symbol": symbol, "size": preset.scaled(4.5),
-                               "line": {"color": colour, "width": preset.scaled(1)}},
+            x=[row["median"] for row in mine],
+            y=[shown.index(row["stage"]) + shift for row in mine],
+            mode="markers",
+            name=name,
+            marker={
+                "color": colour,
+                "symbol": symbol,
+                "size": preset.scaled(4.5),
+                "line": {"color": colour, "width": preset.scaled(1)},
+            },
             error_x=spread(preset, colour, *([row[key] for row in mine] for key in ("median", "low", "high"))),
-        )  # fmt: skip
+        )
     repeats = sorted({row["repeats"] for row in rows})
     said = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
     plural = "" if said == "1" else "s"
@@ -40,10 +53,26 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
         "turn. Stages with a dot are parts of Focus attention."
     )
     return finish(
-        figure, preset, title="Time by stage", caption=caption,
+        figure,
+        preset,
+        title="Time by stage",
+        caption=caption,
         corner=f"n = {said} repeat{plural}, {run['num_tokens']:,} tokens",
-        xaxis=axis(preset, "Time (ms, logarithmic)", type="log", dtick=1, tickformat=",~r", showgrid=True,
-                   gridcolor="#e6e6e6", gridwidth=0.5),
-        yaxis=axis(preset, "", tickvals=list(range(len(shown))), ticktext=[STAGES[name] for name in shown],
-                   range=[len(shown) - 0.5, -0.5]),
-    )  # fmt: skip
+        xaxis=axis(
+            preset,
+            "Time (ms, logarithmic)",
+            type="log",
+            dtick=1,
+            tickformat=",~r",
+            showgrid=True,
+            gridcolor="#e6e6e6",
+            gridwidth=0.5,
+        ),
+        yaxis=axis(
+            preset,
+            "",
+            tickvals=list(range(len(shown))),
+            ticktext=[STAGES[name] for name in shown],
+            range=[len(shown) - 0.5, -0.5],
+        ),
+    )

@@ -30,19 +30,27 @@ def token_map_figure(
         letter, mark = group_label(group), group_mark(group)
         figure.add_scatter(x=[None], y=[None], mode="markers", name=letter, marker=mark | {"size": preset.scaled(5)})
         figure.add_scatter(
-            x=[row["x"] for row in mine], y=[row["y"] for row in mine], mode="markers", showlegend=False,
-            text=[pieces[row["position"]] for row in mine], hovertemplate="%{text}<extra>" + letter + "</extra>",
+            x=[row["x"] for row in mine],
+            y=[row["y"] for row in mine],
+            mode="markers",
+            showlegend=False,
+            text=[pieces[row["position"]] for row in mine],
+            hovertemplate="%{text}<extra>" + letter + "</extra>",
             marker=mark | {"size": size, "opacity": 0.75, "line": {"width": 0}},
-        )  # fmt: skip
+        )
     centres = [row for row in rows if row["position"] < 0]
     if centres:
         figure.add_scatter(
-            x=[row["x"] for row in centres], y=[row["y"] for row in centres], mode="markers+text", showlegend=False,
-            text=[f"<b>{group_label(-row['position'] - 1)}</b>" for row in centres], textposition="middle center",
+            x=[row["x"] for row in centres],
+            y=[row["y"] for row in centres],
+            mode="markers+text",
+            showlegend=False,
+            text=[f"<b>{group_label(-row['position'] - 1)}</b>" for row in centres],
+            textposition="middle center",
             hovertemplate="centroid %{text}<extra></extra>",
             textfont={"size": preset.points(preset.small), "color": INK},
             marker={"size": preset.scaled(10), "color": "#ffffff", "line": {"color": INK, "width": preset.scaled(0.8)}},
-        )  # fmt: skip
+        )
     first = rows[0]
     trust = first["trustworthiness"]
     said = f"trustworthiness {trust:.2f}" if trust is not None else "too few tokens for a trustworthiness"
@@ -52,12 +60,16 @@ def token_map_figure(
         "its most probable group, circled letters are centroids. Axes have no unit."
     )
     return finish(
-        figure, preset, title=f"Map of tokens in layer {layer}", caption=caption, height=1.3,
+        figure,
+        preset,
+        title=f"Map of tokens in layer {layer}",
+        caption=caption,
+        height=1.3,
         corner=f"n = {len(tokens):,} tokens, layer {layer}"
         + (f", trustworthiness {trust:.2f}" if trust is not None else ""),
         xaxis=axis(preset, f"{first['method']} 1", **_span(rows, "x")),
         yaxis=axis(preset, f"{first['method']} 2", **_span(rows, "y"), scaleanchor="x", constrain="range"),
-    )  # fmt: skip
+    )
 
 
 def _span(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:

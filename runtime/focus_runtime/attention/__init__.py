@@ -56,14 +56,30 @@ def focus_attention(
     query, key, value = rows_together(query, key, value)
     if backend == "auto":
         backend = choose_backend(
-            query, key, membership, window=window, num_sinks=num_sinks, key_padding=key_padding, softcap=softcap,
-            gradient=needs_gradient(query, key, value), value=value,
-        )  # fmt: skip
+            query,
+            key,
+            membership,
+            window=window,
+            num_sinks=num_sinks,
+            key_padding=key_padding,
+            softcap=softcap,
+            gradient=needs_gradient(query, key, value),
+            value=value,
+        )
     out, lse = attend(
-        query, key, value, membership,
-        backend=backend, window=window, num_sinks=num_sinks, scale=query.shape[-1] ** -0.5 if scale is None else scale,
-        key_padding=key_padding, softcap=softcap, return_lse=return_lse, clock=clock,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        membership,
+        backend=backend,
+        window=window,
+        num_sinks=num_sinks,
+        scale=query.shape[-1] ** -0.5 if scale is None else scale,
+        key_padding=key_padding,
+        softcap=softcap,
+        return_lse=return_lse,
+        clock=clock,
+    )
     kernels = backend in ("masked", "decomposed") and query.device.type == "cpu"  # theirs turns rows of NaN into zeros
     if not _is_finite(out, lse) or (kernels and not _is_finite(query.sum() + key.sum(), None)):
         check_finite(query, key, value)

@@ -160,9 +160,12 @@ def _take(text: _Text, rows: slice, keys: slice, pairs: Tensor, member: Tensor, 
 
 
 def _gradients(
-    inputs: tuple[Tensor, ...], grad: Tensor, membership: Tensor, settings: tuple[int, int, float],
+    inputs: tuple[Tensor, ...],
+    grad: Tensor,
+    membership: Tensor,
+    settings: tuple[int, int, float],
     num_groups: int = 0,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and, with `num_groups`, of the gates (B, T, K)."""
     query, key, value, out, lse = inputs
     window, num_sinks, scale = settings
@@ -201,9 +204,16 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, membership: Tensor, probabilities: Tensor | None,
-        window: int, num_sinks: int, scale: float,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        membership: Tensor,
+        probabilities: Tensor | None,
+        window: int,
+        num_sinks: int,
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:
         out, lse = _forward(query, key, value, membership, window, num_sinks, scale)
         ctx.save_for_backward(query, key, value, out, lse, membership)
         ctx.settings = (window, num_sinks, scale)
@@ -232,9 +242,16 @@ def differentiable_attention(
 
 
 def straight_through_attention(
-    query: Tensor, key: Tensor, value: Tensor, probabilities: Tensor, *, top_k: int, window: int, num_sinks: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    probabilities: Tensor,
+    *,
+    top_k: int,
+    window: int,
+    num_sinks: int,
     scale: float,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Attention under the hard top-k mask, with a gradient for the routers, in memory linear in T.
 
     A pair kept only because its tokens share groups is weighed by 1 in the forward pass. Its gradient goes to the

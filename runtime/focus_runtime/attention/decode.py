@@ -84,9 +84,7 @@ def _allowed(membership: Tensor, padding: Tensor | None, length_q: int, window: 
     first = membership.shape[1] - length_q
     if length_q > 1 or padding is not None:
         position = token_positions(membership, padding)
-        allowed = allowed_pairs(
-            membership[:, first:], membership, position[:, first:], position, window, num_sinks
-        )  # fmt: skip
+        allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, window, num_sinks)
         return allowed if padding is None else allowed & padding[:, None]
     allowed = (membership & membership[:, -1:]) != 0  # the same in fewer passes, most of the time of a short step
     allowed[:, max(0, first - window) :] = True

@@ -169,9 +169,15 @@ def _cross_group_local(
 
 
 def _cross_group_sinks(
-    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, window: int, num_sinks: int, scale: float,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    window: int,
+    num_sinks: int,
+    scale: float,
     total: Running,
-) -> None:  # fmt: skip
+) -> None:
     repeats = query.shape[1] // key.shape[1]
     first = window + 1  # queries before it have every sink in their window
     key_s, value_s = (x[0, :, :num_sinks].repeat_interleave(repeats, dim=0) for x in (key, value))

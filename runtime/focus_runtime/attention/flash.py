@@ -27,9 +27,15 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
 
 
 def masked_flash(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, *, causal: bool = False,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor,
+    scale: float,
+    *,
+    causal: bool = False,
     empty_rows: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Attention over the allowed pairs on the CPU.
 
     Args:
@@ -50,9 +56,15 @@ def masked_flash(
 
 
 def flash_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, scale: float,
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    scale: float,
     allowed: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of one key set's share of a softmax over several (see backward.py): causal, or over the allowed pairs.
 
     Args:

@@ -176,9 +176,12 @@ def focus_block_mask(order: TokenOrder, *, gradients: bool = False) -> BlockMask
 
     skipped: dict[str, Any] = {"compute_q_blocks": False} if not gradients and _CAN_SKIP_Q_BLOCKS else {}
     return BlockMask.from_kv_blocks(
-        *block_lists(order), BLOCK_SIZE=BLOCK, mask_mod=allowed,
-        seq_lengths=(signature_q.shape[1], signature_k.shape[1]), **skipped,
-    )  # fmt: skip
+        *block_lists(order),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=allowed,
+        seq_lengths=(signature_q.shape[1], signature_k.shape[1]),
+        **skipped,
+    )
 
 
 @functools.cache
@@ -275,19 +278,19 @@ def flex_focus_attention(
     compiled = _check_fits(query, key, return_lse, gradients)
     length_q = query.shape[2]
     sort = sorting_pays(membership) if sort is None else sort
-    order = order_tokens(
-        membership, length_q, window=window, num_sinks=num_sinks, key_padding=key_padding, sort=sort
-    )  # fmt: skip
+    order = order_tokens(membership, length_q, window=window, num_sinks=num_sinks, key_padding=key_padding, sort=sort)
     batch = torch.arange(query.shape[0], device=query.device)[:, None]
     inputs = [
         x.transpose(1, 2)[batch, index].transpose(1, 2)
         for x, index in ((query, order.index_q), (key, order.index_k), (value, order.index_k))
     ]
     arguments: dict[str, Any] = {
-        "block_mask": focus_block_mask(order, gradients=gradients), "scale": scale,
-        "enable_gqa": query.shape[1] != key.shape[1], "score_mod": None if softcap is None else _softcap(softcap),
+        "block_mask": focus_block_mask(order, gradients=gradients),
+        "scale": scale,
+        "enable_gqa": query.shape[1] != key.shape[1],
+        "score_mod": None if softcap is None else _softcap(softcap),
         "return_aux": AuxRequest(lse=return_lse),
-    }  # fmt: skip
+    }
     out, aux = (
         _call_compiled(query.device.type, *inputs, **arguments) if compiled else _call_eager(*inputs, **arguments)
     )

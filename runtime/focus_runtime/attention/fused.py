@@ -172,12 +172,27 @@ def fused_attention(
     real = None if key_padding is None else key_padding.to(torch.uint8).contiguous()
     arrays = (query, key, value, out, lse, membership)
     problem = _Problem(
-        *(x.data_ptr() for x in arrays), 0 if real is None else real.data_ptr(),
+        *(x.data_ptr() for x in arrays),
+        0 if real is None else real.data_ptr(),
         *((ctypes.c_int64 * 3)(*x.stride()[:3]) for x in (query, key, value)),
-        batch, heads, key.shape[1], length, key.shape[2], size, min(window, key.shape[2]), min(num_sinks, key.shape[2]),
-        scale, softcap or 0.0, costs.FUSED_LOCAL, costs.FUSED_DENSE, costs.FUSED_COPY,
-        ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), _gomp_parallel(),
-    )  # fmt: skip
+        batch,
+        heads,
+        key.shape[1],
+        length,
+        key.shape[2],
+        size,
+        min(window, key.shape[2]),
+        min(num_sinks, key.shape[2]),
+        scale,
+        softcap or 0.0,
+        costs.FUSED_LOCAL,
+        costs.FUSED_DENSE,
+        costs.FUSED_COPY,
+        ELEMENTS[query.dtype],
+        MODES[mode],
+        torch.get_num_threads(),
+        _gomp_parallel(),
+    )
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
     step = mode == "step" or (mode == "auto" and few)
     run = library.focus_step_cpu if step else library.focus_attention_cpu

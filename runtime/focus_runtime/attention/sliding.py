@@ -62,9 +62,13 @@ def sliding_attention(
         allowed = _in_window(rows, keys, sliding_window, query.device)[None]
         if focus is not None:
             allowed = allowed & allowed_pairs(
-                focus.membership[:, rows], focus.membership[:, keys], focus.position[:, rows], focus.position[:, keys],
-                focus.window, focus.num_sinks,
-            )  # fmt: skip
+                focus.membership[:, rows],
+                focus.membership[:, keys],
+                focus.position[:, rows],
+                focus.position[:, keys],
+                focus.window,
+                focus.num_sinks,
+            )
         if key_padding is not None:
             diagonal = _in_window(rows, keys, 1, query.device)
             allowed = (allowed & key_padding[:, None, keys]) | diagonal  # the diagonal keeps padded rows finite

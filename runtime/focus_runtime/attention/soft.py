@@ -81,9 +81,14 @@ class _Gated(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, probabilities: Tensor, membership: Tensor | None,
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        probabilities: Tensor,
+        membership: Tensor | None,
         settings: _Settings,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         ctx.save_for_backward(query, key, value, probabilities, membership)
         ctx.settings = settings
         batch, heads, length, size = query.shape
@@ -169,9 +174,14 @@ class _Block:
     """The scores (B, G, R, b, n) of a block of rows, from the query and key on."""
 
     def __init__(
-        self, query: Tensor, key: Tensor, probabilities: Tensor, membership: Tensor | None, rows: slice,
+        self,
+        query: Tensor,
+        key: Tensor,
+        probabilities: Tensor,
+        membership: Tensor | None,
+        rows: slice,
         settings: _Settings,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rows, self.settings, self.membership = rows, settings, membership
         self.query = _grouped(query, rows, key.shape[1])
         products = self.query @ key[:, :, : rows.stop].transpose(2, 3)

@@ -18,9 +18,17 @@ from focus_runtime.baselines.window_only import WindowOnly
 BASELINES: dict[str, Callable[..., Baseline]] = {
     method.name: method
     for method in (
-        WindowOnly, RandomCentroids, Longformer, Performer, RoutingTransformer, SparQ, MagicPIG, LoRA, FullFinetune,
+        WindowOnly,
+        RandomCentroids,
+        Longformer,
+        Performer,
+        RoutingTransformer,
+        SparQ,
+        MagicPIG,
+        LoRA,
+        FullFinetune,
     )
-}  # fmt: skip
+}
 
 __all__ = [
     "BASELINES",

@@ -91,11 +91,24 @@ class Longformer(AttentionBaseline):
         check_positions(self, "positions")
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, *, state: Any, scale: float, softcap: float | None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        state: Any,
+        scale: float,
+        softcap: float | None,
         reading: Reading,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         first = tuple(range(min(self.num_globals, query.shape[2])))
         return longformer_attention(
-            query, key, value, window=self.window, positions=(*first, *(p for p in self.positions if p not in first)),
-            scale=scale, softcap=softcap, reading=reading,
-        )  # fmt: skip
+            query,
+            key,
+            value,
+            window=self.window,
+            positions=(*first, *(p for p in self.positions if p not in first)),
+            scale=scale,
+            softcap=softcap,
+            reading=reading,
+        )

@@ -106,9 +106,13 @@ class LoRAHandle(Handle):
         transposed = "Conv1D" in {type(model.get_submodule(name)).__name__ for name in names}
         self._trained = {parameter: parameter.requires_grad for parameter in model.parameters()}
         config = peft.LoraConfig(
-            r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=names,
-            fan_in_fan_out=transposed, bias="none",
-        )  # fmt: skip
+            r=settings.rank,
+            lora_alpha=settings.alpha,
+            lora_dropout=settings.dropout,
+            target_modules=names,
+            fan_in_fan_out=transposed,
+            bias="none",
+        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self._tuner: Any = peft.LoraModel(model, config, "default")

@@ -203,11 +203,26 @@ class MagicPIG(AttentionBaseline):
         state.centre = state.centre + (mean - state.centre) * (tokens / state.seen)
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, *, state: Any, scale: float, softcap: float | None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        state: Any,
+        scale: float,
+        softcap: float | None,
         reading: Reading,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         return magicpig_attention(
-            query, key, value, state.planes, window=self.window, num_sinks=self.num_sinks,
-            min_tables=self.min_tables, centre=state.centre.to(key.device), scale=scale, softcap=softcap,
+            query,
+            key,
+            value,
+            state.planes,
+            window=self.window,
+            num_sinks=self.num_sinks,
+            min_tables=self.min_tables,
+            centre=state.centre.to(key.device),
+            scale=scale,
+            softcap=softcap,
             reading=reading,
-        )  # fmt: skip
+        )

@@ -142,7 +142,14 @@ class Performer(AttentionBaseline):
         return random_features(self.num_features, query.shape[-1], generator, orthogonal=self.orthogonal)
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, *, state: Any, scale: float, softcap: float | None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        state: Any,
+        scale: float,
+        softcap: float | None,
         reading: Reading,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         return performer_attention(query, key, value, state, scale=scale, reading=reading)

@@ -41,9 +41,12 @@ class RandomCentroids:
     def config(self) -> FocusConfig:
         """The settings of Focus."""
         return FocusConfig(
-            num_groups=self.num_groups, routing_dim=self.routing_dim, top_k=self.top_k, window=self.window,
+            num_groups=self.num_groups,
+            routing_dim=self.routing_dim,
+            top_k=self.top_k,
+            window=self.window,
             num_sinks=self.num_sinks,
-        )  # fmt: skip
+        )
 
     def attach(self, model: Any, *, text: Tensor | None = None) -> ComposedHandle:
         """Balance the potentials on the text, then compose; see `Baseline.attach`."""

@@ -92,7 +92,9 @@ def chance_groups(focus: FocusModel, ids: Sequence[int], *, seed: int, balanced_
         probabilities = assignment.probabilities[0].float().cpu().numpy()
         entropy = -(probabilities * np.log(np.clip(probabilities, 1e-30, None))).sum(axis=1)
         layers[index] = ChanceGroups(
-            assignment.membership[0].cpu().numpy(), probabilities.argmax(axis=1).astype(np.uint8),
-            probabilities.max(axis=1), entropy.astype(np.float32),
-        )  # fmt: skip
+            assignment.membership[0].cpu().numpy(),
+            probabilities.argmax(axis=1).astype(np.uint8),
+            probabilities.max(axis=1),
+            entropy.astype(np.float32),
+        )
     return Chance(layers, seed, balanced_on, nll)

@@ -51,9 +51,16 @@ class AttentionBaseline:
         return None
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, *, state: Any, scale: float, softcap: float | None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        state: Any,
+        scale: float,
+        softcap: float | None,
         reading: Reading,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """One layer's attention: (B, Hq, T, D), (B, Hkv, T, D), (B, Hkv, T, D) -> (B, Hq, T, D)."""
         raise NotImplementedError
 
@@ -257,9 +264,14 @@ def _one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tenso
 
 
 def _refuse_unsupported(
-    layer: BaselineLayer, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, softcap: float | None,
+    layer: BaselineLayer,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    softcap: float | None,
     kwargs: dict[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     """What a baseline cannot follow must not be dropped silently."""
     name, where = layer.owner.method.name, f"layer {layer.index} of this model"
     for argument, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):

@@ -235,10 +235,26 @@ class RoutingTransformer(AttentionBaseline):
             settle_clusters(state, self.decay)
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, *, state: Any, scale: float, softcap: float | None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        state: Any,
+        scale: float,
+        softcap: float | None,
         reading: Reading,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         return routing_attention(
-            query, key, value, state.to(query.device), window=self.window, num_sinks=self.num_sinks,
-            selection=self.selection, heads=self.heads, scale=scale, softcap=softcap, reading=reading,
-        )  # fmt: skip
+            query,
+            key,
+            value,
+            state.to(query.device),
+            window=self.window,
+            num_sinks=self.num_sinks,
+            selection=self.selection,
+            heads=self.heads,
+            scale=scale,
+            softcap=softcap,
+            reading=reading,
+        )

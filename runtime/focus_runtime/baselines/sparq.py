@@ -123,10 +123,25 @@ class SparQ(AttentionBaseline):
             raise ConfigError(f"num_local is {self.num_local}", expected=f"at most num_keys, which is {self.num_keys}")
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, *, state: Any, scale: float, softcap: float | None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        state: Any,
+        scale: float,
+        softcap: float | None,
         reading: Reading,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         return sparq_attention(
-            query, key, value, components=self.components, num_keys=self.num_keys, num_local=self.num_local,
-            reallocate=self.reallocate, scale=scale, softcap=softcap, reading=reading,
-        )  # fmt: skip
+            query,
+            key,
+            value,
+            components=self.components,
+            num_keys=self.num_keys,
+            num_local=self.num_local,
+            reallocate=self.reallocate,
+            scale=scale,
+            softcap=softcap,
+            reading=reading,
+        )

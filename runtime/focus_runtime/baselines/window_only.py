@@ -51,10 +51,23 @@ class WindowOnly(AttentionBaseline):
         check_whole(self, window=0, num_sinks=0)
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, *, state: Any, scale: float, softcap: float | None,
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        state: Any,
+        scale: float,
+        softcap: float | None,
         reading: Reading,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         return window_attention(
-            query, key, value, window=self.window, num_sinks=self.num_sinks, scale=scale, softcap=softcap,
+            query,
+            key,
+            value,
+            window=self.window,
+            num_sinks=self.num_sinks,
+            scale=scale,
+            softcap=softcap,
             reading=reading,
-        )  # fmt: skip
+        )

@@ -138,9 +138,14 @@ def _grouped(base: Any) -> Any:
     """Subclass of a cache layer class that moves the groups along. `_layer_type` unset keeps transformers from
     registering it; compiling is switched off because the attention reads the groups in plain Python."""
     body: dict[str, Any] = {
-        _BASE: base, "_layer_type": None, "is_compileable": False, "__reduce__": _reduce,
-        "__module__": base.__module__, "__qualname__": base.__qualname__, "update": _update,
-    }  # fmt: skip
+        _BASE: base,
+        "_layer_type": None,
+        "is_compileable": False,
+        "__reduce__": _reduce,
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "update": _update,
+    }
     for name, method in _FOLLOWERS.items():
         if hasattr(base, name):
             body[name] = method
@@ -182,9 +187,12 @@ def _batch_select_indices(self: Any, indices: Tensor) -> None:
 
 
 _FOLLOWERS: dict[str, Any] = {
-    "reset": _reset, "crop": _crop, "reorder_cache": _reorder_cache,
-    "batch_repeat_interleave": _batch_repeat_interleave, "batch_select_indices": _batch_select_indices,
-}  # fmt: skip
+    "reset": _reset,
+    "crop": _crop,
+    "reorder_cache": _reorder_cache,
+    "batch_repeat_interleave": _batch_repeat_interleave,
+    "batch_select_indices": _batch_select_indices,
+}
 
 
 def _restore(base: type) -> Any:

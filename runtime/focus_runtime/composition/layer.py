@@ -199,9 +199,15 @@ def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
 
 
 def _call(
-    layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, scaling: float | None,
-    softcap: float | None, dropout: float,
-) -> Call:  # fmt: skip
+    layer: FocusLayer,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    padding: Tensor | None,
+    scaling: float | None,
+    softcap: float | None,
+    dropout: float,
+) -> Call:
     """Crop what a static cache holds beyond the text, and check that mask and keys fit."""
     if key.shape != value.shape or query.shape[3] != key.shape[3]:
         raise ModelError(
@@ -242,9 +248,14 @@ def _own(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     if layer.sliding is None or call.key.shape[2] <= layer.sliding:
         return _full(module, call)
     return sliding_attention(
-        call.query, call.key, call.value,
-        sliding_window=layer.sliding, scale=call.scale, softcap=call.softcap, key_padding=call.padding,
-    ).transpose(1, 2)  # fmt: skip
+        call.query,
+        call.key,
+        call.value,
+        sliding_window=layer.sliding,
+        scale=call.scale,
+        softcap=call.softcap,
+        key_padding=call.padding,
+    ).transpose(1, 2)
 
 
 def _full(module: nn.Module, call: Call) -> Tensor:
@@ -254,9 +265,17 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     if call.softcap is not None:
         everything = torch.ones(shape, dtype=torch.int64, device=key.device)
         out = attend(
-            query, key, value, everything, backend="masked", window=shape[1], num_sinks=0, scale=call.scale,
-            softcap=call.softcap, key_padding=padding,
-        )[0]  # fmt: skip
+            query,
+            key,
+            value,
+            everything,
+            backend="masked",
+            window=shape[1],
+            num_sinks=0,
+            scale=call.scale,
+            softcap=call.softcap,
+            key_padding=padding,
+        )[0]
         return out.transpose(1, 2)
     if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
         padding = torch.ones(shape, dtype=torch.bool, device=key.device)
@@ -282,16 +301,30 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
     membership = _groups(layer, call)
     if layer.sliding is not None and call.total > layer.sliding:
         return sliding_attention(
-            call.query, call.key, call.value, sliding_window=layer.sliding, scale=call.scale, softcap=call.softcap,
+            call.query,
+            call.key,
+            call.value,
+            sliding_window=layer.sliding,
+            scale=call.scale,
+            softcap=call.softcap,
             key_padding=call.padding,
             focus=WindowedFocus(membership, _positions(layer, call, membership), config.window, config.num_sinks),
-        )  # fmt: skip
+        )
     layer.now.backend = _backend(owner.backend, call, membership, config)
     return attend(
-        call.query, call.key, call.value, membership,
-        backend=layer.now.backend, window=config.window, num_sinks=config.num_sinks, key_padding=call.padding,
-        scale=call.scale, softcap=call.softcap, return_lse=False, clock=owner.seconds,
-    )[0]  # fmt: skip
+        call.query,
+        call.key,
+        call.value,
+        membership,
+        backend=layer.now.backend,
+        window=config.window,
+        num_sinks=config.num_sinks,
+        key_padding=call.padding,
+        scale=call.scale,
+        softcap=call.softcap,
+        return_lse=False,
+        clock=owner.seconds,
+    )[0]
 
 
 def _backend(wanted: str, call: Call, membership: Tensor, config: FocusConfig) -> str:
@@ -299,9 +332,16 @@ def _backend(wanted: str, call: Call, membership: Tensor, config: FocusConfig) -
     if wanted != "auto" and not (continued and wanted not in ANY_STEP):
         return wanted
     return choose_backend(
-        call.query, call.key, membership, window=config.window, num_sinks=config.num_sinks, key_padding=call.padding,
-        softcap=call.softcap, gradient=needs_gradient(call.query, call.key, call.value), value=call.value,
-    )  # fmt: skip
+        call.query,
+        call.key,
+        membership,
+        window=config.window,
+        num_sinks=config.num_sinks,
+        key_padding=call.padding,
+        softcap=call.softcap,
+        gradient=needs_gradient(call.query, call.key, call.value),
+        value=call.value,
+    )
 
 
 def _groups(layer: FocusLayer, call: Call) -> Tensor:
@@ -345,11 +385,25 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
     plain = call.softcap is None and call.padding is None and call.query.device.type == "cpu"
     if gate.hard and plain and call.total > DENSE_UP_TO:
         return straight_through_attention(
-            call.query, call.key, call.value, layer.now.assignment.probabilities,
-            top_k=config.top_k, window=config.window, num_sinks=config.num_sinks, scale=call.scale,
-        )  # fmt: skip
+            call.query,
+            call.key,
+            call.value,
+            layer.now.assignment.probabilities,
+            top_k=config.top_k,
+            window=config.window,
+            num_sinks=config.num_sinks,
+            scale=call.scale,
+        )
     return gated_attention(
-        call.query, call.key, call.value, layer.now.assignment.probabilities,
-        window=config.window, num_sinks=config.num_sinks, gate=gate.gate, steepness=gate.steepness, scale=call.scale,
-        hard_top_k=config.top_k if gate.hard else None, softcap=call.softcap,
-    )  # fmt: skip
+        call.query,
+        call.key,
+        call.value,
+        layer.now.assignment.probabilities,
+        window=config.window,
+        num_sinks=config.num_sinks,
+        gate=gate.gate,
+        steepness=gate.steepness,
+        scale=call.scale,
+        hard_top_k=config.top_k if gate.hard else None,
+        softcap=call.softcap,
+    )

@@ -78,9 +78,13 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         self.model, self.tokenizer, self.options = model, tokenizer, options
         self.device = next(model.parameters()).device
         self.focus = compose(
-            model, centroids, top_k=options.top_k, window=options.window, num_sinks=options.num_sinks,
+            model,
+            centroids,
+            top_k=options.top_k,
+            window=options.window,
+            num_sinks=options.num_sinks,
             assignment=options.assignment,
-        )  # fmt: skip
+        )
         self.chance = None
         if chance is not None:
             self.chance = {index: router.to(self.device) for index, router in chance.routers.items()}
@@ -149,14 +153,30 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             found = tag(tokens.text, tokens.starts, tokens.ends)
             tags = (found.pos, found.dep, found.sentence)
         columns = [
-            pa.array(np.arange(count, dtype=np.int32)), pa.array(tokens.ids, pa.int32()),
-            pa.array(tokens.pieces, pa.string()), pa.array(tokens.starts, pa.int32()),
-            pa.array(tokens.ends, pa.int32()), _after_first(full), _after_first(focus),
-            *(pa.nulls(count, kind) if values is None else pa.array(values, kind)
-              for values, kind in zip(tags, (pa.string(), pa.string(), pa.int32()), strict=True)),
-        ]  # fmt: skip
-        names = ["position", "token_id", "piece", "start_char", "end_char", "nll_full", "nll_focus", "pos", "dep",
-                 "sentence"]  # fmt: skip
+            pa.array(np.arange(count, dtype=np.int32)),
+            pa.array(tokens.ids, pa.int32()),
+            pa.array(tokens.pieces, pa.string()),
+            pa.array(tokens.starts, pa.int32()),
+            pa.array(tokens.ends, pa.int32()),
+            _after_first(full),
+            _after_first(focus),
+            *(
+                pa.nulls(count, kind) if values is None else pa.array(values, kind)
+                for values, kind in zip(tags, (pa.string(), pa.string(), pa.int32()), strict=True)
+            ),
+        ]
+        names = [
+            "position",
+            "token_id",
+            "piece",
+            "start_char",
+            "end_char",
+            "nll_full",
+            "nll_focus",
+            "pos",
+            "dep",
+            "sentence",
+        ]
         return pa.Table.from_arrays(columns, names=names)
 
     def _document(
@@ -167,11 +187,18 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             for mode, nll in losses.items()
         }
         row = {
-            "name": document.name, "text_sha256": document.sha256, "num_tokens": len(tokens.ids),
-            "total_tokens": tokens.total_tokens, **perplexity, "model_seconds": self._model_seconds,
-            "notes": json.dumps(self._notes(tokens)), "device": str(self.device), "dtype": str(self.model.dtype)[6:],
-            "backend": backend, "threads": torch.get_num_threads(),
-        }  # fmt: skip
+            "name": document.name,
+            "text_sha256": document.sha256,
+            "num_tokens": len(tokens.ids),
+            "total_tokens": tokens.total_tokens,
+            **perplexity,
+            "model_seconds": self._model_seconds,
+            "notes": json.dumps(self._notes(tokens)),
+            "device": str(self.device),
+            "dtype": str(self.model.dtype)[6:],
+            "backend": backend,
+            "threads": torch.get_num_threads(),
+        }
         return pa.Table.from_pylist([row], schema=DOCUMENT)
 
     def _notes(self, tokens: TokenizedText) -> list[str]:
@@ -188,12 +215,21 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
 DOCUMENT = pa.schema(
     [
-        ("name", pa.string()), ("text_sha256", pa.string()), ("num_tokens", pa.int32()), ("total_tokens", pa.int32()),
-        ("perplexity_full", pa.float64()), ("perplexity_focus", pa.float64()), ("perplexity_random", pa.float64()),
-        ("model_seconds", pa.float64()), ("notes", pa.string()), ("device", pa.string()), ("dtype", pa.string()),
-        ("backend", pa.string()), ("threads", pa.int32()),
+        ("name", pa.string()),
+        ("text_sha256", pa.string()),
+        ("num_tokens", pa.int32()),
+        ("total_tokens", pa.int32()),
+        ("perplexity_full", pa.float64()),
+        ("perplexity_focus", pa.float64()),
+        ("perplexity_random", pa.float64()),
+        ("model_seconds", pa.float64()),
+        ("notes", pa.string()),
+        ("device", pa.string()),
+        ("dtype", pa.string()),
+        ("backend", pa.string()),
+        ("threads", pa.int32()),
     ]
-)  # fmt: skip
+)
 
 
 def _after_first(nll: NDArray[np.float32]) -> pa.Array:
@@ -214,12 +250,23 @@ def _assignments(focus: FocusModel, learned: _Groups, chance: _Groups | None) ->
         random = (pa.array(chance.membership.ravel()), pa.array(tops.ravel()))
     columns = [
         pa.array(np.repeat(np.array(focus.focused_layers, dtype=np.int32), tokens)),
-        pa.array(np.tile(np.arange(tokens, dtype=np.int32), layers)), pa.array(learned.membership.ravel()),
-        pa.array(g.argmax(axis=2).astype(np.int32).ravel()), pa.array(g.max(axis=2).ravel()),
-        pa.array(entropy.astype(np.float32).ravel()), *random,
-    ]  # fmt: skip
-    names = ["layer", "position", "membership", "top_group", "confidence", "entropy", "random_membership",
-             "random_top_group"]  # fmt: skip
+        pa.array(np.tile(np.arange(tokens, dtype=np.int32), layers)),
+        pa.array(learned.membership.ravel()),
+        pa.array(g.argmax(axis=2).astype(np.int32).ravel()),
+        pa.array(g.max(axis=2).ravel()),
+        pa.array(entropy.astype(np.float32).ravel()),
+        *random,
+    ]
+    names = [
+        "layer",
+        "position",
+        "membership",
+        "top_group",
+        "confidence",
+        "entropy",
+        "random_membership",
+        "random_top_group",
+    ]
     return pa.Table.from_arrays(columns, names=names)
 
 
@@ -230,9 +277,11 @@ def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
     largest = (top[:, :, None] == np.arange(groups)).sum(axis=1).max(axis=1)
     dropped = counts[:, CAUSES.index("dropped")]
     columns = [
-        pa.array(focus.focused_layers, pa.int32()), pa.array(largest / tokens),
-        pa.array(1.0 - dropped / (tokens * (tokens + 1) // 2)), *(pa.array(counts[:, n]) for n in range(len(CAUSES))),
-    ]  # fmt: skip
+        pa.array(focus.focused_layers, pa.int32()),
+        pa.array(largest / tokens),
+        pa.array(1.0 - dropped / (tokens * (tokens + 1) // 2)),
+        *(pa.array(counts[:, n]) for n in range(len(CAUSES))),
+    ]
     return pa.Table.from_arrays(columns, names=["layer", "dominance", "retained_pairs", *CAUSES])
 
 

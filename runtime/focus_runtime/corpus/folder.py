@@ -172,9 +172,10 @@ class CorpusFolder:
         with stream:
             if not _locked(stream):
                 raise InputError(
-                    f"the corpus in {self.path} is being worked on", expected="one command at a time",
+                    f"the corpus in {self.path} is being worked on",
+                    expected="one command at a time",
                     fix="wait for the other one to end, or stop it",
-                )  # fmt: skip
+                )
             yield
 
     def is_worked_on(self) -> bool:

@@ -51,9 +51,10 @@ def check_ray() -> None:
         importlib.import_module("ray.data")
     except ImportError as error:
         raise InputError(
-            f"Ray is not installed ({error.name or error})", expected="Ray Data for --engine ray",
+            f"Ray is not installed ({error.name or error})",
+            expected="Ray Data for --engine ray",
             fix="pip install 'focus-explorer[ray]'",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iterator[Outcome]:
@@ -122,15 +123,17 @@ def _connect(job: CorpusJob, cluster: Cluster) -> None:
         where = f"a Ray cluster at {cluster.address}" if cluster.address else "Ray on this machine"
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"cannot start {where}: {reason[:200]}", expected="a running cluster of the same Ray and Python version",
+            f"cannot start {where}: {reason[:200]}",
+            expected="a running cluster of the same Ray and Python version",
             fix="check --address, set RAY_AUTH_MODE=token where it asks for a token, or use --engine local",
-        ) from error  # fmt: skip
+        ) from error
     found = ray.cluster_resources().get("GPU", 0)
     if found < cluster.gpus_per_worker:  # Ray would wait for one for ever
         raise InputError(
-            f"Ray has {found:g} GPUs", expected=f"{cluster.gpus_per_worker:g} for each worker",
+            f"Ray has {found:g} GPUs",
+            expected=f"{cluster.gpus_per_worker:g} for each worker",
             fix="leave out --gpus-per-worker, or start machines with GPUs first",
-        )  # fmt: skip
+        )
 
 
 def _some(tasks: Iterator[Task]) -> list[dict[str, Any]]:
@@ -153,10 +156,14 @@ def _wave(job: CorpusJob, rows: list[dict[str, Any]], cluster: Cluster) -> Itera
     workers = min(cluster.workers, len(rows))
     blocks = max(workers, -(-len(rows) // BLOCK))
     data = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
-        _Actor, fn_constructor_args=(job,), batch_size=1, batch_format="numpy",
-        compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=job.threads or 1,
+        _Actor,
+        fn_constructor_args=(job,),
+        batch_size=1,
+        batch_format="numpy",
+        compute=ray.data.ActorPoolStrategy(size=workers),
+        num_cpus=job.threads or 1,
         num_gpus=cluster.gpus_per_worker or None,
-    )  # fmt: skip
+    )
     for row in data.iter_rows():
         outcome = Outcome(**row)
         if outcome.fatal:

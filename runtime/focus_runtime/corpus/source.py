@@ -24,9 +24,19 @@ TEXT_COLUMN, GLOB = "text", "**/*.txt"
 LINES, TABLES = (".jsonl", ".ndjson"), (".parquet",)
 MAX_BYTES = 20 * 1024 * 1024
 ROWS_AT_ONCE = 64
-_KINDS = (("binary", "binary"), ("NUL character", "binary"), ("is empty", "empty"), ("surrogate", "not UTF-8"),
-          ("UTF-", "not UTF-8"), (" MB", "too large"), (" characters", "too large"), (" positions", "too large"),
-          (" token", "too short"), ("not JSON", "not JSON"), ("is not text", "not text"))  # fmt: skip
+_KINDS = (
+    ("binary", "binary"),
+    ("NUL character", "binary"),
+    ("is empty", "empty"),
+    ("surrogate", "not UTF-8"),
+    ("UTF-", "not UTF-8"),
+    (" MB", "too large"),
+    (" characters", "too large"),
+    (" positions", "too large"),
+    (" token", "too short"),
+    ("not JSON", "not JSON"),
+    ("is not text", "not text"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +251,10 @@ class Source:
     def _no_column(self, file: Path, columns: list[str]) -> InputError:
         some = ", ".join(map(str, columns[:12])) or "none"
         return InputError(
-            f"{file} has no column {self.text_column!r}", expected=f"one of its columns: {some}",
+            f"{file} has no column {self.text_column!r}",
+            expected=f"one of its columns: {some}",
             fix="choose one with --text-column",
-        )  # fmt: skip
+        )
 
 
 def _kind_of(file: Path) -> str:

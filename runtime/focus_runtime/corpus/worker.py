@@ -124,9 +124,13 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
             row = tables["document"].to_pylist()[0]
             tokens, model_seconds = row["num_tokens"], row["model_seconds"]
         return Outcome(
-            number=number, name=document.name, tokens=tokens, model_seconds=model_seconds,
-            seconds=time.perf_counter() - start, worker=self._name,
-        )  # fmt: skip
+            number=number,
+            name=document.name,
+            tokens=tokens,
+            model_seconds=model_seconds,
+            seconds=time.perf_counter() - start,
+            worker=self._name,
+        )
 
 
 def _read(centroids: Centroids | Path) -> Centroids:

@@ -60,8 +60,12 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
         hit = far[(membership[far] & membership[j]) != 0] - j
         sinks_shared += np.bincount(np.searchsorted(starts, hit, "right") - 1, minlength=starts.size)
     both, sink_only = np.where(near, shared, 0), sinks - sinks_shared
-    found = {"local_only": np.where(near, pairs, 0) - both, "group_only": shared - both, "local_and_group": both,
-             "sink_only": sink_only}  # fmt: skip
+    found = {
+        "local_only": np.where(near, pairs, 0) - both,
+        "group_only": shared - both,
+        "local_and_group": both,
+        "sink_only": sink_only,
+    }
     found["dropped"] = pairs - sum(found.values())
     sharing = shuffled_sharing(membership)
     by_rule = np.where(near, pairs, sinks)
@@ -70,10 +74,15 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
         return np.add.reduceat(values, np.searchsorted(starts, first), axis=-1)
 
     return DistanceCounts(
-        first, last, binned(np.stack([found[cause] for cause in CAUSES])), sharing,
-        binned(by_rule + (pairs - by_rule) * sharing) / binned(pairs), binned(by_rule) / binned(pairs),
-        int((pairs - by_rule).sum()), int((found["group_only"] - sinks_shared).sum()),
-    )  # fmt: skip
+        first,
+        last,
+        binned(np.stack([found[cause] for cause in CAUSES])),
+        sharing,
+        binned(by_rule + (pairs - by_rule) * sharing) / binned(pairs),
+        binned(by_rule) / binned(pairs),
+        int((pairs - by_rule).sum()),
+        int((found["group_only"] - sinks_shared).sum()),
+    )
 
 
 def _shared_from(membership: Ints, distances: Ints) -> Ints:

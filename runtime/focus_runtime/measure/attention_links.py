@@ -86,9 +86,16 @@ def measure_attention(
         if layer.router is None:
             return
         shares, links, queries = mass_and_links(
-            query, key, groups[layer.index], window=config.window, num_sinks=config.num_sinks, scale=scale,
-            softcap=softcap, sliding_window=layer.sliding, top=top,
-        )  # fmt: skip
+            query,
+            key,
+            groups[layer.index],
+            window=config.window,
+            num_sinks=config.num_sinks,
+            scale=scale,
+            softcap=softcap,
+            sliding_window=layer.sliding,
+            top=top,
+        )
         found.append(LayerAttention(layer.index, shares, links, queries))
         progress(len(found), len(groups))
 
@@ -103,9 +110,17 @@ def measure_attention(
 
 
 def mass_and_links(
-    query: Tensor, key: Tensor, membership: Tensor, *, window: int, num_sinks: int, scale: float,
-    softcap: float | None = None, sliding_window: int | None = None, top: int = TOP,
-) -> tuple[NDArray[np.float64], Links, NDArray[np.float64]]:  # fmt: skip
+    query: Tensor,
+    key: Tensor,
+    membership: Tensor,
+    *,
+    window: int,
+    num_sinks: int,
+    scale: float,
+    softcap: float | None = None,
+    sliding_window: int | None = None,
+    top: int = TOP,
+) -> tuple[NDArray[np.float64], Links, NDArray[np.float64]]:
     """Shares by cause and strongest links of one sequence, in blocks of query rows.
 
     Args:

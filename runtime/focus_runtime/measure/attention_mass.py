@@ -133,9 +133,15 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tens
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is not None:
             shares[layer.index] = mass_by_cause(
-                query, key, groups[layer.index], window=focus.config.window, num_sinks=focus.config.num_sinks,
-                scale=scale, softcap=softcap, sliding_window=layer.sliding,
-            )  # fmt: skip
+                query,
+                key,
+                groups[layer.index],
+                window=focus.config.window,
+                num_sinks=focus.config.num_sinks,
+                scale=scale,
+                softcap=softcap,
+                sliding_window=layer.sliding,
+            )
 
     with observed(focus, observe), _routed(focus, groups if membership is None else None):
         final_hidden(focus.model, ids)
@@ -206,9 +212,16 @@ def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_s
 
 
 def _observed_forward(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
-    scaling: float | None = None, softcap: float | None = None, dropout: float = 0.0, **kwargs: Any,
-) -> tuple[Tensor, None]:  # fmt: skip
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
     """Show queries and keys to whoever asked, then attend as Focus would."""
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     module.__dict__[OBSERVER](getattr(module, STATE), query, key, scale, softcap)

@@ -104,9 +104,10 @@ def perplexity(
     known = model.get_input_embeddings().num_embeddings
     if min(ids) < 0 or max(ids) >= known:
         raise InputError(
-            f"the token ids run from {min(ids)} to {max(ids)}", expected=f"ids of this model, 0 to {known - 1}",
+            f"the token ids run from {min(ids)} to {max(ids)}",
+            expected=f"ids of this model, 0 to {known - 1}",
             fix="use the model's own tokenizer",
-        )  # fmt: skip
+        )
     device = next(model.parameters()).device
     parts: list[Tensor] = []
     done, start = 1, 0  # the first token is never scored

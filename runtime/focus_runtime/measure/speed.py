@@ -175,9 +175,13 @@ def layer_speed(
     if backend == "auto":
         backend = choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks)
     return {
-        "tokens": length, **described(setting), "backend": backend, "seed": seed,
+        "tokens": length,
+        **described(setting),
+        "backend": backend,
+        "seed": seed,
         "groups": "random" if membership is None else "given",
-        "full_ms": asdict(Spread.of(full_ms)), "focus_ms": asdict(Spread.of(focus_ms)),
+        "full_ms": asdict(Spread.of(full_ms)),
+        "focus_ms": asdict(Spread.of(focus_ms)),
         "routing_ms": asdict(Spread.of(routing_ms)),
         "full_over_focus": full / sparse,
         "full_over_focus_with_routing": full / (sparse + statistics.median(routing_ms)),
@@ -188,7 +192,7 @@ def layer_speed(
             "full": _growth(lambda: full_attention(query, key, value), where),
             "focus": _growth(focus, where),
         },
-    }  # fmt: skip
+    }
 
 
 def _growth(work: Callable[[], Any], device: torch.device) -> int | None:
@@ -251,14 +255,16 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
         full_growth = _growth(lambda: final_hidden(model, ids), device)
     return {
         "tokens": ids.shape[1],
-        "full_ms": asdict(Spread.of(times["full"])), "focus_ms": asdict(Spread.of(times["focus"])),
+        "full_ms": asdict(Spread.of(times["full"])),
+        "focus_ms": asdict(Spread.of(times["focus"])),
         "full_tokens_per_second": ids.shape[1] / median["full"] * 1000,
         "focus_tokens_per_second": ids.shape[1] / median["focus"] * 1000,
         "full_over_focus": median["full"] / median["focus"],
         "attention_full_over_focus": per_stage["full"]["attention"] / attention,
-        "stages_ms": per_stage, "backends": sorted(set(focus.backends().values())),
+        "stages_ms": per_stage,
+        "backends": sorted(set(focus.backends().values())),
         "peak_bytes": {"full": full_growth, "focus": _growth(lambda: final_hidden(model, ids), device)},
-    }  # fmt: skip
+    }
 
 
 @torch.no_grad()
@@ -291,10 +297,13 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
                 attention[mode].append((focus.seconds.attention + focus.seconds.routing) * 1000)
     median = {mode: statistics.median(values) for mode, values in times.items()}
     return {
-        "past_tokens": past, "steps": steps,
-        "full_ms": asdict(Spread.of(times["full"])), "focus_ms": asdict(Spread.of(times["focus"])),
-        "full_tokens_per_second": 1000 / median["full"], "focus_tokens_per_second": 1000 / median["focus"],
+        "past_tokens": past,
+        "steps": steps,
+        "full_ms": asdict(Spread.of(times["full"])),
+        "focus_ms": asdict(Spread.of(times["focus"])),
+        "full_tokens_per_second": 1000 / median["full"],
+        "focus_tokens_per_second": 1000 / median["focus"],
         "full_over_focus": median["full"] / median["focus"],
         "attention_ms": {mode: asdict(Spread.of(values)) for mode, values in attention.items()},
         "attention_full_over_focus": statistics.median(attention["full"]) / statistics.median(attention["focus"]),
-    }  # fmt: skip
+    }

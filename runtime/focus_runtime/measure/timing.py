@@ -107,10 +107,14 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
     found = {
-        "cpu": name, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "python": platform.python_version(),
-        "torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability(),
+        "cpu": name,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "capability": torch.backends.cpu.get_cpu_capability(),
         "fused_kernel": "compiled" if fused_available() else f"not available: {fused_reason()}",
-    }  # fmt: skip
+    }
     if device.startswith("cuda"):
         found["gpu"] = torch.cuda.get_device_name()
         found["cuda"] = torch.version.cuda

@@ -277,8 +277,11 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
                 )
             if part == "projection":
                 width = width or tensor.shape[0]
-            want = {"projection": (width, config.routing_dim), "centroids": (config.num_groups, config.routing_dim),
-                    "potential": (config.num_groups,)}[part]  # fmt: skip
+            want = {
+                "projection": (width, config.routing_dim),
+                "centroids": (config.num_groups, config.routing_dim),
+                "potential": (config.num_groups,),
+            }[part]
             if tensor.dim() != dims or tuple(tensor.shape) != want or math.prod(tensor.shape) == 0:
                 raise CentroidFileError(
                     f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}", expected=f"{want}", fix=_HELP

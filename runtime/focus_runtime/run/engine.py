@@ -95,9 +95,14 @@ def analyze(
         progress(stage, fraction)
 
     focus = compose(
-        model, centroids, top_k=options.top_k, window=options.window, num_sinks=options.num_sinks,
-        assignment=options.assignment, backend=options.backend,
-    )  # fmt: skip
+        model,
+        centroids,
+        top_k=options.top_k,
+        window=options.window,
+        num_sinks=options.num_sinks,
+        assignment=options.assignment,
+        backend=options.backend,
+    )
     hooks = [module.register_forward_pre_hook(check) for module in attention_modules(model).values()]
     try:
         with torch.no_grad(), _RoutingVectors(focus) as routing:
@@ -222,9 +227,15 @@ def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
 
 
 def _info(
-    model: Any, focus: FocusModel, tokens: TokenizedText, centroids: Centroids, options: RunOptions, backend: str,
-    model_id: str, model_fingerprint: str,
-) -> dict[str, Any]:  # fmt: skip
+    model: Any,
+    focus: FocusModel,
+    tokens: TokenizedText,
+    centroids: Centroids,
+    options: RunOptions,
+    backend: str,
+    model_id: str,
+    model_fingerprint: str,
+) -> dict[str, Any]:
     parameter = next(model.parameters())
     return {
         "model_id": model_id,

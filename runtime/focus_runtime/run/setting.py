@@ -113,9 +113,13 @@ def measure_setting(
         focus.detach()
     pairs, largest = np.mean(shares, axis=0)
     return SettingMeasured(
-        nll=nll, retained_pairs=float(pairs), dominance=None if is_null(centroids) else float(largest),
-        attention_ms=attention, total_ms=total, backend=backend,
-    )  # fmt: skip
+        nll=nll,
+        retained_pairs=float(pairs),
+        dominance=None if is_null(centroids) else float(largest),
+        attention_ms=attention,
+        total_ms=total,
+        backend=backend,
+    )
 
 
 def _shares(focus: FocusModel) -> list[tuple[float, float]]:

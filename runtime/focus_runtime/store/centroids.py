@@ -13,7 +13,15 @@ def register_centroids(database: Database, centroids: Centroids, report: list[st
     with database.write() as connection:
         connection.execute(
             "INSERT OR REPLACE INTO centroid_files VALUES (?, ?, now(), ?, ?, ?, ?, ?, ?, ?)",
-            [centroids.sha256, centroids.name, centroids.config.to_json(), centroids.base_model,
-             centroids.config.num_groups, centroids.config.routing_dim, len(centroids.routers), json.dumps(report),
-             path],
-        )  # fmt: skip
+            [
+                centroids.sha256,
+                centroids.name,
+                centroids.config.to_json(),
+                centroids.base_model,
+                centroids.config.num_groups,
+                centroids.config.routing_dim,
+                len(centroids.routers),
+                json.dumps(report),
+                path,
+            ],
+        )

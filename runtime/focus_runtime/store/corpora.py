@@ -12,9 +12,24 @@ from focus_runtime.store.database import Database
 
 # what makes two commands the same corpus; where and how fast it is worked on does not
 IDENTITY = ("source", "folder", "model_fingerprint", "centroids_sha256", "config", "settings")
-COLUMNS = ("corpus_id", "created_at", "name", "source", "folder", "model_id", "model_fingerprint", "centroids_name",
-           "centroids_sha256", "config", "settings", "versions", "command", "documents", "skipped",
-           "status")  # fmt: skip
+COLUMNS = (
+    "corpus_id",
+    "created_at",
+    "name",
+    "source",
+    "folder",
+    "model_id",
+    "model_fingerprint",
+    "centroids_name",
+    "centroids_sha256",
+    "config",
+    "settings",
+    "versions",
+    "command",
+    "documents",
+    "skipped",
+    "status",
+)
 RUNNING, COMPLETE = "running", "complete"
 _TEXTS = ("config", "settings", "versions", "skipped")
 

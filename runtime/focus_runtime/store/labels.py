@@ -15,9 +15,14 @@ WHERE column_name = 'run_id' AND t.table_type = 'BASE TABLE' AND table_name <> '
 
 
 def write_label(
-    database: Database, run_id: str, *, name: str | None = None, note: str | None = None,
-    tags: Sequence[str] | None = None, deleted: bool | None = None,
-) -> bool:  # fmt: skip
+    database: Database,
+    run_id: str,
+    *,
+    name: str | None = None,
+    note: str | None = None,
+    tags: Sequence[str] | None = None,
+    deleted: bool | None = None,
+) -> bool:
     """Change what is given and keep the rest.
 
     Returns:

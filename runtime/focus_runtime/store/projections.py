@@ -14,9 +14,13 @@ from focus_runtime.store.database import Database
 
 
 def write_projection(
-    database: Database, run_id: str, layer: int, xy: NDArray[np.float64], meta: dict[str, Any],
+    database: Database,
+    run_id: str,
+    layer: int,
+    xy: NDArray[np.float64],
+    meta: dict[str, Any],
     positions: NDArray[np.int64] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
 
     Args:
@@ -43,7 +47,14 @@ def write_projection(
         insert(connection, "projections", rows)
         connection.execute(
             "INSERT INTO projection_meta VALUES (?, ?, ?, ?, ?, ?, ?, now())",
-            [projection_id, run_id, layer, meta["method"], json.dumps(meta["parameters"], sort_keys=True), meta["seed"],
-             meta["trustworthiness"]],
-        )  # fmt: skip
+            [
+                projection_id,
+                run_id,
+                layer,
+                meta["method"],
+                json.dumps(meta["parameters"], sort_keys=True),
+                meta["seed"],
+                meta["trustworthiness"],
+            ],
+        )
     return projection_id

@@ -60,8 +60,17 @@ def _run(run_id: str, trace: Trace, command: str) -> pa.Table:
         "command": command,
         "notes": json.dumps(trace.notes),
     }
-    keys = ("model_id", "model_fingerprint", "centroids_name", "centroids_sha256", "num_tokens", "device", "dtype",
-            "backend", "seed")  # fmt: skip
+    keys = (
+        "model_id",
+        "model_fingerprint",
+        "centroids_name",
+        "centroids_sha256",
+        "num_tokens",
+        "device",
+        "dtype",
+        "backend",
+        "seed",
+    )
     return pa.Table.from_pylist([row | {key: info[key] for key in keys}])
 
 

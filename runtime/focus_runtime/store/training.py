@@ -33,10 +33,25 @@ FLUSH_SHARE = 0.04  # of a core at most is spent writing: flushes become rarer w
 FLUSH_WAIT = 0.5
 LAST_WAIT = 30.0
 _STEP_SCHEMA = pa.schema(
-    [("training_id", pa.string()), ("mode", pa.string()), ("step", pa.int64()), ("phase", pa.string()),
-     *((name, pa.float64()) for name in ("loss", "dominance", "dominance_max", "retained_pairs", "learning_rate",
-                                         "tokens_per_second", "elapsed"))]
-)  # fmt: skip
+    [
+        ("training_id", pa.string()),
+        ("mode", pa.string()),
+        ("step", pa.int64()),
+        ("phase", pa.string()),
+        *(
+            (name, pa.float64())
+            for name in (
+                "loss",
+                "dominance",
+                "dominance_max",
+                "retained_pairs",
+                "learning_rate",
+                "tokens_per_second",
+                "elapsed",
+            )
+        ),
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,9 +134,13 @@ class TrainingRecorder:
     """
 
     def __init__(
-        self, database: Database, info: TrainingInfo, *, resume: bool = False,
+        self,
+        database: Database,
+        info: TrainingInfo,
+        *,
+        resume: bool = False,
         warn: Callable[[str], None] = lambda message: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.training_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         self.info = info
         self._database = Database(database.path, wait=FLUSH_WAIT)
@@ -169,9 +188,12 @@ class TrainingRecorder:
     ) -> None:
         """Say how it ended: "done", "stopped" or "failed"; written when the block is left."""
         self._end = {
-            "status": status, "message": message, "centroids_sha256": centroids_sha256,
-            "validation": json.dumps(validation or {}, sort_keys=True), "finished_at": datetime.now(UTC),
-        }  # fmt: skip
+            "status": status,
+            "message": message,
+            "centroids_sha256": centroids_sha256,
+            "validation": json.dumps(validation or {}, sort_keys=True),
+            "finished_at": datetime.now(UTC),
+        }
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -259,9 +281,15 @@ class TrainingRecorder:
         for name in ("config", "settings", "texts", "versions"):
             values[name] = json.dumps(values[name], sort_keys=True)
         row = {
-            "training_id": self.training_id, "created_at": datetime.now(UTC), "status": "running", "message": "",
-            "centroids_sha256": "", "validation": "{}", **process, **values,
-        }  # fmt: skip
+            "training_id": self.training_id,
+            "created_at": datetime.now(UTC),
+            "status": "running",
+            "message": "",
+            "centroids_sha256": "",
+            "validation": "{}",
+            **process,
+            **values,
+        }
         names = ", ".join(row)
         marks = ", ".join("?" * len(row))
         connection.execute(f"INSERT INTO training_runs ({names}) VALUES ({marks})", list(row.values()))

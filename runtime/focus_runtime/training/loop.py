@@ -70,8 +70,16 @@ class TrainConfig:
     checkpoint_every: int = 50
 
     def __post_init__(self) -> None:
-        minima = {"steps": 1, "seq_len": 16, "batch": 1, "accumulation": 1, "warmup": 0, "calibration_sequences": 1,
-                  "checkpoint_every": 1, "seed": 0}  # fmt: skip
+        minima = {
+            "steps": 1,
+            "seq_len": 16,
+            "batch": 1,
+            "accumulation": 1,
+            "warmup": 0,
+            "calibration_sequences": 1,
+            "checkpoint_every": 1,
+            "seed": 0,
+        }
         for name, minimum in minima.items():
             if getattr(self, name) < minimum:
                 raise ConfigError(f"{name} is {getattr(self, name)}", expected=f"at least {minimum}")
@@ -223,8 +231,13 @@ class Loop:
         self.last: TrainStep | None = None
         if self.rates is not None:
             self.identity = {**self.identity, "rates": sorted(set(self.rates))}
-        self.identity = {**self.identity, "settings": _lasting(self.config), "phase": self.phase,
-                         "processes": self.processes.num_processes, "tokens": self.ids.numel()}  # fmt: skip
+        self.identity = {
+            **self.identity,
+            "settings": _lasting(self.config),
+            "phase": self.phase,
+            "processes": self.processes.num_processes,
+            "tokens": self.ids.numel(),
+        }
 
     def _groups(self) -> list[dict[str, Any]]:
         """AdamW's parameter groups: one for each learning rate, as a factor of the configuration's."""
@@ -253,12 +266,18 @@ class Loop:
         """Write the checkpoint; only the first process does."""
         if self.checkpoint is None or not self.processes.is_main_process:
             return
-        save_state(self.checkpoint, self.identity, self.done, {
-            "parameters": [p.detach().cpu() for p in self.parameters],
-            "state": {name: value.detach().cpu() for name, value in self.state.items()},
-            "optimiser": self.optimiser.state_dict(), "scaler": self.scaler.state_dict(),
-            "history": [astuple(step) for step in self.history],
-        })  # fmt: skip
+        save_state(
+            self.checkpoint,
+            self.identity,
+            self.done,
+            {
+                "parameters": [p.detach().cpu() for p in self.parameters],
+                "state": {name: value.detach().cpu() for name, value in self.state.items()},
+                "optimiser": self.optimiser.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "history": [astuple(step) for step in self.history],
+            },
+        )
 
     def run(
         self,

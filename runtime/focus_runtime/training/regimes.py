@@ -183,10 +183,12 @@ def run_regime(
     ids = encode_texts(tokenizer, texts, longest + 1)
     network = _network(plan, model, in_place)
     identity = {
-        "regime": plan.regime + (" twin" if twin else ""), "config": "" if twin else config.to_json(),
-        "model": fingerprint(network), "texts": texts_sha256(texts),
+        "regime": plan.regime + (" twin" if twin else ""),
+        "config": "" if twin else config.to_json(),
+        "model": fingerprint(network),
+        "texts": texts_sha256(texts),
         "earlier": "" if twin or plan.regime != "two_phase" else repr(plan.centroids),
-    }  # fmt: skip
+    }
     session = _Session(tokenizer, texts, config, plan, twin, identity, checkpoint, resume, on_step, should_stop)
     if checkpoint is not None and not resume and PartialState().is_main_process:
         for phase in PHASES[plan.regime]:
@@ -215,9 +217,10 @@ def _network(plan: RegimePlan, model: Any, in_place: bool) -> Any:
     network = model if in_place else copy.deepcopy(model).float()
     if next(network.parameters()).dtype != torch.float32:
         raise ModelError(
-            f"the weights are {next(network.parameters()).dtype}", expected="float32 to train them in place",
+            f"the weights are {next(network.parameters()).dtype}",
+            expected="float32 to train them in place",
             fix='load the model with dtype="float32" and ask for mixed_precision="bf16", or train a copy',
-        )  # fmt: skip
+        )
     return network
 
 
@@ -237,10 +240,18 @@ def _first_phase(session: _Session, result: RegimeResult, model_id: str) -> Cent
         assert plan.weights is not None
         return random_centroids(result.model, session.config, seed=plan.weights.seed, name="trained")
     return train_centroids(
-        result.model, session.tokenizer, session.texts, session.config, plan.centroids, model_id=model_id,
-        on_step=session.on_step, checkpoint=session.file("centroids"), resume=session.resumes("centroids"),
-        should_stop=session.should_stop, history=result.phases.setdefault("centroids", []),
-    )  # fmt: skip
+        result.model,
+        session.tokenizer,
+        session.texts,
+        session.config,
+        plan.centroids,
+        model_id=model_id,
+        on_step=session.on_step,
+        checkpoint=session.file("centroids"),
+        resume=session.resumes("centroids"),
+        should_stop=session.should_stop,
+        history=result.phases.setdefault("centroids", []),
+    )
 
 
 def _train_weights(session: _Session, result: RegimeResult, ids: Tensor) -> None:
@@ -259,12 +270,28 @@ def _train_weights(session: _Session, result: RegimeResult, ids: Tensor) -> None
     if result.centroids is not None:
         with training_focus(network, result.centroids, weights=True) as focus:
             weights = list(network.parameters())
-            run(centroid_loop(focus, result.centroids, ids, settings, weights=weights,
-                              router_rate=session.plan.router_rate, **common))  # fmt: skip
+            run(
+                centroid_loop(
+                    focus,
+                    result.centroids,
+                    ids,
+                    settings,
+                    weights=weights,
+                    router_rate=session.plan.router_rate,
+                    **common,
+                )
+            )
         return
     with _all_trained(network) as weights:
-        run(Loop(ids, settings, weights, lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(),
-                 **common))  # fmt: skip
+        run(
+            Loop(
+                ids,
+                settings,
+                weights,
+                lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(),
+                **common,
+            )
+        )
 
 
 @contextmanager
@@ -290,7 +317,11 @@ def _finish(session: _Session, result: RegimeResult, ids: Tensor, model_id: str)
     steps = result.phases["weights"]
     centroids.base_model, centroids.base_fingerprint = model_id, fingerprint(network)
     centroids.training = {
-        "regime": session.plan.regime, "weights": asdict(settings), "router_rate": session.plan.router_rate,
+        "regime": session.plan.regime,
+        "weights": asdict(settings),
+        "router_rate": session.plan.router_rate,
         "centroids": None if session.plan.centroids is None else asdict(session.plan.centroids),
-        "final_loss": steps[-1].loss, "final_dominance": steps[-1].dominance, "training_tokens": ids.numel(),
-    }  # fmt: skip
+        "final_loss": steps[-1].loss,
+        "final_dominance": steps[-1].dominance,
+        "training_tokens": ids.numel(),
+    }

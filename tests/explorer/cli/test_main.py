@@ -142,8 +142,22 @@ def test_centroids_check(tmp_path, capsys):
 
 def test_train_writes_a_usable_file(tmp_path, model_folder, text_file, capsys):
     out = tmp_path / "c.safetensors"
-    flags = ["--groups", "3", "--routing-dim", "4", "--steps", "2", "--seq-len", "32", "--window", "8", "--top-k", "1",
-             "--snapshots", "1"]  # fmt: skip
+    flags = [
+        "--groups",
+        "3",
+        "--routing-dim",
+        "4",
+        "--steps",
+        "2",
+        "--seq-len",
+        "32",
+        "--window",
+        "8",
+        "--top-k",
+        "1",
+        "--snapshots",
+        "1",
+    ]
     arguments = ["train", "--text", text_file, "--val", text_file, "--model", model_folder, "--out", str(out), *flags]
     one_error(capsys, main(arguments), "no text to train on")
     val = tmp_path / "val.txt"

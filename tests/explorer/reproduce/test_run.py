@@ -25,10 +25,22 @@ from tests.helpers import build_model, build_tokenizer
 SENTENCES = [f"On day {n} the letter from Anne said that matter {n * 7 % 90} was at an end." for n in range(90)]
 TEXT = " ".join(SENTENCES)
 UNIT = dataclasses.replace(
-    SCALES["tiny"], dtype="float32", seq_len=96, window=8, steps=2, weight_steps=1, scratch_steps=1, seeds=(0,),
-    val_sequences=3, study_steps=2, study_len=32, sweep_steps=1, speed_lengths=(64, 128), long_lengths=(48, 96),
+    SCALES["tiny"],
+    dtype="float32",
+    seq_len=96,
+    window=8,
+    steps=2,
+    weight_steps=1,
+    scratch_steps=1,
+    seeds=(0,),
+    val_sequences=3,
+    study_steps=2,
+    study_len=32,
+    sweep_steps=1,
+    speed_lengths=(64, 128),
+    long_lengths=(48, 96),
     task_items=3,
-)  # fmt: skip
+)
 NEED_HARNESS = {"table1", "table2", "table4"}
 
 
@@ -88,8 +100,11 @@ def test_accuracy_is_measured_where_the_text_allows(folder, tmp_path):
     names = ("Anne", "Emma", "Jane", "Lucy")
     text = " ".join(
         f"{a}, as it was, saw {a}. And after some long while there came {b} with a great many letters and thanked {a}."
-        for _ in range(30) for a in names for b in names if a != b
-    )  # fmt: skip
+        for _ in range(30)
+        for a in names
+        for b in names
+        if a != b
+    )
     scale = dataclasses.replace(UNIT, seq_len=160, window=64)
     lab = Lab(scale, str(folder), [text], [text], {"train": ["a"], "val": ["b"]}, tmp_path)
     found = lab.accuracy(lab.model)
@@ -100,13 +115,25 @@ def test_accuracy_is_measured_where_the_text_allows(folder, tmp_path):
 
 
 def report(**changes):
-    columns = [Column("name", "method"), Column("ppl", "perplexity"), Column("kept", "pairs kept", 1, percent=True),
-               Column("paper_ppl", "perplexity", 1, paper=True)]  # fmt: skip
-    rows = [{"name": "a | b & 5 %", "ppl": Interval(2.0, 1.5, 2.5, 3), "kept": 0.5, "paper_ppl": 42.8},
-            {"name": "full", "ppl": math.nan, "kept": None}]  # fmt: skip
+    columns = [
+        Column("name", "method"),
+        Column("ppl", "perplexity"),
+        Column("kept", "pairs kept", 1, percent=True),
+        Column("paper_ppl", "perplexity", 1, paper=True),
+    ]
+    rows = [
+        {"name": "a | b & 5 %", "ppl": Interval(2.0, 1.5, 2.5, 3), "kept": 0.5, "paper_ppl": 42.8},
+        {"name": "full", "ppl": math.nan, "kept": None},
+    ]
     claims = [Claim("it works", True, "2 of 2"), Claim("it flies", None, "not tried")]
-    values = {"name": "table1", "title": "A title", "columns": columns, "rows": rows, "setting": {"K": 4},
-              "claims": claims}  # fmt: skip
+    values = {
+        "name": "table1",
+        "title": "A title",
+        "columns": columns,
+        "rows": rows,
+        "setting": {"K": 4},
+        "claims": claims,
+    }
     return Report(**{**values, **changes})
 
 

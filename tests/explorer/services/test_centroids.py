@@ -27,8 +27,12 @@ def shelf(tmp_path_factory, model_folder):
     service = Service(folder / "runs.duckdb")
     model, _ = load_model(model_folder)
     first = random_centroids(model, FocusConfig(num_groups=4, top_k=1, window=8), seed=1)
-    first.training = {"steps": 5, "texts": ["a.txt"], "odd": {"x": [1]}, "validation": {
-        "full": 20.0, "scored_tokens": 99, "k=1": {"perplexity": 21.5, "dominance": 0.3}, "note": "x"}}  # fmt: skip
+    first.training = {
+        "steps": 5,
+        "texts": ["a.txt"],
+        "odd": {"x": [1]},
+        "validation": {"full": 20.0, "scored_tokens": 99, "k=1": {"perplexity": 21.5, "dominance": 0.3}, "note": "x"},
+    }
     turned = random_centroids(model, FocusConfig(num_groups=4, top_k=1, window=16), seed=1)
     rotation = torch.linalg.qr(torch.randn(16, 16, generator=torch.Generator().manual_seed(0))).Q
     with torch.no_grad():
@@ -49,8 +53,10 @@ def test_cards_tell_what_the_file_says_and_no_more(shelf):
     cards = {card["name"]: card for card in CentroidCards(service).cards()}
     assert cards["first"]["training"] == {"steps": 5, "texts": ["a.txt"]}
     assert cards["first"]["held_out"] == {
-        "full": 20.0, "scored": 99, "focus": {"k=1": {"perplexity": 21.5, "dominance": 0.3}}
-    }  # fmt: skip
+        "full": 20.0,
+        "scored": 99,
+        "focus": {"k=1": {"perplexity": 21.5, "dominance": 0.3}},
+    }
     assert cards["other"]["held_out"] is None
     assert cards["default"]["held_out"]["focus"]["k=1"]["perplexity"] == pytest.approx(25.077, abs=1e-3)
     json.dumps(list(cards.values()))

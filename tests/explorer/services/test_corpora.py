@@ -221,8 +221,10 @@ def test_interrupted_changed_added_and_removed(run, folder, monkeypatch, capsys)
     assert "1 document is no longer in the source" in error
     place = Path(again["folder"])
     assert {row["document"]: row["name"] for row in rows_of(place, "document")} == {
-        0: "a.txt", 2: "deep/c.txt", 3: "aa.txt",
-    }  # fmt: skip
+        0: "a.txt",
+        2: "deep/c.txt",
+        3: "aa.txt",
+    }
     assert (place / "document=0").stat().st_mtime_ns == times[0]
     after = rows_of(place, "tokens")
     assert [row for row in after if row["document"] == 0] == [row for row in before if row["document"] == 0]
@@ -340,10 +342,34 @@ def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folde
     (texts / "empty.txt").write_text("")
     one, _ = run(texts, "--no-tags", "--out", str(tmp_path / "alone"))
     command = [
-        sys.executable, "-m", "focus_explorer.cli", "analyze", str(texts), "--model", model_folder, "--threads", "1",
-        "--db", str(tmp_path / "a.duckdb"), "--centroids", centroid_file, "--no-tags", "--json", "--workers", "2",
-        "--top-k", "1", "--window", "8", "--sinks", "2", "--out", str(tmp_path / "ray"), "--engine", "ray",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "focus_explorer.cli",
+        "analyze",
+        str(texts),
+        "--model",
+        model_folder,
+        "--threads",
+        "1",
+        "--db",
+        str(tmp_path / "a.duckdb"),
+        "--centroids",
+        centroid_file,
+        "--no-tags",
+        "--json",
+        "--workers",
+        "2",
+        "--top-k",
+        "1",
+        "--window",
+        "8",
+        "--sinks",
+        "2",
+        "--out",
+        str(tmp_path / "ray"),
+        "--engine",
+        "ray",
+    ]
     shared = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     killed: list[int] = []
     killer = threading.Thread(target=kill_a_worker, args=(shared.pid, tmp_path / "ray", killed), daemon=True)

@@ -98,13 +98,30 @@ def test_tasks_made_here_run_without_a_network(model_folder, centroids, texts, t
     make = ["make-task", "--text", texts, "--out", folder, "--model", model_folder, "--lengths", "50,200", "--items", 4]
     assert main(["evaluate", *map(str, make), "--window", "60"]) == 0
     assert "last_word_200" in capsys.readouterr().out
-    words = ["evaluate", "--model", model_folder, "--centroids", centroids[0], "--window", "60", "--task-folder",
-             str(folder), "--out", str(out), "--batch", "2"]  # fmt: skip
+    words = [
+        "evaluate",
+        "--model",
+        model_folder,
+        "--centroids",
+        centroids[0],
+        "--window",
+        "60",
+        "--task-folder",
+        str(folder),
+        "--out",
+        str(out),
+        "--batch",
+        "2",
+    ]
     switches = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HOME": str(tmp_path), "PYTHONPATH": "runtime:."}
     done = subprocess.run(
-        [sys.executable, "-m", "focus_explorer.cli", *words], capture_output=True, text=True, timeout=550,
-        env=os.environ | switches, cwd=ROOT,
-    )  # fmt: skip
+        [sys.executable, "-m", "focus_explorer.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=550,
+        env=os.environ | switches,
+        cwd=ROOT,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     text = done.stdout
     assert "100% are longer than the window" in text

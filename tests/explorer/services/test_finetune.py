@@ -79,9 +79,14 @@ def test_a_stopped_one_goes_on_to_the_same_end(train_text, tmp_path, capsys, mon
 
 @pytest.mark.parametrize(
     ("more", "message"),
-    [(["--steps", "0"], "steps is 0"), (["--seq-len", "8"], "seq_len is 8"), (["--lr", "0"], "learning_rate is 0"),
-     (["--resume"], "there is nothing in"), (["--seq-len", "200000"], "tokens")],
-)  # fmt: skip
+    [
+        (["--steps", "0"], "steps is 0"),
+        (["--seq-len", "8"], "seq_len is 8"),
+        (["--lr", "0"], "learning_rate is 0"),
+        (["--resume"], "there is nothing in"),
+        (["--seq-len", "200000"], "tokens"),
+    ],
+)
 def test_bad_input_is_one_line(more, message, train_text, tmp_path, capsys):
     assert main([*train_text, "--out", str(tmp_path / "out"), *more]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]

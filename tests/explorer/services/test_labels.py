@@ -38,8 +38,11 @@ def test_a_label_changes_only_what_is_given(stored):
     service, (newest, other) = stored
     assert label_run(service, newest, name="  My \n run ", tags=["b", " a ", "b", ""])["tags"] == ["a", "b"]
     assert label_run(service, newest, note="why") == {
-        "run_id": newest, "name": "My run", "note": "why", "tags": ["a", "b"]
-    }  # fmt: skip
+        "run_id": newest,
+        "name": "My run",
+        "note": "why",
+        "tags": ["a", "b"],
+    }
     assert change_tags(service, newest, ["c"], ["a"])["tags"] == ["b", "c"]
     untouched = next(row for row in service.runs() if row["run_id"] == other)
     assert (untouched["name"], untouched["note"], untouched["tags"]) == ("", "", [])
@@ -97,8 +100,11 @@ def test_bad_tags_are_refused(tags):
 
 def test_unknown_runs_and_long_names_are_refused(stored):
     service, (newest, _) = stored
-    for work in (lambda: label_run(service, "nope", name="x"), lambda: delete_run(service, "nope"),
-                 lambda: change_tags(service, "nope", ["x"])):  # fmt: skip
+    for work in (
+        lambda: label_run(service, "nope", name="x"),
+        lambda: delete_run(service, "nope"),
+        lambda: change_tags(service, "nope", ["x"]),
+    ):
         with pytest.raises(NotFoundError, match="nope"):
             work()
     with pytest.raises(InputError, match="121 characters"):

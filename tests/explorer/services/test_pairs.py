@@ -78,7 +78,7 @@ def test_a_coarse_tile_adds_up_to_the_single_pairs(own, monkeypatch):
         ({"layer": "0", "rows": [0, 5], "keys": [0, 5]}, "layer is '0'"),
         ({"layer": 0, "rows": "all", "keys": [0, 5]}, "rows is 'all'"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_tile_is_one_clear_message(own, details, part):
     with pytest.raises(InputError, match=part):
         answer(own[0], {"what": "mask_tile", "run": own[1], **details})
@@ -115,8 +115,10 @@ def test_attention_is_measured_once_asked_and_equals_the_models_own(own):
     total = membership(own, 0).size
     assert before == {"state": "none", "num_tokens": total, "whole": total}
     assert ask(own, "attention_links", layer=0) == {
-        "columns": ["head", "query", "key", "probability", "affinity"], "dropped": [], "kept": [],
-    }  # fmt: skip
+        "columns": ["head", "query", "key", "probability", "affinity"],
+        "dropped": [],
+        "kept": [],
+    }
     assert ask(own, "measure_attention")["state"] in ("running", "done")
     found = wait(own)
     assert (found["state"], found["num_tokens"]) == ("done", total)

@@ -51,8 +51,12 @@ def test_payload_matches_the_database(service, run_id):
     top = np.frombuffer(base64.b64decode(payload["top"]), np.uint8).reshape(layers, count)
     rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
     assert top.ravel().tolist() == [row["top_group"] for row in rows]
-    stored = {mode: [row["nll"] for row in fetch(service.database, "losses", run_id=run_id).to_pylist()
-                     if row["mode"] == mode] for mode in ("full", "focus")}  # fmt: skip
+    stored = {
+        mode: [
+            row["nll"] for row in fetch(service.database, "losses", run_id=run_id).to_pylist() if row["mode"] == mode
+        ]
+        for mode in ("full", "focus")
+    }
     for mode, nll in stored.items():
         np.testing.assert_allclose(np.frombuffer(base64.b64decode(payload["losses"][mode]), "<f4"), nll, rtol=1e-6)
     for layer in payload["layer_ids"]:

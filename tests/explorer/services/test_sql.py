@@ -32,9 +32,15 @@ def test_every_example_answers(service, run_id, sql):
 
 @pytest.mark.parametrize(
     "sql",
-    ["SELECT count(*) AS n FROM runs", "FROM runs;", "WITH a AS (SELECT 1) SELECT * FROM a -- end", "VALUES (1)",
-     "DESCRIBE runs", "SHOW TABLES"],
-)  # fmt: skip
+    [
+        "SELECT count(*) AS n FROM runs",
+        "FROM runs;",
+        "WITH a AS (SELECT 1) SELECT * FROM a -- end",
+        "VALUES (1)",
+        "DESCRIBE runs",
+        "SHOW TABLES",
+    ],
+)
 def test_anything_that_selects_is_answered(service, run_id, sql):
     assert run_sql(service.database, sql)["rows"]
 
@@ -54,19 +60,53 @@ def test_values_of_every_kind_are_plain(service, run_id):
 
 @pytest.mark.parametrize(
     "sql",
-    ["SELECT * FROM read_csv('{file}')", "SELECT * FROM '{file}'", "SELECT * FROM read_text('{file}')",
-     "SELECT * FROM read_blob('{file}')", "SELECT * FROM glob('/*')", "SELECT * FROM sniff_csv('{file}')",
-     "SELECT * FROM read_json('{file}')", "SELECT * FROM read_parquet('https://127.0.0.1:1/x.parquet')",
-     "ATTACH '{file}' AS other", "COPY runs TO '{target}'", "COPY (SELECT 1) TO '{target}'",
-     "EXPORT DATABASE '{target}'", "IMPORT DATABASE '{target}'", "INSTALL httpfs", "LOAD httpfs", "LOAD '{file}'",
-     "PRAGMA enable_external_access=true", "PRAGMA version", "SET enable_external_access = true", "SET threads = 64",
-     "RESET lock_configuration", "CALL pragma_version()", "CHECKPOINT", "VACUUM", "BEGIN", "DROP TABLE runs",
-     "DELETE FROM runs", "UPDATE runs SET title = 'x'", "INSERT INTO run_labels VALUES ('a', '', '', [], NULL)",
-     "CREATE TEMP TABLE t AS SELECT 1", "CREATE MACRO f() AS 1", "WITH x AS (DELETE FROM runs RETURNING *) FROM x",
-     "EXPLAIN ANALYZE COPY (SELECT 1) TO '{target}'", "SELECT 1; SELECT 2", "SELECT 1; DROP TABLE runs",
-     "SELECT getenv('HOME')", "SELECT * FROM duckdb_secrets()", "SELECT * FROM service", "FROM asked", "SELEC 1", "",
-     "-- nothing", "SELECT nothing FROM runs", "SELECT error('two\nlines')"],
-)  # fmt: skip
+    [
+        "SELECT * FROM read_csv('{file}')",
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM read_blob('{file}')",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM sniff_csv('{file}')",
+        "SELECT * FROM read_json('{file}')",
+        "SELECT * FROM read_parquet('https://127.0.0.1:1/x.parquet')",
+        "ATTACH '{file}' AS other",
+        "COPY runs TO '{target}'",
+        "COPY (SELECT 1) TO '{target}'",
+        "EXPORT DATABASE '{target}'",
+        "IMPORT DATABASE '{target}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "LOAD '{file}'",
+        "PRAGMA enable_external_access=true",
+        "PRAGMA version",
+        "SET enable_external_access = true",
+        "SET threads = 64",
+        "RESET lock_configuration",
+        "CALL pragma_version()",
+        "CHECKPOINT",
+        "VACUUM",
+        "BEGIN",
+        "DROP TABLE runs",
+        "DELETE FROM runs",
+        "UPDATE runs SET title = 'x'",
+        "INSERT INTO run_labels VALUES ('a', '', '', [], NULL)",
+        "CREATE TEMP TABLE t AS SELECT 1",
+        "CREATE MACRO f() AS 1",
+        "WITH x AS (DELETE FROM runs RETURNING *) FROM x",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{target}'",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; DROP TABLE runs",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM service",
+        "FROM asked",
+        "SELEC 1",
+        "",
+        "-- nothing",
+        "SELECT nothing FROM runs",
+        "SELECT error('two\nlines')",
+    ],
+)
 def test_everything_else_is_refused_in_one_line(service, run_id, tmp_path, sql):
     file, target = tmp_path / "secret.csv", tmp_path / "out"
     file.write_text("a\nsecret-value\n")
@@ -98,8 +138,9 @@ def test_an_endless_query_is_stopped(service, run_id):
 
 
 def test_endless_recursion_is_stopped(service, run_id):
-    text = problem(service, "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r",
-                   seconds=1)  # fmt: skip
+    text = problem(
+        service, "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r", seconds=1
+    )
     assert "stopped" in text or "memory" in text
 
 

@@ -29,12 +29,20 @@ def sample(fresh_seed):
     piece = tags * 3 + rng.integers(0, 3, TOKENS)
     shares = rng.dirichlet(np.ones(4), (2, TOKENS))
     return Sample(
-        layers=[3, 7], num_groups=4, window=5, num_sinks=2, focus=groups(tops, rng),
-        random=groups(rng.integers(0, 4, (2, TOKENS)), rng), pieces=[f" word{n}" for n in range(12)], piece=piece,
+        layers=[3, 7],
+        num_groups=4,
+        window=5,
+        num_sinks=2,
+        focus=groups(tops, rng),
+        random=groups(rng.integers(0, 4, (2, TOKENS)), rng),
+        pieces=[f" word{n}" for n in range(12)],
+        piece=piece,
         schemes={"pos": Scheme(["ADJ", "DET", "NOUN", "VERB"], tags.astype(np.uint8))},
-        units=np.arange(TOKENS) // 12, unit="sentence", starts=np.zeros(TOKENS, dtype=np.int64),
+        units=np.arange(TOKENS) // 12,
+        unit="sentence",
+        starts=np.zeros(TOKENS, dtype=np.int64),
         mass={"focus": MassByQuery(shares), "random": MassByQuery(shares[:, ::-1])},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -48,9 +56,14 @@ def found(sample):
 def one(rows, statistic, layer=None, group=None, category=""):
     scope = "group" if group else "run" if layer is None else "layer"
     hits = [
-        row for row in rows if row["scope"] == scope and row["statistic"] == statistic and row["layer"] == layer
-        and row["group"] == group and row["category"].startswith(category)
-    ]  # fmt: skip
+        row
+        for row in rows
+        if row["scope"] == scope
+        and row["statistic"] == statistic
+        and row["layer"] == layer
+        and row["group"] == group
+        and row["category"].startswith(category)
+    ]
     assert len(hits) == 1, (statistic, layer, group, len(hits))
     return hits[0]
 
@@ -84,8 +97,9 @@ def test_every_row_has_its_baselines_denominator_and_unit(found, sample):
             assert row["random"] is not None
             assert row["random_low"] is not None
             assert row["shuffled"] is not None or (row["scope"], row["statistic"]) in {
-                ("group", "confidence"), ("group", "entropy")
-            }  # fmt: skip
+                ("group", "confidence"),
+                ("group", "entropy"),
+            }
     assert one(found[0], "confidence")["value"] == pytest.approx(sample.focus.confidence.mean())
     assert one(found[0], "pairs_kept", 3)["count"] == TOKENS * (TOKENS + 1) // 2
 
@@ -160,9 +174,10 @@ def test_layers_agree_with_themselves_and_not_with_chance(sample):
     row = layer_agreement_table(sample).to_pylist()[0]
     assert (row["layer"], row["other_layer"]) == (3, 7)
     assert abs(row["adjusted_rand"]) < 0.05
-    renamed = Groups(sample.focus.tops[:, :].max() - sample.focus.tops, *(
-        getattr(sample.focus, name) for name in ("membership", "confidence", "entropy")
-    ))  # fmt: skip
+    renamed = Groups(
+        sample.focus.tops[:, :].max() - sample.focus.tops,
+        *(getattr(sample.focus, name) for name in ("membership", "confidence", "entropy")),
+    )
     other = Sample(**{name: getattr(sample, name) for name in Sample.__slots__} | {"focus": renamed})
     for row in between_samples(sample, other).to_pylist():
         assert row["adjusted_rand"] == row["overlap"] == 1

@@ -26,8 +26,18 @@ from focus_explorer.ui.shell import build_app
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
-VIEWS = ("agreement", "map", "mask", "distances", "attention", "attention_links", "settings", "lengths", "beside",
-         "statistics")  # fmt: skip
+VIEWS = (
+    "agreement",
+    "map",
+    "mask",
+    "distances",
+    "attention",
+    "attention_links",
+    "settings",
+    "lengths",
+    "beside",
+    "statistics",
+)
 
 
 def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
@@ -68,21 +78,47 @@ def test_what_cannot_be_shown_is_said(service, run_id, tmp_path):
 def test_functions_for_programs_have_stable_names_and_descriptions(service):
     found = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
     assert set(found) >= {
-        "/analyze", "/runs", "/run", "/groups", "/layers", "/tokens", "/compare", "/centroids", "/compare_centroids",
-        *(f"/{name}" for name in VIEWS), "/sql", "/rename", "/note", "/tag", "/delete", "/undelete",
-    }  # fmt: skip
+        "/analyze",
+        "/runs",
+        "/run",
+        "/groups",
+        "/layers",
+        "/tokens",
+        "/compare",
+        "/centroids",
+        "/compare_centroids",
+        *(f"/{name}" for name in VIEWS),
+        "/sql",
+        "/rename",
+        "/note",
+        "/tag",
+        "/delete",
+        "/undelete",
+    }
     assert [p["parameter_name"] for p in found["/tokens"]["parameters"]] == ["run_id", "first", "count"]
     assert [p["parameter_name"] for p in found["/analyze"]["parameters"]][:2] == ["text", "model"]
     assert [p["parameter_name"] for p in found["/mask"]["parameters"]] == [
-        "run_id", "layer", "first_query", "last_query", "first_key", "last_key",
-    ]  # fmt: skip
+        "run_id",
+        "layer",
+        "first_query",
+        "last_query",
+        "first_key",
+        "last_key",
+    ]
     assert all(found[f"/{name}"].get("description") for name in ("analyze", "runs", "sql", *VIEWS))
 
 
 def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
     read = api._readers(service)
-    for answer in (read["runs"](), read["run"](run_id), read["groups"](run_id), read["layers"](run_id),
-                   read["tokens"](run_id, 3, 4), read["centroids"](), read["sql"]("SELECT 1")):  # fmt: skip
+    for answer in (
+        read["runs"](),
+        read["run"](run_id),
+        read["groups"](run_id),
+        read["layers"](run_id),
+        read["tokens"](run_id, 3, 4),
+        read["centroids"](),
+        read["sql"]("SELECT 1"),
+    ):
         json.dumps(answer)
     assert [row["position"] for row in read["tokens"](run_id, 3, 4)] == [3, 4, 5, 6]
     assert read["compare"](run_id, run_id)["settings_that_differ"] == {}
@@ -102,9 +138,11 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     assert tuple(sorted(views)) == tuple(sorted(VIEWS))
     layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
     asked = dict.fromkeys(VIEWS, (run_id,)) | {
-        "map": (run_id, layers[0], True), "mask": (run_id, layers[0], 0, 9, 0, 9), "beside": (run_id, other_run),
+        "map": (run_id, layers[0], True),
+        "mask": (run_id, layers[0], 0, 9, 0, 9),
+        "beside": (run_id, other_run),
         "attention_links": (run_id, layers[0]),
-    }  # fmt: skip
+    }
     found = {name: views[name](*asked[name]) for name in VIEWS}
     json.dumps(found)
     assert found["agreement"]["layers"] == layers
@@ -119,8 +157,11 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     assert len(found["distances"]["shares"]) == 5
     assert len(views["distances"](run_id, layers[0])["counts"]) == 5
     assert found["beside"]["layers"][0]["overlap"] == 1.0  # the first layer sees no mask
-    tokens = [row["top_group"] for row in fetch(service.database, "assignments", run_id=run_id).to_pylist()
-              if row["layer"] == layers[0]]  # fmt: skip
+    tokens = [
+        row["top_group"]
+        for row in fetch(service.database, "assignments", run_id=run_id).to_pylist()
+        if row["layer"] == layers[0]
+    ]
     assert found["beside"]["top"][0] == tokens
     for name in VIEWS:
         with pytest.raises(InputError, match="there is no run 'nope'"):
@@ -137,8 +178,13 @@ def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
     for i in range(20, 40):
         for j in range(5, 35):
             near, shared, sink = i - j <= 8, bool(bits[i] & bits[j]), j < 2
-            cause = ("local_and_group" if shared else "local_only") if near else "group_only" if shared else (
-                "sink_only" if sink else "dropped")  # fmt: skip
+            cause = (
+                ("local_and_group" if shared else "local_only")
+                if near
+                else "group_only"
+                if shared
+                else ("sink_only" if sink else "dropped")
+            )
             wanted = [] if j > i else [cause]
             assert [name for name in found["causes"] if found["counts"][name][i - 20][j - 5]] == wanted
     with pytest.raises(InputError, match="outside the text"):
@@ -158,12 +204,28 @@ def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--mcp", "--db", str(service.database.path),
-               "--model", model_folder, "--centroids", "random", "--port", str(port)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "focus_explorer.cli",
+        "serve",
+        "--mcp",
+        "--db",
+        str(service.database.path),
+        "--model",
+        model_folder,
+        "--centroids",
+        "random",
+        "--port",
+        str(port),
+    ]
     server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
     try:
         address = next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
         with ThreadPoolExecutor(1) as thread:  # a browser test may have left a loop running in this one

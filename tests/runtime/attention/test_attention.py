@@ -415,9 +415,15 @@ def test_subsets_of_memberships():
 
 @pytest.mark.parametrize(
     ("membership", "window", "expected"),
-    [([1, 1, 1], 0, True), ([1, 2, 1], 2, True), ([1, 2, 1], 1, False), ([3, 5, 9], 0, False), ([1, 3, 5], 0, True),
-     ([0, 0, 0], 0, False)],
-)  # fmt: skip
+    [
+        ([1, 1, 1], 0, True),
+        ([1, 2, 1], 2, True),
+        ([1, 2, 1], 1, False),
+        ([3, 5, 9], 0, False),
+        ([1, 3, 5], 0, True),
+        ([0, 0, 0], 0, False),
+    ],
+)
 def test_covers_everything(membership, window, expected):
     assert covers_everything(torch.tensor([membership]), window, 3) is expected
 

@@ -94,10 +94,15 @@ def test_block_lists_never_build_a_square_of_tokens(fresh_seed):
 
 
 CASES = [
-    {"top_k": 1}, {"top_k": 2, "softcap": 3.0}, {"top_k": 3, "length_q": 77}, {"top_k": 2, "side": "left"},
-    {"top_k": 1, "side": "right", "length_q": 130}, {"top_k": 2, "heads": (6, 2), "window": 0, "num_sinks": 0},
-    {"top_k": 1, "length": 1}, {"top_k": 2, "groups": 63},
-]  # fmt: skip
+    {"top_k": 1},
+    {"top_k": 2, "softcap": 3.0},
+    {"top_k": 3, "length_q": 77},
+    {"top_k": 2, "side": "left"},
+    {"top_k": 1, "side": "right", "length_q": 130},
+    {"top_k": 2, "heads": (6, 2), "window": 0, "num_sinks": 0},
+    {"top_k": 1, "length": 1},
+    {"top_k": 2, "groups": 63},
+]
 
 
 @pytest.mark.parametrize("sort", [True, False])
@@ -109,9 +114,12 @@ def test_flex_equals_the_oracle(case, sort, fresh_seed):
     inputs = random_inputs(values["length"], batch=2, heads=heads, kv_heads=kv_heads, queries=values["length_q"])
     membership = random_membership(values["length"], top_k=values["top_k"], groups=values["groups"], batch=2)
     settings = {
-        "window": values["window"], "num_sinks": values["num_sinks"], "scale": 0.35, "softcap": values["softcap"],
+        "window": values["window"],
+        "num_sinks": values["num_sinks"],
+        "scale": 0.35,
+        "softcap": values["softcap"],
         "key_padding": padded(values["length"], 2, values["side"]) if values["side"] else None,
-    }  # fmt: skip
+    }
     actual = flex_focus_attention(*inputs, membership, sort=sort, **settings)
     assert_same(actual, reference_attention(*inputs, membership, **settings), 1e-10)
 

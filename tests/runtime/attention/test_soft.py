@@ -14,9 +14,12 @@ from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.soft import gated_attention, gated_attention_reference
 
 MODES: list[dict[str, Any]] = [
-    {"gate": "log"}, {"gate": "paper", "steepness": 3.0}, {"gate": "log", "hard_top_k": 1},
-    {"gate": "log", "hard_top_k": 2}, {"gate": "paper", "hard_top_k": 1},
-]  # fmt: skip
+    {"gate": "log"},
+    {"gate": "paper", "steepness": 3.0},
+    {"gate": "log", "hard_top_k": 1},
+    {"gate": "log", "hard_top_k": 2},
+    {"gate": "paper", "hard_top_k": 1},
+]
 
 
 @pytest.fixture
@@ -61,8 +64,13 @@ def loop_gated(query, key, value, probabilities, *, window, num_sinks, gate, sca
 def test_gates_equal_a_loop(gate, window, num_sinks, softcap, fresh_seed):
     inputs = random_inputs(batch=2)
     settings: dict[str, Any] = {
-        "window": window, "num_sinks": num_sinks, "gate": gate, "scale": 0.7, "steepness": 3.0, "softcap": softcap,
-    }  # fmt: skip
+        "window": window,
+        "num_sinks": num_sinks,
+        "gate": gate,
+        "scale": 0.7,
+        "steepness": 3.0,
+        "softcap": softcap,
+    }
     torch.testing.assert_close(gated_attention(*inputs, **settings), loop_gated(*inputs, **settings))
 
 
@@ -205,8 +213,9 @@ def test_bfloat16_queries_with_float32_probabilities(mode, fresh_seed):
     inputs = random_inputs(200, heads=6, kv_heads=2, dim=16)
     upstream = torch.randn_like(inputs[0])
     settings = {"window": 8, "num_sinks": 2, "scale": 0.25, **mode}
-    exact = gradients(gated_attention_reference, [x.bfloat16().double() for x in inputs[:3]] + [inputs[3]], upstream,
-                      **settings)  # fmt: skip
+    exact = gradients(
+        gated_attention_reference, [x.bfloat16().double() for x in inputs[:3]] + [inputs[3]], upstream, **settings
+    )
     half = [x.bfloat16() for x in inputs[:3]] + [inputs[3].float()]
     found = gradients(gated_attention, half, upstream, **settings)
     assert [x.dtype for x in found] == [torch.bfloat16] * 4 + [torch.float32]

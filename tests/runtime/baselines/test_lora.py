@@ -93,9 +93,14 @@ def test_without_peft_the_message_says_what_to_install(tiny_model, monkeypatch):
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"rank": 0}, "rank"), ({"alpha": 0}, "alpha"), ({"dropout": 1.0}, "dropout"), ({"targets": "q_proj"}, "targets"),
-     ({"targets": ()}, "targets")],
-)  # fmt: skip
+    [
+        ({"rank": 0}, "rank"),
+        ({"alpha": 0}, "alpha"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"targets": "q_proj"}, "targets"),
+        ({"targets": ()}, "targets"),
+    ],
+)
 def test_bad_settings_are_named(settings, name):
     with pytest.raises(ConfigError, match=name):
         LoRA(**settings)

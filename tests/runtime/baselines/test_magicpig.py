@@ -53,9 +53,18 @@ def test_drawn_keys_carry_minus_the_logarithm_of_their_probability(fresh_seed, m
 
     reading = Reading()
     out = magicpig_attention(
-        query, key, value, planes, window=2, num_sinks=1, min_tables=least, centre=centre, scale=0.5,
-        softcap=softcap, reading=reading,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        planes,
+        window=2,
+        num_sinks=1,
+        min_tables=least,
+        centre=centre,
+        scale=0.5,
+        softcap=softcap,
+        reading=reading,
+    )
     expected, pairs = naive_attention(query, key, value, log_weight, scale=0.5, softcap=softcap)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)  # weights are computed in fp32
     assert float(reading.pairs) == pairs
@@ -95,9 +104,14 @@ def test_numerator_and_denominator_are_unbiased(fresh_seed):
         planes = random_planes(6, 2, 8, generator)
         # Values of one-hot rows give the normalised weights; the window's own weight, known, undoes the normalisation.
         weights = magicpig_attention(
-            torch.nn.functional.pad(query, (0, 2)), torch.nn.functional.pad(key, (0, 2)), eye,
-            torch.nn.functional.pad(planes, (0, 2)), window=0, num_sinks=0, scale=8**-0.5,
-        )[0, 0]  # fmt: skip
+            torch.nn.functional.pad(query, (0, 2)),
+            torch.nn.functional.pad(key, (0, 2)),
+            eye,
+            torch.nn.functional.pad(planes, (0, 2)),
+            window=0,
+            num_sinks=0,
+            scale=8**-0.5,
+        )[0, 0]
         weights = weights * (scores.diagonal() / weights.diagonal())[:, None]
         draws.append(torch.cat([weights @ value[0, 0], weights.sum(-1, keepdim=True)], -1))
     found = torch.stack(draws)
@@ -134,9 +148,15 @@ def test_gradients_take_the_sample_as_given(fresh_seed):
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"bits": 16}, "bits"), ({"tables": 0}, "tables"), ({"min_tables": 3}, "min_tables"),
-     ({"tables": 1}, "min_tables"), ({"tables": 2**15}, "tables"), ({"full_layers": (0, 0)}, "full_layers")],
-)  # fmt: skip
+    [
+        ({"bits": 16}, "bits"),
+        ({"tables": 0}, "tables"),
+        ({"min_tables": 3}, "min_tables"),
+        ({"tables": 1}, "min_tables"),
+        ({"tables": 2**15}, "tables"),
+        ({"full_layers": (0, 0)}, "full_layers"),
+    ],
+)
 def test_bad_settings_are_named(settings, name):
     with pytest.raises(ConfigError, match=name):
         MagicPIG(**settings)

@@ -60,10 +60,14 @@ def test_pairs_share_a_cluster_or_are_near(fresh_seed, monkeypatch, selection, h
     query, key, value = random_heads(17)
     clusters = random_clusters()
     means, centroids = (clusters.query_mean, clusters.key_mean), clusters.centroids
-    of_query = {(b, h): clusters_of(query[b, h], means[0][h // 2, 0], centroids[h // 2], selection)
-                for b in range(2) for h in range(4)}  # fmt: skip
-    of_key = {(b, g): clusters_of(key[b, g], means[1][g, 0], centroids[g], selection)
-              for b in range(2) for g in range(2)}  # fmt: skip
+    of_query = {
+        (b, h): clusters_of(query[b, h], means[0][h // 2, 0], centroids[h // 2], selection)
+        for b in range(2)
+        for h in range(4)
+    }
+    of_key = {
+        (b, g): clusters_of(key[b, g], means[1][g, 0], centroids[g], selection) for b in range(2) for g in range(2)
+    }
 
     def log_weight(b, h, i, j):
         together = bool(of_query[b, h][i] & of_key[b, h // 2][j])
@@ -73,9 +77,18 @@ def test_pairs_share_a_cluster_or_are_near(fresh_seed, monkeypatch, selection, h
 
     reading = Reading()
     out = routing_attention(
-        query, key, value, clusters, window=3, num_sinks=1, selection=selection, heads=heads, scale=0.5,
-        softcap=softcap, reading=reading,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        clusters,
+        window=3,
+        num_sinks=1,
+        selection=selection,
+        heads=heads,
+        scale=0.5,
+        softcap=softcap,
+        reading=reading,
+    )
     expected, pairs = naive_attention(query, key, value, log_weight, scale=0.5, softcap=softcap)
     torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)
     assert float(reading.pairs) == pairs
@@ -150,9 +163,16 @@ def test_online_k_means_finds_separated_clusters(fresh_seed):
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"num_clusters": 0}, "num_clusters"), ({"selection": "top"}, "selection"), ({"heads": "half"}, "heads"),
-     ({"decay": 1.0}, "decay"), ({"decay": True}, "decay"), ({"centre": 1}, "centre"), ({"window": -1}, "window")],
-)  # fmt: skip
+    [
+        ({"num_clusters": 0}, "num_clusters"),
+        ({"selection": "top"}, "selection"),
+        ({"heads": "half"}, "heads"),
+        ({"decay": 1.0}, "decay"),
+        ({"decay": True}, "decay"),
+        ({"centre": 1}, "centre"),
+        ({"window": -1}, "window"),
+    ],
+)
 def test_bad_settings_are_named(settings, name):
     with pytest.raises(ConfigError, match=name):
         RoutingTransformer(**settings)

@@ -28,8 +28,9 @@ def naive_sparq(query, key, value, *, components, num_keys, num_local, reallocat
                 for h in heads:
                     q = query[b, h, i]
                     share = q[chosen].abs().sum() / q.abs().sum()
-                    logits = [score(q[chosen], key[b, g, j][chosen], scale / math.sqrt(share), softcap)
-                              for j in range(i + 1)]  # fmt: skip
+                    logits = [
+                        score(q[chosen], key[b, g, j][chosen], scale / math.sqrt(share), softcap) for j in range(i + 1)
+                    ]
                     approximate[h] = torch.softmax(torch.tensor(logits, dtype=torch.float64), 0)
                 total = sum(approximate.values())
                 order = sorted(range(i + 1), key=lambda j: (i - j >= num_local, -total[j]))
@@ -88,9 +89,13 @@ def test_gradients_flow_through_scores_and_reallocation(fresh_seed):
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"components": 0}, "components"), ({"num_keys": 8, "num_local": 9}, "num_local is 9"),
-     ({"reallocate": "yes"}, "reallocate"), ({"num_keys": 2**40}, "num_keys")],
-)  # fmt: skip
+    [
+        ({"components": 0}, "components"),
+        ({"num_keys": 8, "num_local": 9}, "num_local is 9"),
+        ({"reallocate": "yes"}, "reallocate"),
+        ({"num_keys": 2**40}, "num_keys"),
+    ],
+)
 def test_bad_settings_are_named(settings, name):
     with pytest.raises(ConfigError, match=name):
         SparQ(**settings)

@@ -66,10 +66,15 @@ def test_gradients_are_those_of_the_masked_softmax(fresh_seed):
 
 @pytest.mark.parametrize(
     ("make", "name"),
-    [(lambda: Longformer(window=-1), "window"), (lambda: Longformer(num_globals=1.5), "num_globals"),
-     (lambda: Longformer(positions=(1, 1)), "positions"), (lambda: Longformer(positions=[1]), "positions"),
-     (lambda: WindowOnly(window=True), "window"), (lambda: WindowOnly(num_sinks=-2), "num_sinks")],
-)  # fmt: skip
+    [
+        (lambda: Longformer(window=-1), "window"),
+        (lambda: Longformer(num_globals=1.5), "num_globals"),
+        (lambda: Longformer(positions=(1, 1)), "positions"),
+        (lambda: Longformer(positions=[1]), "positions"),
+        (lambda: WindowOnly(window=True), "window"),
+        (lambda: WindowOnly(num_sinks=-2), "num_sinks"),
+    ],
+)
 def test_bad_settings_are_named(make, name):
     with pytest.raises(ConfigError, match=name):
         make()
@@ -77,10 +82,15 @@ def test_bad_settings_are_named(make, name):
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [(lambda q, k, v: (q[0], k, v), "query"), (lambda q, k, v: (q, k, v[:, :, 1:]), "value"),
-     (lambda q, k, v: (q[:, :3], k, v), "multiple of key"), (lambda q, k, v: (q, k.float(), v), "key is"),
-     (lambda q, k, v: (q[:, :, 1:], k, v), "as many"), (lambda q, k, v: (q, k, None), "value is NoneType")],
-)  # fmt: skip
+    [
+        (lambda q, k, v: (q[0], k, v), "query"),
+        (lambda q, k, v: (q, k, v[:, :, 1:]), "value"),
+        (lambda q, k, v: (q[:, :3], k, v), "multiple of key"),
+        (lambda q, k, v: (q, k.float(), v), "key is"),
+        (lambda q, k, v: (q[:, :, 1:], k, v), "as many"),
+        (lambda q, k, v: (q, k, None), "value is NoneType"),
+    ],
+)
 def test_tensors_that_do_not_fit_are_named(change, words):
     with pytest.raises(InputError, match=words):
         window_attention(*change(*random_heads(5)), window=2)

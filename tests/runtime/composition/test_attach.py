@@ -412,9 +412,14 @@ def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"top_k": 0}, "top_k"), ({"top_k": 5}, "top_k"), ({"window": -1}, "window"), ({"num_sinks": -1}, "num_sinks"),
-     ({"assignment": "soft"}, "assignment")],
-)  # fmt: skip
+    [
+        ({"top_k": 0}, "top_k"),
+        ({"top_k": 5}, "top_k"),
+        ({"window": -1}, "window"),
+        ({"num_sinks": -1}, "num_sinks"),
+        ({"assignment": "soft"}, "assignment"),
+    ],
+)
 def test_bad_settings_are_named_and_leave_the_model_alone(settings, name, tiny_model, ids):
     before = logits(tiny_model, ids)
     with pytest.raises(ConfigError, match=name):

@@ -39,9 +39,13 @@ def config_text(**changes):
 
 def metadata(**changes):
     values = {
-        "format": "focus-centroids", "format_version": "1", "config": config_text(), "base_model": "tiny",
-        "num_model_layers": "2", "training": '{"steps": 3}',
-    }  # fmt: skip
+        "format": "focus-centroids",
+        "format_version": "1",
+        "config": config_text(),
+        "base_model": "tiny",
+        "num_model_layers": "2",
+        "training": '{"steps": 3}',
+    }
     return {k: v for k, v in (values | changes).items() if v is not None}
 
 

@@ -25,14 +25,29 @@ HOLD = "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('held',
 
 def info(out="/somewhere/a.safetensors", steps=10):
     return TrainingInfo(
-        name="a", kind="centroids", model_id="tiny", model_fingerprint="f", steps=steps, seed=3, device="cpu",
-        dtype="float32", out=out, config={"num_groups": 4}, texts=["a.txt"],
-    )  # fmt: skip
+        name="a",
+        kind="centroids",
+        model_id="tiny",
+        model_fingerprint="f",
+        steps=steps,
+        seed=3,
+        device="cpu",
+        dtype="float32",
+        out=out,
+        config={"num_groups": 4},
+        texts=["a.txt"],
+    )
 
 
 def step(number, loss=2.0, **changes):
-    values = {"dominance": 0.3, "dominance_max": 0.4, "retained_pairs": 0.5, "learning_rate": 1e-3,
-              "tokens_per_second": 100.0, "phase": "centroids"}  # fmt: skip
+    values = {
+        "dominance": 0.3,
+        "dominance_max": 0.4,
+        "retained_pairs": 0.5,
+        "learning_rate": 1e-3,
+        "tokens_per_second": 100.0,
+        "phase": "centroids",
+    }
     return TrainStep(number, loss, **(values | changes))
 
 
@@ -88,8 +103,16 @@ def test_what_is_reported_is_what_is_stored(database):
         ("full", 1, "centroids", 3.5, None, None, None, 1e-3, 100.0),
     ]
     [found] = row(database, "training_id, status, centroids_sha256, validation, pid, host, steps, config, texts")
-    assert found[1:] == ("done", "abc", '{"full": 9.0}', os.getpid(), socket.gethostname(), 10,
-                         '{"num_groups": 4}', '["a.txt"]')  # fmt: skip
+    assert found[1:] == (
+        "done",
+        "abc",
+        '{"full": 9.0}',
+        os.getpid(),
+        socket.gethostname(),
+        10,
+        '{"num_groups": 4}',
+        '["a.txt"]',
+    )
     assert found[0] == recorder.training_id
 
 

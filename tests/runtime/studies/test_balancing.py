@@ -23,8 +23,14 @@ pytestmark = pytest.mark.slow  # many short trainings or compositions; they run 
 
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS = FocusConfig(num_groups=4, routing_dim=8, top_k=1, window=4, num_sinks=1, sinkhorn_iterations=15)
-PLAN: dict[str, Any] = {"steps": 3, "seq_len": 32, "batch": 2, "warmup": 0, "learning_rate": 1e-2,
-                        "calibration_sequences": 4}  # fmt: skip
+PLAN: dict[str, Any] = {
+    "steps": 3,
+    "seq_len": 32,
+    "batch": 2,
+    "warmup": 0,
+    "learning_rate": 1e-2,
+    "calibration_sequences": 4,
+}
 
 
 def train(name, model=None, **changes):
@@ -127,8 +133,17 @@ def test_without_a_device_of_its_own_it_is_ordinary_training():
 def test_a_row_tells_quality_before_and_after_calibration(fresh_seed):
     model, validation, seen = build_model(), random_ids(32, batch=2, seed=fresh_seed), []
     before = weights_sha256(model)
-    rows = study(model, build_tokenizer(), TEXTS, validation, FOCUS, TrainConfig(**PLAN),
-                 ["sinkhorn-10", "balanced-potentials"], top_ks=(1, 4, 9), on_row=seen.append)  # fmt: skip
+    rows = study(
+        model,
+        build_tokenizer(),
+        TEXTS,
+        validation,
+        FOCUS,
+        TrainConfig(**PLAN),
+        ["sinkhorn-10", "balanced-potentials"],
+        top_ks=(1, 4, 9),
+        on_row=seen.append,
+    )
     assert rows == seen
     assert weights_sha256(model) == before
     assert model.config._attn_implementation == "eager"

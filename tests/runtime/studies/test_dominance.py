@@ -202,8 +202,14 @@ def test_the_auxiliary_loss_has_the_stated_weights(name, monkeypatch):
 
 def test_every_strategy_says_what_it_is():
     assert list(STRATEGIES) == [
-        "softmax", "entropy-balance", "stop-gradient", "ema", "recluster", "balance-x5", "sinkhorn"
-    ]  # fmt: skip
+        "softmax",
+        "entropy-balance",
+        "stop-gradient",
+        "ema",
+        "recluster",
+        "balance-x5",
+        "sinkhorn",
+    ]
     assert {s.name: s.normalisation for s in STRATEGIES.values() if s.normalisation != "softmax"} == {
         "sinkhorn": "sinkhorn"
     }

@@ -22,8 +22,17 @@ from tests.helpers import build_centroids, build_model, random_ids
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
 
-KEYS = {"setting", "perplexity", "difference_nats", "differences", "scored_tokens", "dominance_mean", "dominance_max",
-        "retained_pairs", "distant_kept"}  # fmt: skip
+KEYS = {
+    "setting",
+    "perplexity",
+    "difference_nats",
+    "differences",
+    "scored_tokens",
+    "dominance_mean",
+    "dominance_max",
+    "retained_pairs",
+    "distant_kept",
+}
 
 
 @pytest.fixture(scope="module")
@@ -188,9 +197,14 @@ def test_gap_recovered_is_the_definition():
 
 def test_temperature_and_iterations_are_swept_with_sinkhorn(model, centroids, sequences):
     rows = sweep_assignment(
-        model, centroids, sequences, random_ids(40, batch=2, seed=8), top_ks=(1,), temperatures=(0.1, 2.0),
+        model,
+        centroids,
+        sequences,
+        random_ids(40, batch=2, seed=8),
+        top_ks=(1,),
+        temperatures=(0.1, 2.0),
         iterations=(1, 20),
-    )  # fmt: skip
+    )
     given = [row for row in rows if row["setting"]["centroids"] == "given"]
     settings = [(row["setting"]["temperature"], row["setting"]["sinkhorn_iterations"]) for row in given]
     assert settings == [(0.1, 20), (2.0, 20), (0.1, 1)]

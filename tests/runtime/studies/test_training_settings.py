@@ -58,8 +58,21 @@ def test_one_change_at_a_time_or_every_combination():
     assert sweep_settings(FOCUS, PLAN, {"num_groups": [1]})[1][1].top_k == 1
 
 
-@pytest.mark.parametrize("name", ["num_groups", "top_k", "window", "temperature", "sinkhorn_iterations", "routing_dim",
-                                  "num_sinks", "seed", "hard", "gate"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "num_groups",
+        "top_k",
+        "window",
+        "temperature",
+        "sinkhorn_iterations",
+        "routing_dim",
+        "num_sinks",
+        "seed",
+        "hard",
+        "gate",
+    ],
+)
 def test_everything_worth_sweeping_can_be_varied(name):
     value = {"temperature": 0.5, "hard": True, "gate": "paper"}.get(name, 3)
     ((base, *_), (change, config, settings)) = sweep_settings(FOCUS, PLAN, {name: [value]})
@@ -70,9 +83,13 @@ def test_everything_worth_sweeping_can_be_varied(name):
 
 @pytest.mark.parametrize(
     ("vary", "said"),
-    [({"depth": [1]}, "cannot vary 'depth'"), ({"window": []}, "window has"), ({"gate": "log"}, "gate has"),
-     ({"window": [-1]}, "window is -1")],
-)  # fmt: skip
+    [
+        ({"depth": [1]}, "cannot vary 'depth'"),
+        ({"window": []}, "window has"),
+        ({"gate": "log"}, "gate has"),
+        ({"window": [-1]}, "window is -1"),
+    ],
+)
 def test_a_sweep_of_nothing_is_refused(vary, said):
     with pytest.raises(ConfigError, match=said):
         sweep_settings(FOCUS, PLAN, vary)
@@ -123,8 +140,15 @@ def test_an_interrupted_sweep_goes_on(tmp_path, trained):
     assert len(trained) == 2
 
 
-@pytest.mark.parametrize("changes", [{"model": build_model(seed=1)}, {"texts": TEXTS[:1]}, {"top_ks": (1,)},
-                                     {"validation": random_ids(32, batch=2, seed=1)}])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": build_model(seed=1)},
+        {"texts": TEXTS[:1]},
+        {"top_ks": (1,)},
+        {"validation": random_ids(32, batch=2, seed=1)},
+    ],
+)
 def test_a_row_of_another_model_text_or_question_does_not_count(changes, tmp_path, trained):
     file = tmp_path / "sweep.jsonl"
     run({"seed": [0]}, file=file)

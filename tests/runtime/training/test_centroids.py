@@ -30,9 +30,14 @@ def train(model, tokenizer, *, focus=None, **changes):
     values = {"steps": 4, "seq_len": 32, "batch": 2, "warmup": 1, "learning_rate": 1e-2, "calibration_sequences": 4}
     steps: list = []
     centroids = train_centroids(
-        model, tokenizer, TEXTS, FocusConfig(**{**FOCUS, **(focus or {})}), TrainConfig(**(values | changes)),
-        model_id="tiny", on_step=steps.append,
-    )  # fmt: skip
+        model,
+        tokenizer,
+        TEXTS,
+        FocusConfig(**{**FOCUS, **(focus or {})}),
+        TrainConfig(**(values | changes)),
+        model_id="tiny",
+        on_step=steps.append,
+    )
     return centroids, steps
 
 
@@ -150,9 +155,17 @@ def test_texts_are_joined_in_order(tokenizer):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("steps", 0), ("seq_len", 15), ("batch", 0), ("warmup", -1), ("calibration_sequences", 0),
-     ("learning_rate", 0.0), ("learning_rate", float("nan")), ("learning_rate", 10.0)],
-)  # fmt: skip
+    [
+        ("steps", 0),
+        ("seq_len", 15),
+        ("batch", 0),
+        ("warmup", -1),
+        ("calibration_sequences", 0),
+        ("learning_rate", 0.0),
+        ("learning_rate", float("nan")),
+        ("learning_rate", 10.0),
+    ],
+)
 def test_bad_training_settings_are_named(name, value):
     with pytest.raises(ConfigError, match=name):
         TrainConfig(**{name: value})

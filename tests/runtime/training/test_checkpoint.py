@@ -22,8 +22,15 @@ pytestmark = pytest.mark.slow
 
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS: dict[str, Any] = {"num_groups": 4, "routing_dim": 8, "top_k": 1, "window": 4, "num_sinks": 1}
-PLAN: dict[str, Any] = {"steps": 6, "seq_len": 32, "batch": 2, "warmup": 1, "learning_rate": 1e-2,
-                        "calibration_sequences": 4, "checkpoint_every": 2}  # fmt: skip
+PLAN: dict[str, Any] = {
+    "steps": 6,
+    "seq_len": 32,
+    "batch": 2,
+    "warmup": 1,
+    "learning_rate": 1e-2,
+    "calibration_sequences": 4,
+    "checkpoint_every": 2,
+}
 
 
 def train(model=None, *, focus=None, on_step=None, texts=TEXTS, checkpoint=None, resume=False, **changes):
@@ -36,9 +43,16 @@ def train(model=None, *, focus=None, on_step=None, texts=TEXTS, checkpoint=None,
 
     plan = TrainConfig(**(PLAN | {name: value for name, value in changes.items() if name != "should_stop"}))
     centroids = train_centroids(
-        model or build_model(), build_tokenizer(), texts, FocusConfig(**(FOCUS | (focus or {}))), plan,
-        on_step=record, checkpoint=checkpoint, resume=resume, should_stop=changes.get("should_stop", lambda: False),
-    )  # fmt: skip
+        model or build_model(),
+        build_tokenizer(),
+        texts,
+        FocusConfig(**(FOCUS | (focus or {}))),
+        plan,
+        on_step=record,
+        checkpoint=checkpoint,
+        resume=resume,
+        should_stop=changes.get("should_stop", lambda: False),
+    )
     return centroids, [step.loss for step in steps]
 
 
@@ -130,10 +144,14 @@ def test_a_real_interrupt_signal_keeps_the_last_step(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"learning_rate": 2e-2}, "settings was"), ({"focus": {"window": 5}}, "config was"),
-     ({"model": build_model(seed=1)}, "model was"), ({"texts": TEXTS[:1]}, "texts was"),
-     ({"steps": 9}, "settings was")],
-)  # fmt: skip
+    [
+        ({"learning_rate": 2e-2}, "settings was"),
+        ({"focus": {"window": 5}}, "config was"),
+        ({"model": build_model(seed=1)}, "model was"),
+        ({"texts": TEXTS[:1]}, "texts was"),
+        ({"steps": 9}, "settings was"),
+    ],
+)
 def test_a_checkpoint_of_another_training_is_refused(changes, named, tmp_path):
     file = tmp_path / "run.ckpt"
     train(checkpoint=file)

@@ -181,8 +181,9 @@ def test_scores_are_those_under_the_hard_mask():
     assert twin.score(sequences).nll.tolist() == score(twin.model, sequences).nll.tolist()
 
 
-@pytest.mark.parametrize(("regime", "stop_after"), [("two_phase", 2), ("two_phase", 3), ("two_phase", 5),
-                                                    ("from_scratch", 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("regime", "stop_after"), [("two_phase", 2), ("two_phase", 3), ("two_phase", 5), ("from_scratch", 1)]
+)
 def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, stop_after, tmp_path):
     uninterrupted: Any = whole(regime)
     seen: list[Any] = []
@@ -234,10 +235,13 @@ def test_starting_again_forgets_the_old_phases(tmp_path):
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [({"regime": "warm"}, "regime is 'warm'"), ({"regime": "two_phase", "centroids": ROUTERS}, "needs 'weights'"),
-     ({"regime": "centroid_only", "centroids": ROUTERS, "weights": WEIGHTS}, "no phase for 'weights'"),
-     ({"regime": "from_scratch", "weights": WEIGHTS, "router_rate": 0.0}, "router_rate is 0.0")],
-)  # fmt: skip
+    [
+        ({"regime": "warm"}, "regime is 'warm'"),
+        ({"regime": "two_phase", "centroids": ROUTERS}, "needs 'weights'"),
+        ({"regime": "centroid_only", "centroids": ROUTERS, "weights": WEIGHTS}, "no phase for 'weights'"),
+        ({"regime": "from_scratch", "weights": WEIGHTS, "router_rate": 0.0}, "router_rate is 0.0"),
+    ],
+)
 def test_a_plan_that_makes_no_sense_is_refused(values, said):
     with pytest.raises(ConfigError, match=said):
         RegimePlan(**values)

@@ -122,9 +122,17 @@ def _with_dimensions(
 
 
 def _hiding(
-    kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, hide: Tensor, own: Tensor, cu_lengths: Tensor,
-    max_length: int, scale: float, window: int | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    kernel: Kernel,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hide: Tensor,
+    own: Tensor,
+    cu_lengths: Tensor,
+    max_length: int,
+    scale: float,
+    window: int | None,
+) -> tuple[Tensor, Tensor]:
     """A varlen call with hidden pairs; the logsumexp of a query that sees no other pair is -inf."""
     longer = _with_dimensions(query, key, value, hide, own)
     out, lse = kernel.run(*longer, cu_lengths, max_length, scale, window)
@@ -140,9 +148,14 @@ def _by_slot(out: Tensor, lse: Tensor, packing: Packing, sign: int = 1) -> list[
 
 
 def _same_group(
-    kernel: Kernel, flat: tuple[Tensor, Tensor, Tensor], membership: Tensor, extent: Extent, packing: Packing,
-    scale: float, stage: Stage,
-) -> list[Part]:  # fmt: skip
+    kernel: Kernel,
+    flat: tuple[Tensor, Tensor, Tensor],
+    membership: Tensor,
+    extent: Extent,
+    packing: Packing,
+    scale: float,
+    stage: Stage,
+) -> list[Part]:
     length = membership.shape[1]
     with stage("gather"):
         packed = [x.index_select(0, packing.token) for x in flat]

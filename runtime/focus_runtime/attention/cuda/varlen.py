@@ -78,9 +78,20 @@ def torch_varlen(
     size = query.shape[-1]
     query, key, value = _fitted(query, key, value)
     out, lse, *_ = torch.ops.aten._flash_attention_forward(
-        query, key, value, cu_lengths, cu_lengths, max_length, max_length, 0.0, True, False,
-        scale=scale, window_size_left=window, window_size_right=None if window is None else 0,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        cu_lengths,
+        cu_lengths,
+        max_length,
+        max_length,
+        0.0,
+        True,
+        False,
+        scale=scale,
+        window_size_left=window,
+        window_size_right=None if window is None else 0,
+    )
     return _finished(out, lse, size)
 
 
@@ -95,10 +106,18 @@ def _package_varlen(function: Any) -> VarlenAttention:
         query, key, value = _fitted(query, key, value)
         extra = {"return_attn_probs": True} if asks_for_lse else {}
         out, lse, *_ = function(
-            query, key, value, cu_seqlens_q=cu_lengths, cu_seqlens_k=cu_lengths, max_seqlen_q=max_length,
-            max_seqlen_k=max_length, softmax_scale=scale, causal=True,
-            window_size=(-1, -1) if window is None else (window, 0), **extra,
-        )  # fmt: skip
+            query,
+            key,
+            value,
+            cu_seqlens_q=cu_lengths,
+            cu_seqlens_k=cu_lengths,
+            max_seqlen_q=max_length,
+            max_seqlen_k=max_length,
+            softmax_scale=scale,
+            causal=True,
+            window_size=(-1, -1) if window is None else (window, 0),
+            **extra,
+        )
         return _finished(out, lse, size)
 
     return run

@@ -28,10 +28,20 @@ LOCAL_FORMATS = ("json", "csv", "parquet", "text", "arrow")
 FEWSHOT_SEED = 1234  # lm-eval's own
 ALIASES = {"arc": "ai2_arc"}  # what people call it: what lm-eval does
 FOLDERS = {  # of lm-eval's own tasks; reading all 14,000 of them takes longer than many a run
-    "truthfulqa_mc1": "truthfulqa", "truthfulqa_mc2": "truthfulqa", "hellaswag": "hellaswag", "arc": "arc",
-    "ai2_arc": "arc", "arc_easy": "arc", "arc_challenge": "arc", "piqa": "piqa", "lambada": "lambada",
-    "lambada_openai": "lambada", "lambada_standard": "lambada", "gsm8k": "gsm8k", "wikitext": "wikitext",
-}  # fmt: skip
+    "truthfulqa_mc1": "truthfulqa",
+    "truthfulqa_mc2": "truthfulqa",
+    "hellaswag": "hellaswag",
+    "arc": "arc",
+    "ai2_arc": "arc",
+    "arc_easy": "arc",
+    "arc_challenge": "arc",
+    "piqa": "piqa",
+    "lambada": "lambada",
+    "lambada_openai": "lambada",
+    "lambada_standard": "lambada",
+    "gsm8k": "gsm8k",
+    "wikitext": "wikitext",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +143,10 @@ def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -
         folder = Path(task_folder).expanduser()
         if not folder.is_dir() or not any(folder.rglob("*.yaml")):
             raise InputError(
-                f"{task_folder} holds no tasks", expected="a folder with lm-eval task files (.yaml)",
+                f"{task_folder} holds no tasks",
+                expected="a folder with lm-eval task files (.yaml)",
                 fix="make one with `focus-explorer evaluate make-task`",
-            )  # fmt: skip
+            )
     manager = _manager(names, folder)
     tasks: dict[str, Any] = {}
     for name in names or manager.all_subtasks:
@@ -181,9 +192,11 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
         spec: Any = name
         if local:
             kwargs = {
-                **config["dataset_kwargs"], "data_files": _beside(entry.yaml_path, local), "cache_dir": scratch,
+                **config["dataset_kwargs"],
+                "data_files": _beside(entry.yaml_path, local),
+                "cache_dir": scratch,
                 "keep_in_memory": True,
-            }  # fmt: skip
+            }
             spec = {"group": "here", "task": [{"task": name, "dataset_kwargs": kwargs}]}
         try:
             with _quiet():
@@ -323,7 +336,8 @@ def compare_tasks(
         report[name] = {
             "items": sparse.items,
             "tokens": {
-                "median": float(np.median(sparse.tokens)), "low": int(sparse.tokens.min()),
+                "median": float(np.median(sparse.tokens)),
+                "low": int(sparse.tokens.min()),
                 "high": int(sparse.tokens.max()),
             },
             "longer_than_window": float(sparse.beyond_window.mean()),
@@ -333,21 +347,27 @@ def compare_tasks(
                 metric: _compare_metric(plain.metrics[metric], sparse.metrics[metric], sparse.beyond_window, seed)
                 for metric in plain.metrics
             },
-        }  # fmt: skip
+        }
     return report
 
 
 def _compare_metric(full: Metric, focus: Metric, longer: NDArray[np.bool_], seed: int) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "full": full.value, "full_stderr": full.stderr, "focus": focus.value, "focus_stderr": focus.stderr,
-    }  # fmt: skip
+        "full": full.value,
+        "full_stderr": full.stderr,
+        "focus": focus.value,
+        "focus_stderr": focus.stderr,
+    }
     if full.items is None or focus.items is None:
         return row
     row |= _paired(full.items, focus.items, seed)
     if longer.any() and not longer.all():
-        row["longer_items"] = {"items": int(longer.sum()), "full": float(full.items[longer].mean()),
-                               "focus": float(focus.items[longer].mean()),
-                               **_paired(full.items[longer], focus.items[longer], seed)}  # fmt: skip
+        row["longer_items"] = {
+            "items": int(longer.sum()),
+            "full": float(full.items[longer].mean()),
+            "focus": float(focus.items[longer].mean()),
+            **_paired(full.items[longer], focus.items[longer], seed),
+        }
     return row
 
 
@@ -355,6 +375,11 @@ def _paired(full: NDArray[np.float64], focus: NDArray[np.float64], seed: int) ->
     difference = mean_interval(focus - full, seed=seed).to_dict()
     if np.isin(np.concatenate([full, focus]), (0, 1)).all():
         test: McNemar = mcnemar_test(full, focus)
-        return {"difference": difference, "p_value": test.p_value, "test": "McNemar",
-                "lost": test.only_first, "gained": test.only_second}  # fmt: skip
+        return {
+            "difference": difference,
+            "p_value": test.p_value,
+            "test": "McNemar",
+            "lost": test.only_first,
+            "gained": test.only_second,
+        }
     return {"difference": difference, "p_value": sign_flip_test(focus - full, seed=seed), "test": "sign flips"}

@@ -101,8 +101,16 @@ def test_differences_are_named(made, tmp_path, capsys):
         found["versions"]["pyarrow"] = "1.0"
 
     source = changed(made, tmp_path, change)
-    command = ["rebuild", str(source), "--centroids", str(folder / "own.safetensors"), "--out", str(tmp_path / "out"),
-               "--db", str(tmp_path / "none.duckdb")]  # fmt: skip
+    command = [
+        "rebuild",
+        str(source),
+        "--centroids",
+        str(folder / "own.safetensors"),
+        "--out",
+        str(tmp_path / "out"),
+        "--db",
+        str(tmp_path / "none.duckdb"),
+    ]
     assert main(command) == 1
     said = capsys.readouterr().out
     assert f"table timing_repeats of {run_id}: column milliseconds: 1 of " in said
@@ -141,9 +149,13 @@ def _unlisted(found):
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [(_other_weights, "has other weights than the run was made with"), (_newer, "made by a newer version"),
-     (_broken, "text of run .* has no 'sha256'"), (_unlisted, "does not list tables/.*groups.csv")],
-)  # fmt: skip
+    [
+        (_other_weights, "has other weights than the run was made with"),
+        (_newer, "made by a newer version"),
+        (_broken, "text of run .* has no 'sha256'"),
+        (_unlisted, "does not list tables/.*groups.csv"),
+    ],
+)
 def test_a_manifest_that_does_not_fit_is_refused(made, tmp_path, change, said):
     source = changed(made, tmp_path, change)
     with pytest.raises(InputError, match=said):

@@ -14,9 +14,50 @@ from focus_explorer.exports.tables.sources import WHAT
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.statistics.rows import StatisticRow, to_table
 
-NASTY = ["%", "&", "_", "$", "#", "{", "}", "\\", "^", "~", "🙂", "日本", "\x00", "\x07", "\n", "\t", "\u200b",
-         "\u202e", "=cmd|' /C calc'!A0", "--", "?`", "<<", '"', "`", "é", "ß", "ﬁ", "–", " the", "‹F0 9F›",
-         "\\end{tabular}", "]", "[", "\\\\", "*", "%%", "&&", "👩\u200d🚀", "عربي", "\ufeff", "a\x85b", ""]  # fmt: skip
+NASTY = [
+    "%",
+    "&",
+    "_",
+    "$",
+    "#",
+    "{",
+    "}",
+    "\\",
+    "^",
+    "~",
+    "🙂",
+    "日本",
+    "\x00",
+    "\x07",
+    "\n",
+    "\t",
+    "\u200b",
+    "\u202e",
+    "=cmd|' /C calc'!A0",
+    "--",
+    "?`",
+    "<<",
+    '"',
+    "`",
+    "é",
+    "ß",
+    "ﬁ",
+    "–",
+    " the",
+    "‹F0 9F›",
+    "\\end{tabular}",
+    "]",
+    "[",
+    "\\\\",
+    "*",
+    "%%",
+    "&&",
+    "👩\u200d🚀",
+    "عربي",
+    "\ufeff",
+    "a\x85b",
+    "",
+]
 PREAMBLE = r"""\documentclass{article}
 \usepackage{booktabs,longtable,array,siunitx}
 %s
@@ -24,8 +65,16 @@ PREAMBLE = r"""\documentclass{article}
 %s
 \end{document}
 """
-SETTING = {"run_id": "20260101-000000-abc_%", "model_id": "a_b&c", "centroids": "~/x#1.pt", "num_groups": 4, "top_k": 1,
-           "window": 8, "num_sinks": 2, "assignment": "causal"}  # fmt: skip
+SETTING = {
+    "run_id": "20260101-000000-abc_%",
+    "model_id": "a_b&c",
+    "centroids": "~/x#1.pt",
+    "num_groups": 4,
+    "top_k": 1,
+    "window": 8,
+    "num_sinks": 2,
+    "assignment": "causal",
+}
 
 
 def with_setting(rows):
@@ -107,10 +156,14 @@ def test_numbers_are_aligned_and_long_tables_break():
         "units": 20,
         "unit": "sentence",
     }
-    rows = with_setting(to_table([
-        StatisticRow(value=0.42, low=0.4, high=0.44, count=1200, layer=3, shuffled=0.01, **row),
-        StatisticRow(value=-12.0, low=-13.0, high=None, count=80, layer=11, **row),
-    ]))  # fmt: skip
+    rows = with_setting(
+        to_table(
+            [
+                StatisticRow(value=0.42, low=0.4, high=0.44, count=1200, layer=3, shuffled=0.01, **row),
+                StatisticRow(value=-12.0, low=-13.0, high=None, count=80, layer=11, **row),
+            ]
+        )
+    )
     text = latex_table(rows, "statistics", 2)
     assert text.startswith(HEADER)
     # the group of a layer and what was not measured have no column

@@ -115,8 +115,16 @@ def test_no_cell_is_a_formula():
 def test_markdown_keeps_its_columns():
     pieces = ["|", "a|b", "`x`", "<b>", "\n", "*", "\\|", "🙂"]
     rows = pa.table({"position": list(range(8)), "piece": pieces, "nll_full": [None, *[-0.00001] * 7]})
-    for key, value in {"run_id": "r", "model_id": "m|x", "centroids": "c", "num_groups": 4, "top_k": 1, "window": 8,
-                       "num_sinks": 2, "assignment": "causal"}.items():  # fmt: skip
+    for key, value in {
+        "run_id": "r",
+        "model_id": "m|x",
+        "centroids": "c",
+        "num_groups": 4,
+        "top_k": 1,
+        "window": 8,
+        "num_sinks": 2,
+        "assignment": "causal",
+    }.items():
         rows = rows.append_column(key, pa.array([value] * 8))
     lines = markdown_table(rows, "tokens", 8).splitlines()
     body = [line for line in lines if line.startswith("| ")]

@@ -29,8 +29,10 @@ def twins(service, run_id, tmp_path, fresh_seed):
     with own.database.write() as connection:
         connection.execute(f"SELECT setseed({fresh_seed % 1000 / 1000})")
         for table in TABLES:
-            changes = {"assignments": ", CAST(floor(random() * 4) AS INTEGER) AS top_group",
-                       "losses": ", nll + random() AS nll"}.get(table, "")  # fmt: skip
+            changes = {
+                "assignments": ", CAST(floor(random() * 4) AS INTEGER) AS top_group",
+                "losses": ", nll + random() AS nll",
+            }.get(table, "")
             connection.execute(
                 f"INSERT INTO {table} SELECT * REPLACE ('twin' AS run_id{changes}) FROM {table} "
                 f"WHERE run_id = '{run_id}' ORDER BY random()"
@@ -52,8 +54,10 @@ def test_groups_are_matched_as_from_whole_sorted_rows(twins):
         wanted = align(first, second, 4, 4)
         assert (layer["names"], layer["overlap"], layer["rand"]) == (wanted.names, wanted.overlap, wanted.rand)
         assert tops[number].tolist() == [wanted.names[group] for group in second.tolist()]
-    losses = [[row["nll"] for row in fetch(own.database, "losses", run_id=name).to_pylist() if row["mode"] == "focus"]
-              for name in (run_id, "twin")]  # fmt: skip
+    losses = [
+        [row["nll"] for row in fetch(own.database, "losses", run_id=name).to_pylist() if row["mode"] == "focus"]
+        for name in (run_id, "twin")
+    ]
     assert found["losses"] == [None, *np.round(losses[1], 4).tolist()]
     assert found["difference"]["mean"] == pytest.approx(np.mean(losses[1]) - np.mean(losses[0]))
 

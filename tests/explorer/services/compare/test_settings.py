@@ -95,9 +95,14 @@ def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(own):
 
 @pytest.mark.parametrize(
     ("top_k", "window", "repeats", "part"),
-    [([], [8], 1, "empty"), ([9], [8], 1, "top-k is 9"), ([1], [500], 1, "window is 500"), ([1], [8], 0, "repeats"),
-     ([1, 2, 3, 4], list(range(20)), 1, "cells")],
-)  # fmt: skip
+    [
+        ([], [8], 1, "empty"),
+        ([9], [8], 1, "top-k is 9"),
+        ([1], [500], 1, "window is 500"),
+        ([1], [8], 0, "repeats"),
+        ([1, 2, 3, 4], list(range(20)), 1, "cells"),
+    ],
+)
 def test_a_bad_grid_is_refused(own, top_k, window, repeats, part):
     service, first, _ = own
     with pytest.raises(ConfigError, match=part):
@@ -282,8 +287,25 @@ def test_a_job_that_breaks_says_so(own, monkeypatch, capsys):
 def test_the_command_measures_the_same(tmp_path, model_folder, capsys):
     text, database = tmp_path / "text.txt", tmp_path / "runs.duckdb"
     text.write_text(TEXT)
-    words = ["compare", str(text), "--model", model_folder, "--centroids", "random", "--top-k", "1", "--window", "8,16",
-             "--repeats", "1", "--max-tokens", "100", "--db", str(database), "--json"]  # fmt: skip
+    words = [
+        "compare",
+        str(text),
+        "--model",
+        model_folder,
+        "--centroids",
+        "random",
+        "--top-k",
+        "1",
+        "--window",
+        "8,16",
+        "--repeats",
+        "1",
+        "--max-tokens",
+        "100",
+        "--db",
+        str(database),
+        "--json",
+    ]
     assert cli.main(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["cells"] == grid(Service(database), found["run_id"])["cells"]

@@ -46,9 +46,18 @@ def train(tmp_path, model_folder, text_file, monkeypatch):
 
     def run(*flags, out="a.safetensors", **changes):
         options = {
-            "text": text_file, "model": model_folder, "out": tmp_path / out, "db": tmp_path / "runs.duckdb",
-            "groups": 3, "routing-dim": 4, "top-k": 1, "window": 8, "steps": 6, "seq-len": 32, **changes,
-        }  # fmt: skip
+            "text": text_file,
+            "model": model_folder,
+            "out": tmp_path / out,
+            "db": tmp_path / "runs.duckdb",
+            "groups": 3,
+            "routing-dim": 4,
+            "top-k": 1,
+            "window": 8,
+            "steps": 6,
+            "seq-len": 32,
+            **changes,
+        }
         words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
         monkeypatch.setattr(sys, "argv", ["focus-explorer", "train", *words, *flags])
         return main(["train", *words, *flags])
@@ -250,10 +259,14 @@ def test_a_file_that_cannot_be_saved_leaves_the_old_one_and_the_checkpoint(train
 def steps_table(count, mode="focus", training_id="a"):
     numbers = [float(i) for i in range(1, count + 1)]
     return pa.table(
-        {"training_id": [training_id] * count, "mode": [mode] * count, "step": pa.array(range(1, count + 1)),
-         **dict.fromkeys(("loss", "retained_pairs", "tokens_per_second", "learning_rate"), numbers),
-         **{name: pa.array([None] * count, pa.float64()) for name in ("dominance", "dominance_max")}}
-    )  # fmt: skip
+        {
+            "training_id": [training_id] * count,
+            "mode": [mode] * count,
+            "step": pa.array(range(1, count + 1)),
+            **dict.fromkeys(("loss", "retained_pairs", "tokens_per_second", "learning_rate"), numbers),
+            **{name: pa.array([None] * count, pa.float64()) for name in ("dominance", "dominance_max")},
+        }
+    )
 
 
 def test_short_curves_are_sent_as_they_are():
@@ -278,17 +291,29 @@ def test_long_curves_are_thinned_to_means():
 def test_curves_are_kept_apart_by_training_and_mode():
     made = curves_payload(pa.concat_tables([steps_table(2), steps_table(3, "full"), steps_table(1, "focus", "b")]))
     assert {(key, mode): part["last"] for key, modes in made.items() for mode, part in modes.items()} == {
-        ("a", "focus"): 2, ("a", "full"): 3, ("b", "focus"): 1,
-    }  # fmt: skip
+        ("a", "focus"): 2,
+        ("a", "full"): 3,
+        ("b", "focus"): 1,
+    }
 
 
 def test_options_survive_the_way_to_another_process(monkeypatch):
     import focus_explorer.services.training.train as training
 
     request = TrainRequest(
-        text=("a b.txt",), out="x y.safetensors", val=("v.txt",), name="It's mine", groups=8, train_window=32,
-        hard=True, lr=1e-4, layers="0,3", precision="bf16", gradient_checkpointing=True, resume=True,
-    )  # fmt: skip
+        text=("a b.txt",),
+        out="x y.safetensors",
+        val=("v.txt",),
+        name="It's mine",
+        groups=8,
+        train_window=32,
+        hard=True,
+        lr=1e-4,
+        layers="0,3",
+        precision="bf16",
+        gradient_checkpointing=True,
+        resume=True,
+    )
     seen = []
     monkeypatch.setattr(training, "train", lambda asked, *_, **__: seen.append(asked) or {})
     assert main(["train", *request.to_arguments(), "--no-db"]) == 0
@@ -310,8 +335,18 @@ def trainings(tmp_path, monkeypatch):
 
 
 def request(model_folder, steps):
-    return TrainRequest(text=(), out="", name="mine", model=model_folder, groups=3, top_k=1, window=8, steps=steps,
-                        seq_len=64, checkpoint_every=10)  # fmt: skip
+    return TrainRequest(
+        text=(),
+        out="",
+        name="mine",
+        model=model_folder,
+        groups=3,
+        top_k=1,
+        window=8,
+        steps=steps,
+        seq_len=64,
+        checkpoint_every=10,
+    )
 
 
 def until(condition, seconds=120):

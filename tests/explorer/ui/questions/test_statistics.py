@@ -21,8 +21,18 @@ from focus_explorer.views.statistics import compact, judged
 
 
 def row(**values):
-    fixed = {"scope": "layer", "layer": 1, "statistic": "nmi", "value": 0.2, "low": 0.15, "high": 0.25, "count": 100,
-             "denominator": "tokens", "units": 40, "unit": "sentence"}  # fmt: skip
+    fixed = {
+        "scope": "layer",
+        "layer": 1,
+        "statistic": "nmi",
+        "value": 0.2,
+        "low": 0.15,
+        "high": 0.25,
+        "count": 100,
+        "denominator": "tokens",
+        "units": 40,
+        "unit": "sentence",
+    }
     return StatisticRow(**fixed | values)
 
 

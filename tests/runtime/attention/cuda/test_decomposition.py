@@ -116,16 +116,19 @@ def test_stages_are_announced_and_calls_are_few(fresh_seed):
         seen.clear()
         calls.clear()
         flash_decomposition(
-            *random_inputs(70), random_membership(70, top_k=top_k), kernel=Kernel("counted", counted), window=9,
-            num_sinks=2, scale=0.3, stage=stage,
-        )  # fmt: skip
+            *random_inputs(70),
+            random_membership(70, top_k=top_k),
+            kernel=Kernel("counted", counted),
+            window=9,
+            num_sinks=2,
+            scale=0.3,
+            stage=stage,
+        )
         assert set(seen) == {"sort", "gather", "same_group", "local", "sinks", "merge"}
         assert calls == expected
 
 
-@pytest.mark.parametrize(
-    ("dim", "groups", "scale"), [(256, 1, 0.1), (200, 60, 0.1), (8, 2, 0.0), (8, 2, -1.0)]
-)  # fmt: skip
+@pytest.mark.parametrize(("dim", "groups", "scale"), [(256, 1, 0.1), (200, 60, 0.1), (8, 2, 0.0), (8, 2, -1.0)])
 def test_what_no_kernel_can_hold_is_refused(dim, groups, scale):
     inputs = random_inputs(6, heads=1, kv_heads=1, dim=dim)
     membership = torch.full((1, 6), 1 << (groups - 1))
@@ -199,8 +202,12 @@ def test_a_part_counted_twice_is_taken_off(fresh_seed):
 
 def test_merge_of_nothing_is_zero_without_nan():
     empty = Part(torch.ones(4, 2, 3), torch.full((2, 4), -INF))
-    undefined = Part(torch.full((4, 2, 3), float("nan")), torch.full((2, 4), float("nan")), torch.arange(4),
-                     torch.zeros(4, dtype=torch.bool))  # fmt: skip
+    undefined = Part(
+        torch.full((4, 2, 3), float("nan")),
+        torch.full((2, 4), float("nan")),
+        torch.arange(4),
+        torch.zeros(4, dtype=torch.bool),
+    )
     out, lse = merge_parts([empty, undefined], 4)
     assert (out == 0).all()
     assert (lse == -INF).all()
@@ -226,9 +233,19 @@ def test_kernel_adapters_pass_what_flash_attention_expects(fresh_seed, monkeypat
     seen = {}
 
     def flash_attn_varlen_func(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None,
-        causal=False, window_size=(-1, -1), return_attn_probs=False,
-    ):  # fmt: skip
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        dropout_p=0.0,
+        softmax_scale=None,
+        causal=False,
+        window_size=(-1, -1),
+        return_attn_probs=False,
+    ):
         seen.update(causal=causal, window=window_size, lse=return_attn_probs)
         assert q.shape[-1] % 8 == 0
         assert q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
@@ -271,10 +288,12 @@ def test_choice_of_kernel(monkeypatch):
     monkeypatch.setattr(varlen, "_imported", installed.get)
     names = {}
     for label, packages, capability in (
-        ("bare", {}, (9, 0)), ("old card", {}, (7, 5)), ("two", {"flash_attn": package("2.8.3")}, (8, 0)),
+        ("bare", {}, (9, 0)),
+        ("old card", {}, (7, 5)),
+        ("two", {"flash_attn": package("2.8.3")}, (8, 0)),
         ("too old", {"flash_attn": package("2.5.9")}, (8, 0)),
         ("three", {"flash_attn": package("2.8.3"), "flash_attn_interface": package("3")}, (9, 0)),
-    ):  # fmt: skip
+    ):
         installed.clear()
         installed.update(packages)
         varlen.available_kernels.cache_clear()
@@ -282,9 +301,12 @@ def test_choice_of_kernel(monkeypatch):
     varlen.available_kernels.cache_clear()
     own = f"torch {torch.__version__}"
     assert names == {
-        "bare": [own], "old card": [], "two": ["flash-attn 2.8.3", own], "too old": [own],
+        "bare": [own],
+        "old card": [],
+        "two": ["flash-attn 2.8.3", own],
+        "too old": [own],
         "three": ["flash-attn 3", "flash-attn 2.8.3", own],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,7 @@ def graph_of(work):
 def test_a_cuda_graph_replays_it_on_new_inputs(fresh_seed):
     inputs, membership = random_inputs(1000), members(1000, groups=8)
     settings: dict[str, Any] = {"window": 64, "num_sinks": 4, "scale": 0.125}
-    graph, result = graph_of(
-        lambda: flash_decomposition(*inputs, membership, extent=Extent(8, 1, True), **settings)
-    )  # fmt: skip
+    graph, result = graph_of(lambda: flash_decomposition(*inputs, membership, extent=Extent(8, 1, True), **settings))
     for x, new in zip((*inputs, membership), (*random_inputs(1000), members(1000, groups=8)), strict=True):
         x.copy_(new)
     graph.replay()
@@ -151,10 +149,17 @@ def test_what_flash_cannot_hold_is_refused(dtype, dim):
 
 
 FLEX = [
-    {}, {"top_k": 2, "softcap": 20.0}, {"top_k": 3, "queries": 77}, {"top_k": 2, "side": "left"}, {"side": "right"},
-    {"dtype": torch.float16, "dim": 128}, {"dtype": torch.float32}, {"heads": 4, "kv_heads": 4}, {"length": 64},
+    {},
+    {"top_k": 2, "softcap": 20.0},
+    {"top_k": 3, "queries": 77},
+    {"top_k": 2, "side": "left"},
+    {"side": "right"},
+    {"dtype": torch.float16, "dim": 128},
+    {"dtype": torch.float32},
+    {"heads": 4, "kv_heads": 4},
+    {"length": 64},
     {"length": 2048, "window": 0, "num_sinks": 0},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("sort", [True, False])
@@ -166,9 +171,12 @@ def test_flex_equals_the_oracle(case, sort, fresh_seed):
     inputs = random_inputs(length, batch=2, **shape)
     membership = members(length, batch=2, top_k=values["top_k"])
     settings = {
-        "window": values["window"], "num_sinks": values["num_sinks"], "softcap": values["softcap"], "scale": 0.125,
+        "window": values["window"],
+        "num_sinks": values["num_sinks"],
+        "softcap": values["softcap"],
+        "scale": 0.125,
         "key_padding": padded(length, 2, side).to(DEVICE) if side else None,
-    }  # fmt: skip
+    }
     with torch.no_grad():
         actual = flex_focus_attention(*inputs, membership, sort=sort, **settings)
     tolerance = 5e-5 if inputs[0].dtype == torch.float32 else HALF

@@ -27,13 +27,19 @@ def scripts() -> list[Path]:
 
 
 def stylesheets() -> list[Path]:
-    """Style sheets, ours only."""
-    return sorted(asset_path("css").glob("*.css"))
+    """Style sheets, ours only, in the order of the cascade: the tokens, then core, shell and the folders of the views."""
+    root = asset_path("css")
+
+    def order(path: Path) -> tuple[bool, bool, bool, str]:
+        name = path.relative_to(root).as_posix()
+        return name != "core/tokens.css", not name.startswith("core/"), not name.startswith("shell/"), name
+
+    return sorted(root.rglob("*.css"), key=order)
 
 
 def host_style() -> Path:
     """Our styles of Gradio's own parts."""
-    return asset_path("css") / "page.css"
+    return asset_path("css", "shell", "page.css")
 
 
 @cache

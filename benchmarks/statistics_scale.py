@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics import tag_run
-from focus_explorer.statistics.tables import NAMES, Study
+from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
 from focus_runtime.baselines.random_groups import RandomGroups, RandomLayerGroups
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
@@ -65,7 +65,7 @@ def main() -> None:
         tag_run(service, run_id)
         seconds["tagging"] = time.perf_counter() - started
         started = time.perf_counter()
-        study = Study(service.database, run_id)
+        study = RunStatistics(service.database, run_id)
         seconds["reading"] = time.perf_counter() - started
         for name in NAMES:
             started = time.perf_counter()

@@ -10,7 +10,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.services.models import borrowed, run_random_seed
 from focus_explorer.services.service import Progress, Service, calibration_ids
-from focus_explorer.statistics.run_sample import study_run
+from focus_explorer.statistics.run_sample import stored_measurements
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
 from focus_runtime.text.tagging import tag
@@ -44,7 +44,7 @@ def measure_run(
             be written. Cancelled: `cancelled` said so between steps.
     """
     run = fetch_run(service.database, run_id)
-    have = {} if again else study_run(service.database, run_id)
+    have = {} if again else stored_measurements(service.database, run_id)
     problems = []
     if tags and not have.get("tagger"):
         progress("Tagging words", 0.02)

@@ -15,7 +15,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
 from focus_explorer.services.models import borrowed, run_centroids, run_config, run_ids
 from focus_explorer.services.service import Progress, Service, calibration_ids
-from focus_explorer.statistics import mean_interval
+from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.store.comparisons import write_setting
 
@@ -161,7 +161,7 @@ def _measure_cell(
         cancelled=cancelled,
     )
     full, focus = found.nll["full"], found.nll["focus"]
-    mean, low, high = mean_interval(focus - full)
+    mean, low, high = moving_block_interval(focus - full)
     return {
         "run_id": run["run_id"],
         "kind": kind,

@@ -17,8 +17,8 @@ from focus_explorer.services.corpora import CorpusRequest, analyze_corpus
 from focus_explorer.services.models import borrowed, run_centroids
 from focus_explorer.services.service import AnalyzeRequest, Service
 from focus_explorer.services.statistics import measure_random, measure_run
-from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, study_run
-from focus_explorer.statistics.tables import NAMES, agreement_between, statistics_table, study
+from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, stored_measurements
+from focus_explorer.statistics.run_statistics import NAMES, agreement_between, run_statistics, statistics_table
 from focus_runtime.baselines.random_groups import COMPARISON_SEED, STATISTICS_SEED
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
@@ -39,7 +39,7 @@ def stored(tmp_path_factory, model_folder):
 @pytest.fixture(scope="module")
 def measured(stored):
     service, run_id = stored
-    bare = study(service.database, run_id).sample
+    bare = run_statistics(service.database, run_id).sample
     assert bare.notes == (NO_TAGGER, NO_RANDOM)
     assert bare.random is None
     assert list(bare.schemes) == ["word"]
@@ -49,7 +49,7 @@ def measured(stored):
 
 def test_what_is_measured_is_kept_and_not_measured_twice(measured, monkeypatch):
     service, run_id = measured
-    have = study_run(service.database, run_id)
+    have = stored_measurements(service.database, run_id)
     assert have["tagger"].startswith("spaCy 3.")
     assert have["random_seed"] == COMPARISON_SEED, "the run's own centroids have seed 0"
     assert have["attention_random"]
@@ -60,7 +60,7 @@ def test_what_is_measured_is_kept_and_not_measured_twice(measured, monkeypatch):
 
 def test_every_table_of_a_measured_run_has_rows_and_the_baselines(measured):
     service, run_id = measured
-    sample = study(service.database, run_id).sample
+    sample = run_statistics(service.database, run_id).sample
     assert sample.notes == ()
     assert list(sample.schemes) == ["pos", "dep"]
     assert set(sample.mass) == {"focus", "random"}
@@ -132,7 +132,9 @@ def test_a_run_of_random_centroids_never_has_itself_as_baseline(stored, model_fo
     request = AnalyzeRequest(model=model_folder, centroids=centroids, top_k=1, window=8, repeats=1)
     run_id = service.analyze(TEXT[:200], request)
     assert measure_run(service, run_id, tags=False) == []
-    assert study_run(service.database, run_id)["random_seed"] == (COMPARISON_SEED if own_seed == 0 else STATISTICS_SEED)
+    assert stored_measurements(service.database, run_id)["random_seed"] == (
+        COMPARISON_SEED if own_seed == 0 else STATISTICS_SEED
+    )
     rows = [fetch(service.database, name, run_id=run_id) for name in ("study_assignments", "baseline_assignments")]
     own, baseline = (row["membership"].to_numpy() for row in rows)
     assert (own == baseline).mean() < 0.9
@@ -167,7 +169,7 @@ def test_a_stored_baseline_that_is_the_run_itself_is_measured_again(stored, mode
     again(seed=0)
     assert fetch(service.database, "attention_queries", run_id=run_id).num_rows == 4 * layers.size
     assert measure_run(service, run_id, tags=False) == []
-    assert study_run(service.database, run_id)["random_seed"] == COMPARISON_SEED
+    assert stored_measurements(service.database, run_id)["random_seed"] == COMPARISON_SEED
     assert fetch(service.database, "attention_queries", run_id=run_id).num_rows == 0
 
 

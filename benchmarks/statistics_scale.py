@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics import tag_run
-from focus_explorer.statistics.tables import NAMES, Study
-from focus_runtime.baselines.random_groups import Chance, ChanceGroups
+from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
+from focus_runtime.baselines.random_groups import RandomGroups, RandomLayerGroups
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
 from focus_runtime.store.statistics import write_attention_queries, write_baseline
@@ -40,9 +40,11 @@ def prepare(service: Service, num_tokens: int) -> str:
     for number in range(LAYERS):
         drawn = layer_of(number, ids, config, generator)
         confidence = drawn.probabilities.max(axis=1)
-        layers[number] = ChanceGroups(drawn.membership, drawn.top_group.astype(np.uint8), confidence, 1 - confidence)
+        layers[number] = RandomLayerGroups(
+            drawn.membership, drawn.top_group.astype(np.uint8), confidence, 1 - confidence
+        )
         queries[number] = generator.dirichlet(np.ones(4), ATTENTION_TOKENS)
-    write_baseline(service.database, run_id, Chance(layers, 1, 0, np.ones(num_tokens - 1)))
+    write_baseline(service.database, run_id, RandomGroups(layers, 1, 0, np.ones(num_tokens - 1)))
     write_attention_queries(service.database, run_id, {"focus": queries, "random": queries})
     return run_id
 
@@ -63,7 +65,7 @@ def main() -> None:
         tag_run(service, run_id)
         seconds["tagging"] = time.perf_counter() - started
         started = time.perf_counter()
-        study = Study(service.database, run_id)
+        study = RunStatistics(service.database, run_id)
         seconds["reading"] = time.perf_counter() - started
         for name in NAMES:
             started = time.perf_counter()

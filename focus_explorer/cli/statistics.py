@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
 def statistics(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
     from focus_explorer.services.service import Service
-    from focus_explorer.statistics.tables import agreement_between, study
+    from focus_explorer.statistics.run_statistics import agreement_between, run_statistics
     from focus_runtime.store.corpora import corpus_row
 
     service = Service(arguments.db)
@@ -69,7 +69,7 @@ def statistics(arguments: argparse.Namespace) -> None:
         _refuse_for_corpus(arguments)
     elif not arguments.no_measure:
         _measure(service, arguments)
-    found = study(service.database, arguments.run_id)
+    found = run_statistics(service.database, arguments.run_id)
     with stage_bar() as progress:
         found.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
     rows = found.table("statistics")

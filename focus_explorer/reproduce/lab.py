@@ -20,6 +20,7 @@ from torch import Tensor
 
 from focus_explorer.reproduce.report import Report, agreed, unharmed
 from focus_explorer.reproduce.scale import Scale
+from focus_runtime.baselines.random_groups import random_baseline
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError
@@ -29,11 +30,10 @@ from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import fingerprint, load_model
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.tasks.last_word import write_last_word_tasks
 from focus_runtime.tasks.lm_eval.run import compare_tasks, load_tasks, run_tasks
 from focus_runtime.text.sequences import encode_texts, even_sequences
-from focus_runtime.training.calibrate import calibrate_potentials
 from focus_runtime.training.centroids import texts_sha256, train_centroids
 from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
 from focus_runtime.version import __version__
@@ -180,9 +180,8 @@ class Lab:
 
     def random(self, seed: int = 0, **config: Any) -> Centroids:
         """Untrained centroids whose groups are balanced on training text: the null beside anything learned."""
-        centroids = random_centroids(self.model, self.config(**config), seed=seed)
-        calibrate_potentials(self.model, centroids, self.training_sequences(CALIBRATION))
-        return centroids
+        calibrate_on = self.training_sequences(CALIBRATION)
+        return random_baseline(self.model, self.config(**config), seed=seed, calibrate_on=calibrate_on)
 
     # scores
 

@@ -13,14 +13,13 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import ConfigError, InputError, NotFoundError
-from focus_explorer.services.compare.settings import CHANCE_SEED
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.service import AnalyzeRequest, Service, calibration_ids
 from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.corpus.ray import Cluster, check_ray, work_on_ray
 from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source
 from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
 from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, go_on_with
 
@@ -201,7 +200,7 @@ def _prepare(
         "glob": request.glob,
         "max_tokens": how.max_tokens,
         "tagger": tagger,
-        "baseline_seed": CHANCE_SEED if request.baseline else None,
+        "baseline_seed": _baseline_seed(centroids) if request.baseline else None,
     }
     values = {
         "name": request.name,
@@ -284,11 +283,22 @@ def _balanced(service: Service, request: CorpusRequest, job: CorpusJob, loaded: 
         service._calibrate(loaded, own)
     if not request.baseline:
         return job
-    config = own.config.replace(layers=tuple(sorted(own.routers)))
-    chance = random_centroids(loaded.model, config, seed=CHANCE_SEED, name="random")
-    if causal:
-        service._calibrate(loaded, chance)
-    return replace(job, chance=chance)
+    from focus_runtime.baselines.random_groups import random_baseline
+
+    random = random_baseline(
+        loaded.model,
+        own.config,
+        seed=_baseline_seed(own),
+        layers=own.routers,
+        calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,
+    )
+    return replace(job, chance=random)
+
+
+def _baseline_seed(own: Centroids) -> int:
+    from focus_runtime.baselines.random_groups import COMPARISON_SEED, baseline_seed, random_seed
+
+    return baseline_seed(random_seed(own), COMPARISON_SEED)
 
 
 def _summary(service: Service, corpus_id: str, done: _Progress, seconds: float) -> dict[str, Any]:

@@ -13,17 +13,11 @@ from pyarrow import Table
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
-from focus_explorer.statistics.group_content import (
-    DRAWS,
-    contingency,
-    flags,
-    layer_agreement,
-    log_odds,
-    purity,
-    shuffled_agreement,
-    shuffled_purity,
-)
+from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
+from focus_explorer.statistics.group_flags import group_flags
+from focus_explorer.statistics.group_purity import DRAWS, shuffled_group_purity
 from focus_explorer.views.run import encode
+from focus_runtime.measure.contingency import contingency, group_purity, log_odds
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
 
@@ -126,11 +120,11 @@ def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64], prior_siz
     top, groups = routes.tops[place], routes.num_groups
     by_class = contingency(top, routes.classes, (groups, len(CLASSES)))
     by_piece = contingency(top, routes.codes, (groups, len(routes.pieces)))
-    pure, null = purity(by_class), shuffled_purity(by_class, seed=SEED)
+    pure, null = group_purity(by_class), shuffled_group_purity(by_class, seed=SEED)
     scores = log_odds(by_piece, prior_size=prior_size)
     sizes = by_class.sum(axis=1)
     rows = []
-    for group, marks in enumerate(flags(sizes)):
+    for group, marks in enumerate(group_flags(sizes)):
         size, best = int(sizes[group]), int(by_class[group].argmax())
         rows.append(
             {

@@ -8,7 +8,7 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.service import RANDOM_SEED, AnalyzeRequest, Service
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids
@@ -50,6 +50,17 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: Any, path: str 
     if config.assignment == "causal" and not found.has_potentials:
         service._calibrate(loaded, found)
     return found
+
+
+def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
+    """Seed that a run's untrained centroids were drawn from; None for trained ones and for a file that is not here."""
+    from focus_runtime.baselines.random_groups import random_seed
+
+    try:
+        centroids = service.load_centroids(_centroid_name(service, run))
+    except InputError:
+        return None
+    return RANDOM_SEED if centroids is None else random_seed(centroids)
 
 
 def _centroid_name(service: Service, run: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ from focus_runtime.text.tokens import decode_text
 
 Progress = Callable[[str, float], None]
 CALIBRATION_TOKENS = 2048
+RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
 SAMPLES = {"Novel": "novel.txt", "Source code": "code.txt", "Dialogue": "dialogue.txt", "French": "french.txt"}
 
 
@@ -133,7 +134,7 @@ class Service:
         if centroids is None:
             asked = {"top_k": request.top_k, "window": request.window}
             config = FocusConfig().replace(**{key: value for key, value in asked.items() if value is not None})
-            centroids = random_centroids(loaded.model, config)
+            centroids = random_centroids(loaded.model, config, seed=RANDOM_SEED)
         _check_model(centroids, loaded)
         return centroids
 

@@ -8,15 +8,13 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
-from focus_explorer.services.models import borrowed
+from focus_explorer.services.models import borrowed, run_random_seed
 from focus_explorer.services.service import Progress, Service, calibration_ids
-from focus_explorer.statistics.run_sample import study_run
+from focus_explorer.statistics.run_sample import stored_measurements
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
 from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import joined_text
-
-SEED = 0
 
 
 def measure_run(
@@ -46,7 +44,7 @@ def measure_run(
             be written. Cancelled: `cancelled` said so between steps.
     """
     run = fetch_run(service.database, run_id)
-    have = {} if again else study_run(service.database, run_id)
+    have = {} if again else stored_measurements(service.database, run_id)
     problems = []
     if tags and not have.get("tagger"):
         progress("Tagging words", 0.02)
@@ -56,8 +54,10 @@ def measure_run(
             problems.append(str(error))
     if cancelled():
         raise Cancelled("stopped")
-    if random and have.get("random_seed") is None:
-        measure_random(service, run, progress)
+    if random:
+        own_seed, stored_seed = run_random_seed(service, run), have.get("random_seed")
+        if stored_seed is None or stored_seed == own_seed:  # older versions gave a random run itself as baseline
+            measure_random(service, run, progress)
     if cancelled():
         raise Cancelled("stopped")
     if attention:
@@ -81,22 +81,31 @@ def tag_run(service: Service, run_id: str) -> str:
     return found.tagger
 
 
-def measure_random(service: Service, run: dict[str, object], progress: Progress) -> None:
-    """Run random centroids of the run's shape on its tokens and keep their groups."""
-    from focus_runtime.baselines.random_groups import chance_groups, random_focus
+def measure_random(service: Service, run: dict[str, object], progress: Progress, *, seed: int | None = None) -> None:
+    """Run random centroids of the run's shape on its tokens and keep their groups.
+
+    Args:
+        service: with the run's database.
+        run: its row.
+        progress: called with each stage and the fraction done.
+        seed: of the random centroids, where a manifest records it; that of `baseline_seed` when None.
+    """
+    from focus_runtime.baselines.random_groups import STATISTICS_SEED, baseline_seed, random_focus, random_groups
 
     run_id = str(run["run_id"])
     config = FocusConfig.from_json(str(run["config"]))
     ids = fetch(service.database, "token_ids", run_id=run_id)["token_id"].to_pylist()
     layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
+    if seed is None:
+        seed = baseline_seed(run_random_seed(service, run), STATISTICS_SEED)
     with borrowed(service, run) as loaded:
         progress("Balancing random centroids", 0.1)
         balance = calibration_ids(loaded.tokenizer)
-        with random_focus(loaded.model, config, layers, balance, seed=SEED) as focus:
+        with random_focus(loaded.model, config, layers, balance, seed=seed) as focus:
             progress("Random centroids on this text", 0.3)
-            found = chance_groups(focus, ids, seed=SEED, balanced_on=len(balance))
+            groups = random_groups(focus, ids, seed=seed, balanced_on=len(balance))
     progress("Saving", 0.5)
-    write_baseline(service.database, run_id, found)
+    write_baseline(service.database, run_id, groups)
 
 
 def _measure_attention(

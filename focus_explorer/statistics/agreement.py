@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
-from focus_explorer.statistics import labellings
+from focus_explorer.statistics.alignment import matched_groups
 from focus_explorer.statistics.resample import Estimate, Resampler, Values
 from focus_explorer.statistics.sample import Sample
+from focus_runtime.measure.contingency import adjusted_rand, contingency, permuted_tables, shuffled_tables
+from focus_runtime.measure.intervals import percentile_ends
 
 RESAMPLES, SHUFFLES = 300, 49
 COLUMNS = (
@@ -63,20 +65,20 @@ def agree(
     by_unit = resampler.tally(first.astype(np.int64) * shape[1] + second, shape[0] * shape[1])
     table = by_unit.sum(axis=0).reshape(shape)
     drawn = resampler.draw(by_unit).reshape(-1, *shape)
-    rows, columns = linear_sum_assignment(table, maximize=True)
+    rows, columns = matched_groups(table)
     matched = drawn[:, rows, columns].sum(axis=1) / drawn.sum(axis=(1, 2))
-    shuffled = labellings.shuffled_tables(table, draws=SHUFFLES, seed=seed)
+    shuffled = shuffled_tables(table, draws=SHUFFLES, seed=seed)
     return Agreement(
-        Estimate(float(labellings.adjusted_rand(table)), labellings.adjusted_rand(drawn), -1.0),
+        Estimate(float(adjusted_rand(table)), adjusted_rand(drawn), -1.0),
         Estimate(float(table[rows, columns].sum() / table.sum()), matched),
-        labellings.adjusted_rand(shuffled),
+        adjusted_rand(shuffled),
         np.array([best_overlap(one) for one in shuffled]),
     )
 
 
-def best_overlap(table: Values) -> float:
+def best_overlap(table: NDArray[np.integer] | Values) -> float:
     """Share of tokens in groups matched one to one, at best."""
-    rows, columns = linear_sum_assignment(table, maximize=True)
+    rows, columns = matched_groups(table)
     return float(table[rows, columns].sum() / table.sum())
 
 
@@ -105,7 +107,7 @@ def agreement_row(found: Agreement, resampler: Resampler, sample: Sample) -> dic
         "low": low,
         "high": high,
         "shuffled": float(found.rand_shuffled.mean()),
-        "shuffled_high": float(np.quantile(found.rand_shuffled, 0.975)),
+        "shuffled_high": float(percentile_ends(found.rand_shuffled)[1]),
         "overlap": found.overlap.value,
         "overlap_low": overlap_low,
         "overlap_high": overlap_high,
@@ -121,10 +123,8 @@ def agreement_row(found: Agreement, resampler: Resampler, sample: Sample) -> dic
 def _random(sample: Sample, a: int, b: int, shape: tuple[int, int]) -> dict[str, float]:
     if sample.random is None:
         return {}
-    tops = sample.random.tops
-    flat = tops[a].astype(np.int64) * shape[1] + tops[b]
-    table = np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    return {"random": float(labellings.adjusted_rand(table)), "overlap_random": best_overlap(table)}
+    table = contingency(sample.random.tops[a], sample.random.tops[b], shape)
+    return {"random": float(adjusted_rand(table)), "overlap_random": best_overlap(table)}
 
 
 def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table:
@@ -141,6 +141,42 @@ def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table
             row |= {"random": chance.rand.value, "overlap_random": chance.overlap.value}
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=schema())
+
+
+def layer_agreement(tops: NDArray[np.uint8], num_groups: int) -> Values:
+    """Adjusted Rand index of every two layers.
+
+    Args:
+        tops: (L, T) most probable groups.
+        num_groups: K.
+
+    Returns:
+        (L, L), symmetric, 1 on the diagonal.
+    """
+    layers, shape = len(tops), (num_groups, num_groups)
+    agreement = np.eye(layers)
+    for first in range(layers):
+        for second in range(first + 1, layers):
+            value = float(adjusted_rand(contingency(tops[first], tops[second], shape)))
+            agreement[first, second] = agreement[second, first] = value
+    return agreement
+
+
+def shuffled_agreement(tops: NDArray[np.uint8], num_groups: int, *, seed: int = 0) -> Values:
+    """Adjusted Rand index of each layer with the next one when the next one's assignments are permuted.
+
+    Args:
+        tops: (L, T) most probable groups.
+        num_groups: K.
+        seed: of the permutations.
+
+    Returns:
+        (L - 1,).
+    """
+    generator = np.random.default_rng(seed)
+    shape = (num_groups, num_groups)
+    tables = (next(permuted_tables(a, b, shape, draws=1, generator=generator)) for a, b in pairwise(tops))
+    return np.array([float(adjusted_rand(table)) for table in tables])
 
 
 def schema() -> pa.Schema:

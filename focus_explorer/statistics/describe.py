@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
 from focus_explorer.data.group_labels import group_label
-from focus_explorer.statistics import labellings
 from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.distances import Bins
 from focus_explorer.statistics.layer_measures import INFORMATION, Measured, measure_layer
@@ -19,6 +18,8 @@ from focus_explorer.statistics.resample import Estimate, Resampler, mean_of
 from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.warnings import caution
+from focus_runtime.measure.contingency import information, purity, shuffled_tables
+from focus_runtime.measure.intervals import percentile_ends
 
 STABILITY_SHUFFLES = 99
 OF = {
@@ -118,14 +119,14 @@ def _shuffle(
     layers: dict[str, NDArray[np.float64]] = {}
     groups: dict[str, NDArray[np.float64]] = {}
     for name, counts in focus.counts.items():
-        tables = labellings.shuffled_tables(counts, seed=seed + place)
-        layers[f"purity:{name}"] = labellings.purity(tables)
-        for kind, values in labellings.information(tables).items():
+        tables = shuffled_tables(counts, seed=seed + place)
+        layers[f"purity:{name}"] = purity(tables)
+        for kind, values in information(tables).items():
             layers[f"{kind}:{name}"] = values
         inside = tables[:, np.arange(sample.num_groups), focus.leading[name]]
         groups[f"purity:{name}"] = inside / np.maximum(tables.sum(axis=2), 1)
     if "stability" in focus.layer:
-        tables = labellings.shuffled_tables(focus.by_type, draws=STABILITY_SHUFFLES, seed=seed + place)
+        tables = shuffled_tables(focus.by_type, draws=STABILITY_SHUFFLES, seed=seed + place)
         layers["stability"] = tables.max(axis=2).sum(axis=1) / focus.by_type.sum()
     assert focus.pairs is not None
     sharing = focus.pairs.sharing
@@ -280,7 +281,7 @@ def _filled(
     if draws is not None and draws.size == 1:
         row = replace(row, shuffled=float(draws[0]))
     elif draws is not None:
-        least, most = np.quantile(draws, [0.025, 0.975]).tolist()
+        least, most = percentile_ends(draws).tolist()
         reached = int((draws >= estimate.value - 1e-12).sum()) if np.isfinite(estimate.value) else draws.size
         row = replace(
             row,

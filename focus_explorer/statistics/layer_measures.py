@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.statistics import labellings
 from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs
+from focus_explorer.statistics.group_purity import group_purity_estimates
 from focus_explorer.statistics.resample import Estimate, Resampler, Values, ratio
 from focus_explorer.statistics.sample import Groups, Sample
+from focus_runtime.measure.contingency import balance, contingency, dominance, information, purity
 
 LEAST_USES = 5  # of a token type, for its stability
 INFORMATION = ("nmi", "homogeneity", "completeness", "v_measure")
@@ -79,8 +80,8 @@ def _sizes(
     share = ratio(drawn, drawn.sum(axis=1, keepdims=True))
     sizes, total = found.sizes, found.sizes.sum()
     found.group["share"] = [Estimate(float(sizes[g] / total), share[:, g]) for g in range(count)]
-    found.layer["dominance"] = Estimate(float(labellings.dominance(sizes)), labellings.dominance(drawn), 1 / count)
-    found.layer["balance"] = Estimate(float(labellings.balance(sizes)), labellings.balance(drawn))
+    found.layer["dominance"] = Estimate(float(dominance(sizes)), dominance(drawn), 1 / count)
+    found.layer["balance"] = Estimate(float(balance(sizes)), balance(drawn))
     for name, values, most in (
         ("confidence", groups.confidence[place], 1.0),
         ("entropy", groups.entropy[place], float(np.log(max(count, 2)))),
@@ -111,25 +112,17 @@ def _categories(
     found.counts[name] = counts
     best = counts.argmax(axis=1) if leading is None else leading
     found.leading[name] = best
-    column = {int(category): place for place, category in enumerate(used)}
-    sizes, drawn_sizes = counts.sum(axis=1), drawn.sum(axis=2)
-    shares = []
-    for g in range(count):
-        place = column.get(int(best[g]))
-        inside = drawn[:, g, place] if place is not None else np.zeros(len(drawn))
-        value = float(counts[g, best[g]] / sizes[g]) if sizes[g] else float("nan")
-        shares.append(Estimate(value, ratio(inside, drawn_sizes[:, g])))
-    found.group[f"purity:{name}"] = shares
-    found.layer[f"purity:{name}"] = Estimate(float(labellings.purity(counts)), labellings.purity(drawn))
-    own, replicates = labellings.information(counts), labellings.information(drawn)
+    found.group[f"purity:{name}"] = group_purity_estimates(counts, drawn, used, best)
+    found.layer[f"purity:{name}"] = Estimate(float(purity(counts)), purity(drawn))
+    estimates, replicates = information(counts), information(drawn)
     for kind in INFORMATION:
-        found.layer[f"{kind}:{name}"] = Estimate(float(own[kind]), replicates[kind])
+        found.layer[f"{kind}:{name}"] = Estimate(float(estimates[kind]), replicates[kind])
 
 
 def _stability(found: Measured, sample: Sample, top: NDArray[np.int64], resampler: Resampler) -> None:
     """Share of uses of a token type that lie in the group most of its uses lie in, over types used often enough."""
     types, count = len(sample.pieces), sample.num_groups
-    table = np.bincount(sample.piece * count + top, minlength=types * count).reshape(types, count)
+    table = contingency(sample.piece, top, (types, count))
     often = table.sum(axis=1) >= LEAST_USES
     found.by_type = table[often].astype(np.float64)
     eligible = often[sample.piece]

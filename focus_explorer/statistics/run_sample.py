@@ -105,7 +105,7 @@ def _mass(rows: pa.Table, layers: NDArray[np.int64]) -> dict[str, MassByQuery]:
     return found
 
 
-def study_run(database: Database, run_id: str) -> dict[str, Any]:
-    """What a run was measured with: tagger, seed of the random centroids, tokens with attention; None where not."""
+def stored_measurements(database: Database, run_id: str) -> dict[str, Any]:
+    """Tagger, seed of the random centroids and tokens with attention of a run; None for what was not measured."""
     found = fetch(database, "measured", run_id=run_id).to_pylist()
     return found[0] if found else {}

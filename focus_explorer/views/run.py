@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.statistics import mean_interval
 from focus_runtime.mask.rule import CAUSES
+from focus_runtime.measure.intervals import moving_block_interval
 
 Rows = list[dict[str, Any]]
 
@@ -109,7 +109,7 @@ def _losses(losses: pa.Table, count: int) -> dict[str, NDArray[np.float64]]:
 
 
 def _quality(nll: dict[str, NDArray[np.float64]]) -> dict[str, Any]:
-    mean, low, high = mean_interval(nll["focus"] - nll["full"])
+    mean, low, high = moving_block_interval(nll["focus"] - nll["full"])
     return {
         "full": float(np.exp(nll["full"].mean())),
         "focus": float(np.exp(nll["focus"].mean())),

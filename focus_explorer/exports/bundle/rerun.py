@@ -256,7 +256,8 @@ def _measure_more(service: RecordedService, entry: Row, progress: Progress) -> l
             problems.append(f"tags: {error}")
     if measured["random_centroids"]:
         run = fetch_run(service.database, run_id)
-        measure_random(service, run, lambda stage, part: progress(stage, 0.6 + 0.1 * part))
+        seed = measured["random_centroids"]["seed"]
+        measure_random(service, run, lambda stage, part: progress(stage, 0.6 + 0.1 * part), seed=seed)
     if measured["attention"]:
         measure_attention(service, run_id, progress=lambda stage, part: progress(stage, 0.7 + 0.1 * part))
         kinds = measured["attention"]["queries"]
@@ -270,14 +271,14 @@ def _measure_more(service: RecordedService, entry: Row, progress: Progress) -> l
 
 
 def _compare_again(service: RecordedService, run_id: str, recorded: list[Row], progress: Progress) -> None:
-    from focus_explorer.services.compare.settings import _measure_cell, _nulls
+    from focus_explorer.services.compare.settings import _measure_cell, baseline_centroids
     from focus_explorer.services.models import borrowed, run_centroids
 
     run = fetch_run(service.database, run_id)
     rows = []
     with borrowed(service, run) as loaded:
         own = run_centroids(service, run, loaded)
-        sources = {"focus": own, **_nulls(service, run, loaded, own)}
+        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
         for number, old in enumerate(recorded):
             progress(f"Setting {number + 1} of {len(recorded)}", 0.75 + 0.2 * number / len(recorded))
             cell = (old["kind"], old["top_k"], old["window_size"])

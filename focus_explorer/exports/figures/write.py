@@ -18,8 +18,7 @@ from focus_explorer.exports.figures.render import picture
 from focus_explorer.exports.figures.standalone import page
 from focus_explorer.exports.files import replacing
 from focus_explorer.exports.tables.sources import as_run, provenance
-from focus_explorer.statistics import mean_interval
-from focus_explorer.statistics.tables import statistics_table, study
+from focus_explorer.statistics.run_statistics import run_statistics, statistics_table
 from focus_explorer.views.figures import (
     agreement,
     attention,
@@ -34,6 +33,7 @@ from focus_explorer.views.figures import (
     token_map,
 )
 from focus_explorer.views.figures.style import PRESETS, SCREEN, Preset
+from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
@@ -119,7 +119,7 @@ def write_figure(
 def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
     """The layer that was asked for, or the middle one, where the page opens a run."""
     if corpus_row(database, run_id) is not None:
-        layers = study(database, run_id).sample.layers
+        layers = run_statistics(database, run_id).sample.layers
     else:
         layers = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
     if layer is None:
@@ -220,7 +220,7 @@ def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | 
     rows = _rows(database, run, "loss_differences", "no losses", "analyse the text again: `focus-explorer analyze`")
     differences = rows["difference"].to_numpy()
     return loss_difference.loss_difference_figure(
-        rows["position"].to_numpy(), differences, mean_interval(differences), preset
+        rows["position"].to_numpy(), differences, moving_block_interval(differences), preset
     )
 
 

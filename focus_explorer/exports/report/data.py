@@ -11,9 +11,9 @@ import numpy as np
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
 from focus_explorer.exports.tables.sources import group_label
-from focus_explorer.statistics import mean_interval
-from focus_explorer.statistics.tables import study
+from focus_explorer.statistics.run_statistics import run_statistics
 from focus_runtime.mask.rule import CAUSES
+from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.database import Database
 
 Row = dict[str, Any]
@@ -73,7 +73,7 @@ def read_run(database: Database, run_id: str) -> RunReport:
     """
     run = fetch_run(database, run_id)
     run |= {name: json.loads(run[name]) for name in ("config", "versions", "notes")}
-    found = study(database, run_id)
+    found = run_statistics(database, run_id)
     rows = found.table("statistics").to_pylist()
     scheme = "pos" if any(row["category"] == "pos" for row in rows) else "word"
     overall = {}
@@ -134,7 +134,7 @@ def _loss(database: Database, run_id: str) -> dict[str, Row]:
     values["difference"] = values["focus"] - values["full"]
     found = {}
     for name, one in values.items():
-        mean, low, high = mean_interval(one)
+        mean, low, high = moving_block_interval(one)
         found[name] = {"mean": mean, "low": low, "high": high, "count": int(one.size)}
     for name in ("full", "focus"):
         found[name] |= {

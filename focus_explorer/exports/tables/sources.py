@@ -13,7 +13,7 @@ from focus_explorer.data.corpus import CorpusData
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.statistics.tables import NAMES, OF_CORPUS, statistics_table
+from focus_explorer.statistics.run_statistics import NAMES, OF_CORPUS, statistics_table
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__

@@ -13,9 +13,9 @@ from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.errors import InputError
 from focus_explorer.services.models import run_config
 from focus_explorer.services.service import Service
-from focus_explorer.statistics import mean_interval
 from focus_explorer.statistics.alignment import align
 from focus_explorer.views.run import encode
+from focus_runtime.measure.intervals import moving_block_interval
 
 
 def partners(service: Service, run_id: str) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def beside(service: Service, run_id: str, other_id: str) -> dict[str, Any]:
         names = np.array([name if name >= 0 else 255 for name in found.names], dtype=np.uint8)
         layers.append({"layer": layer, "names": found.names, "overlap": found.overlap, "rand": found.rand})
         tops.append(names[other.tops[layer]])
-    mean, low, high = mean_interval(other.losses - mine.losses)
+    mean, low, high = moving_block_interval(other.losses - mine.losses)
     return {
         "layers": layers,
         "top": encode(np.concatenate(tops)) if tops else "",

@@ -14,12 +14,11 @@ import numpy as np
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
 from focus_explorer.services.models import borrowed, run_centroids, run_config, run_ids
-from focus_explorer.services.service import Progress, Service
-from focus_explorer.statistics import mean_interval
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_explorer.services.service import Progress, Service, calibration_ids
+from focus_runtime.measure.intervals import moving_block_interval
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.store.comparisons import write_setting
 
-CHANCE_SEED = 1000  # a run with random centroids has seed 0
 MOST_CELLS = 100
 REPEATS = 3
 NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random centroids"}
@@ -101,7 +100,7 @@ def measure_grid(
     with borrowed(service, run) as loaded:
         own = run_centroids(service, run, loaded, centroids)
         progress("Balancing the random centroids", 0.0)
-        sources = {"focus": own, **_nulls(service, run, loaded, own)}
+        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
     cells = grid_cells(top_k, window)
     for number, (kind, k, w) in enumerate(cells):
         label = f"{NAMES[kind]}, " + (f"top-k {k}, " if k else "") + f"window {w}"
@@ -112,14 +111,26 @@ def measure_grid(
     return grid_rows(service, run_id)
 
 
-def _nulls(service: Service, run: dict[str, Any], loaded: Any, own: Centroids) -> dict[str, Centroids]:
-    from focus_runtime.baselines.no_groups import no_groups
+def baseline_centroids(run: dict[str, Any], loaded: Any, own: Centroids) -> dict[str, Centroids]:
+    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
 
-    config = own.config.replace(layers=tuple(sorted(own.routers)))
-    chance = random_centroids(loaded.model, config, seed=CHANCE_SEED)
-    if run_config(run).assignment == "causal":
-        service._calibrate(loaded, chance)
-    return {"window": no_groups(own), "random": chance}
+    Args:
+        run: its row.
+        loaded: its model.
+        own: its centroids.
+    """
+    from focus_runtime.baselines.no_groups import no_groups
+    from focus_runtime.baselines.random_groups import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
+
+    causal = run_config(run).assignment == "causal"
+    random = random_baseline(
+        loaded.model,
+        own.config,
+        seed=baseline_seed(random_seed(own), COMPARISON_SEED),
+        layers=own.routers,
+        calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,
+    )
+    return {"window": no_groups(own), "random": random}
 
 
 def _measure_cell(
@@ -150,7 +161,7 @@ def _measure_cell(
         cancelled=cancelled,
     )
     full, focus = found.nll["full"], found.nll["focus"]
-    mean, low, high = mean_interval(focus - full)
+    mean, low, high = moving_block_interval(focus - full)
     return {
         "run_id": run["run_id"],
         "kind": kind,

@@ -11,7 +11,7 @@ import numpy as np
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.services.service import Service
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.statistics.run_statistics import statistics_table
 from focus_explorer.ui.questions.answer import answer
 
 ALL_LAYERS = -1

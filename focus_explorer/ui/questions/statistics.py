@@ -17,8 +17,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.jobs import Job, run_job
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics import measure_run
-from focus_explorer.statistics.run_sample import study_run
-from focus_explorer.statistics.tables import Study, agreement_between, study
+from focus_explorer.statistics.run_sample import stored_measurements
+from focus_explorer.statistics.run_statistics import RunStatistics, agreement_between, run_statistics
 from focus_explorer.statistics.warnings import ENOUGH_UNITS, FEW_UNITS
 from focus_explorer.views.statistics import SHOWN, columns, compact, judged, of_layer
 
@@ -83,7 +83,7 @@ class StatisticsViews:
 
     def measured(self, run_id: str) -> Question:
         """What the run was measured with."""
-        return study_run(self.service.database, run_id)
+        return stored_measurements(self.service.database, run_id)
 
     def measure(self, run_id: str, *, attention: bool) -> Question:
         """Measure what is missing, on a thread of its own."""
@@ -119,18 +119,18 @@ class StatisticsViews:
     def _with_job(self, run_id: str, answer: Question) -> Question:
         return answer | self.job(run_id)
 
-    def _part(self, run_id: str, part: str) -> Study | Question:
+    def _part(self, run_id: str, part: str) -> RunStatistics | Question:
         """The study once the tables of a part are there; until then how far they are."""
 
-        def compute(work: Work) -> Study:
-            found = study(self.service.database, run_id)
+        def compute(work: Work) -> RunStatistics:
+            found = run_statistics(self.service.database, run_id)
             if part != "groups":
                 found.measured(work.step)
             for name in NEEDED[part]:
                 found.table(name)
             return found
 
-        result: Study | Question = self._result((run_id, part, repr(self.measured(run_id))), compute)
+        result: RunStatistics | Question = self._result((run_id, part, repr(self.measured(run_id))), compute)
         return result
 
     def _result(self, key: tuple[str, ...], compute: Callable[[Work], Any]) -> Any:
@@ -161,7 +161,7 @@ class StatisticsViews:
             work.done.set()
 
 
-def _overview(found: Study, measured: Question) -> Question:
+def _overview(found: RunStatistics, measured: Question) -> Question:
     table, sample = found.table("statistics"), found.sample
     run, layers = judged(table, "run"), judged(table, "layer")
     units = run[0]["units"] if run else 0
@@ -188,7 +188,7 @@ def _overview(found: Study, measured: Question) -> Question:
     }
 
 
-def _groups(found: Study, layer: int) -> Question:
+def _groups(found: RunStatistics, layer: int) -> Question:
     rows = [row for row in judged(found.table("statistics"), "group") if row["layer"] == layer]
     if not rows:
         raise InputError(f"the run {found.run_id!r} has no layer {layer}", fix="choose a layer of this run")
@@ -200,7 +200,7 @@ def _groups(found: Study, layer: int) -> Question:
     }
 
 
-def _pairs(found: Study, layer: int) -> Question:
+def _pairs(found: RunStatistics, layer: int) -> Question:
     distances = found.table("distances").to_pylist()
     links = found.table("links")
     mine = of_layer(links, layer).sort_by([("probability", "descending")])

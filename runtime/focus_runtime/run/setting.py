@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.baselines.no_groups import is_null
+from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.errors import Cancelled
 from focus_runtime.measure.loss import dominance, pair_shares, token_nll
@@ -115,7 +115,7 @@ def measure_setting(
     return SettingMeasured(
         nll=nll,
         retained_pairs=float(pairs),
-        dominance=None if is_null(centroids) else float(largest),
+        dominance=None if has_no_groups(centroids) else float(largest),
         attention_ms=attention,
         total_ms=total,
         backend=backend,

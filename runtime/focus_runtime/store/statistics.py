@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_runtime.baselines.random_groups import Chance
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 from focus_runtime.text.tagging import Tags
+
+if TYPE_CHECKING:
+    from focus_runtime.baselines.random_groups import RandomGroups
 
 CAUSES = ("local", "sinks", "grouped", "dropped")
 
@@ -38,10 +40,10 @@ def write_tags(database: Database, run_id: str, tags: Tags) -> None:
         connection.execute("INSERT OR REPLACE INTO taggings VALUES (?, ?, ?)", [run_id, tags.tagger, datetime.now(UTC)])
 
 
-def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
-    """Store the groups random centroids gave a run's tokens."""
+def write_baseline(database: Database, run_id: str, random: RandomGroups) -> None:
+    """Store the groups random centroids gave a run's tokens; attention under centroids of another seed is deleted."""
     parts = []
-    for layer, groups in chance.layers.items():
+    for layer, groups in random.layers.items():
         count = groups.membership.size
         parts.append(
             pa.table(
@@ -57,10 +59,15 @@ def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
             )
         )
     with database.write() as connection:
+        connection.execute(
+            "DELETE FROM attention_queries WHERE run_id = ? AND centroids = 'random' "
+            "AND run_id IN (SELECT run_id FROM baselines WHERE seed <> ?)",
+            [run_id, random.seed],
+        )
         _replace(connection, "baseline_assignments", run_id, pa.concat_tables(parts))
         connection.execute(
             "INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?, ?)",
-            [run_id, chance.seed, chance.balanced_on, chance.perplexity, datetime.now(UTC)],
+            [run_id, random.seed, random.balanced_on, random.perplexity, datetime.now(UTC)],
         )
 
 

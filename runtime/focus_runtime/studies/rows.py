@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from focus_runtime.baselines.no_groups import is_null
+from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.routing.centroids import Centroids
@@ -67,7 +67,7 @@ def focus_row(model: Any, centroids: Centroids, sequences: Tensor, full: Scores,
         layers = len(focus.focused_layers)
     finally:
         focus.detach()
-    grouped = not is_null(centroids)
+    grouped = not has_no_groups(centroids)
     shown = {key: getattr(chosen.config, key) for key in SHOWN}
     return {
         "setting": {"centroids": name, "sequence_length": sequences.shape[1], "focused_layers": layers, **shown},

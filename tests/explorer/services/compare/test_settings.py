@@ -21,9 +21,9 @@ from focus_explorer.services.compare.settings import check_grid, grid, grid_cell
 from focus_explorer.services.service import AnalyzeRequest, Service
 from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.crossover import crossing
-from focus_explorer.statistics.group_content import adjusted_rand, contingency
 from focus_explorer.ui.questions.answer import answer
 from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.measure.contingency import adjusted_rand, contingency
 from focus_runtime.measure.speed import membership_like
 from tests.explorer.conftest import TEXT
 

@@ -13,7 +13,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.sources import WHAT, read
 from focus_explorer.statistics.rows import StatisticRow, to_table
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.statistics.run_statistics import statistics_table
 from focus_explorer.ui.questions import exports as exporting
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.tabs.explore import packed

@@ -13,13 +13,14 @@ from focus_explorer.data.corpus import CorpusData
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.statistics.agreement import between_samples, layer_agreement_table
-from focus_explorer.statistics.content import categories_table, characteristic_table
+from focus_explorer.statistics.category_shares import categories_table
+from focus_explorer.statistics.characteristic_pieces import characteristic_table
 from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.describe import Layer, describe, measure
 from focus_explorer.statistics.distances import Bins
 from focus_explorer.statistics.pair_tables import distances_table, links_table, long_range_rows, meaningful
 from focus_explorer.statistics.resample import Resampler
-from focus_explorer.statistics.run_sample import run_sample, study_run
+from focus_explorer.statistics.run_sample import run_sample, stored_measurements
 from focus_explorer.statistics.sample import Sample
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -29,7 +30,7 @@ OF_CORPUS = ("statistics", "characteristic", "categories", "agreement", "distanc
 KEPT = 2
 
 
-class Study:
+class RunStatistics:
     """One run's sample and what was measured of it, computed once for all tables.
 
     A corpus gives its own sample and has no tables `links` and `pairs`.
@@ -90,11 +91,11 @@ class Study:
         return [self.sample.pieces[code] for code in self.sample.piece.tolist()]
 
 
-_studies: OrderedDict[tuple[str, str, str], Study] = OrderedDict()
+_cache: OrderedDict[tuple[str, str, str], RunStatistics] = OrderedDict()
 
 
-def study(database: Database, run_id: str) -> Study:
-    """The study of a run or a corpus, kept while nothing more is measured of it.
+def run_statistics(database: Database, run_id: str) -> RunStatistics:
+    """The statistics of a run or a corpus, kept while nothing more is measured of it.
 
     Raises:
         NotFoundError: there is no such run, or it was deleted, or the corpus has no documents.
@@ -105,15 +106,15 @@ def study(database: Database, run_id: str) -> Study:
         raise InputError(
             f"the corpus {run_id} is not finished", fix="give the command that started it again: it goes on"
         )
-    state = study_run(database, run_id) if corpus is None else corpus
+    state = stored_measurements(database, run_id) if corpus is None else corpus
     key = (str(database.path), run_id, repr(sorted(state.items())))
-    if key not in _studies:
+    if key not in _cache:
         sample = None if corpus is None else corpus_sample(CorpusData(database, run_id))
-        _studies[key] = Study(database, run_id, sample)
-        while len(_studies) > KEPT:
-            _studies.popitem(last=False)
-    _studies.move_to_end(key)
-    return _studies[key]
+        _cache[key] = RunStatistics(database, run_id, sample)
+        while len(_cache) > KEPT:
+            _cache.popitem(last=False)
+    _cache.move_to_end(key)
+    return _cache[key]
 
 
 def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
@@ -126,7 +127,7 @@ def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
         raise InputError(f"there are no statistics {name!r}", expected=" or ".join(NAMES))
     if name not in OF_CORPUS and corpus_row(database, run_id) is not None:
         raise InputError(f"a corpus has no table {name!r}", expected=" or ".join(OF_CORPUS))
-    return study(database, run_id).table(name)
+    return run_statistics(database, run_id).table(name)
 
 
 def agreement_between(database: Database, run_id: str, other_id: str) -> pa.Table:
@@ -136,7 +137,7 @@ def agreement_between(database: Database, run_id: str, other_id: str) -> pa.Tabl
         InputError: the tokens differ, or there is no such run.
     """
     ids = [fetch(database, "token_ids", run_id=one)["token_id"].to_numpy() for one in (run_id, other_id)]
-    first, second = study(database, run_id).sample, study(database, other_id).sample
+    first, second = run_statistics(database, run_id).sample, run_statistics(database, other_id).sample
     if not np.array_equal(*ids):
         raise InputError(f"the runs {run_id} and {other_id} have other tokens", expected="two runs of the same text")
     return between_samples(first, second)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from focus_explorer.exports.tables.columns import Column, number, reading_columns, setting_sentence, shown_piece
-from focus_explorer.exports.tables.sources import ABOUT
+from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
 
 ONE_PAGE = 40  # rows
 WIDE = 7  # columns, from which on type and gaps are smaller
@@ -54,7 +54,7 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
         total: rows the table has.
     """
     found, columns = rows.to_pylist(), reading_columns(rows, what)
-    caption = escape(ABOUT[what]) + (" " + escape(setting_sentence(found[0])) if found else " No rows.")
+    caption = escape(TABLE_DESCRIPTIONS[what]) + (" " + escape(setting_sentence(found[0])) if found else " No rows.")
     if total > len(found):
         caption += f" The first {len(found):,} of {total:,} rows."
     label = f"tab:focus-{what}" + (f"-{re.sub('[^A-Za-z0-9-]', '', found[0]['run_id'])}" if found else "")

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from focus_explorer.exports.tables.columns import Column, number, reading_columns, setting_sentence, shown_piece
-from focus_explorer.exports.tables.sources import ABOUT
+from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
 
 _SPECIAL = "\\`*_{}[]()#+-.!|~^$:="
 
@@ -21,7 +21,7 @@ def markdown_table(rows: pa.Table, what: str, total: int) -> str:
         total: rows the table has.
     """
     columns = reading_columns(rows, what)
-    lines = [f"**{_escape(ABOUT[what])}**", ""]
+    lines = [f"**{_escape(TABLE_DESCRIPTIONS[what])}**", ""]
     found = rows.to_pylist()
     if found:
         lines += [_escape(setting_sentence(found[0])), ""]

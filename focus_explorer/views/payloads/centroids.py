@@ -48,7 +48,7 @@ class CentroidCardPayload(TypedDict):
     base_model: str
     num_groups: int
     routing_dim: int
-    layers: str
+    layers: int
     config: ConfigPayload
     added: str | None
     training: NotRequired[CentroidTrainingPayload]

@@ -65,10 +65,11 @@ class _Lister(argparse.Action):
 
 class _list_tables(_Lister):  # noqa: N801 - an action is used as if it were a function
     def lines(self) -> list[str]:
-        from focus_explorer.exports.tables.sources import ABOUT
+        from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
         from focus_explorer.exports.tables.write import FORMATS
 
-        return ["tables (documents: of corpora alone)", *_named(ABOUT), "formats", f"  {', '.join(FORMATS)}"]
+        tables = _named(TABLE_DESCRIPTIONS)
+        return ["tables (documents: of corpora alone)", *tables, "formats", f"  {', '.join(FORMATS)}"]
 
 
 class _list_figures(_Lister):  # noqa: N801

@@ -26,7 +26,8 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer, write_figure
-from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, WHAT, write_table
+from focus_explorer.exports.tables.sources import TABLES
+from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, write_table
 from focus_explorer.services.jobs import Job, run_job
 from focus_explorer.services.service import Service
 from focus_explorer.settings import default_database
@@ -108,7 +109,7 @@ def wish(service: Service, question: Question) -> Wish:
     if kind == "report":
         return Wish(kind=kind, run_id=run_id, format=_one_of(question, "format", REPORT_FORMATS))
     if kind == "table":
-        name, form = _one_of(question, "name", WHAT), _one_of(question, "format", FORMATS)
+        name, form = _one_of(question, "name", TABLES), _one_of(question, "format", FORMATS)
         return Wish(kind=kind, run_id=run_id, name=name, format=form, layer=_layer(service, run_id, question))
     if kind == "figure":
         name, form = _one_of(question, "name", FIGURES), _one_of(question, "format", FIGURE_FORMATS)
@@ -270,7 +271,7 @@ def choices(service: Service, question: Question) -> Question:
         "title": run["name"] or run["title"],
         "kinds": list(KINDS),
         "tables": [
-            {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in WHAT.items()
+            {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in TABLES.items()
         ],
         "formats": list(FORMATS),
         "figures": [{"name": name, "about": about, "layers": name in LAYERED} for name, about in FIGURES.items()],

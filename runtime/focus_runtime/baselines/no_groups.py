@@ -15,7 +15,7 @@ from focus_runtime.routing.router import Assignment, CentroidRouter
 class NoGroups(CentroidRouter):
     """A router that puts no token into any group."""
 
-    def assign(self, hidden: Tensor, **_: Any) -> Assignment:
+    def own_assignment(self, hidden: Tensor, **_: Any) -> Assignment:
         """Uniform probabilities and empty memberships, whatever the hidden states."""
         groups, device = self.config.num_groups, hidden.device
         return Assignment(

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from focus_explorer import settings
-from focus_explorer.cli import bundle, compare, corpora, export, reproduce, runs, statistics
+from focus_explorer.cli import bench, bundle, compare, corpora, evaluate, export, finetune, reproduce, runs, statistics
 from focus_explorer.errors import InputError, TrainingStopped
 from focus_explorer.progress import stage_bar
-from focus_explorer.services import finetune
 from focus_explorer.services.training.request import TrainRequest, flag, options
 from focus_runtime.version import __version__
 
@@ -39,11 +38,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_runs(commands)
     _add_centroids(commands)
     _add_train(commands)
-    _add_bench(commands)
-    _add_evaluate(commands)
+    bench.add_options(
+        commands.add_parser("bench", help="measure speed and perplexity beside full attention on this machine")
+    )
+    evaluate.add_options(
+        commands.add_parser("evaluate", help="perplexity and benchmark tasks beside full attention, with intervals")
+    )
     _add_serve(commands)
     reproduce.add_parser(commands)
-    finetune.add_parser(commands)
+    finetune.add_options(
+        commands.add_parser("finetune", help="train all weights of a model with Focus, or with full attention")
+    )
     compare.add_parser(commands)
     bundle.add_parser(commands)
     corpora.add_parser(commands)
@@ -128,80 +133,6 @@ def _add_train(commands: Any) -> None:
     _common(parser, "db")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.set_defaults(run=_trainings)
-
-
-def _add_bench(commands: Any) -> None:
-    parser = commands.add_parser("bench", help="measure speed and perplexity beside full attention on this machine")
-    _common(parser, "model", "centroids")
-    parser.add_argument("--text", help="a UTF-8 text file (default: the sample texts)")
-    parser.add_argument(
-        "--lengths", default="512,1024,2048", help="tokens for the whole model (default: 512,1024,2048)"
-    )
-    parser.add_argument(
-        "--layer-lengths",
-        default="1024,2048,4096,8192,16384",
-        help="tokens for one attention layer (default: 1024,2048,4096,8192,16384)",
-    )
-    parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
-    parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
-    parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="(default: float32)")
-    parser.add_argument("--repeats", type=int, default=5, help="timed repeats after one to warm up (default: 5)")
-    parser.add_argument("--seed", type=int, default=0, help="of the one layer's random inputs (default: 0)")
-    parser.add_argument(
-        "--out", default="benchmarks/results", help="folder for bench.json and bench.svg (default: benchmarks/results)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=_bench)
-
-
-def _add_evaluate(commands: Any) -> None:
-    parser = commands.add_parser(
-        "evaluate", help="perplexity and benchmark tasks beside full attention, with intervals"
-    )
-    _common(parser, "model")
-    parser.add_argument(
-        "--centroids",
-        nargs="+",
-        default=["default"],
-        help="default, or centroid files; several that "
-        "differ in their training seed give intervals over seeds (default: default)",
-    )
-    parser.add_argument("--text", nargs="+", help="held-out text files, or folders of .txt files")
-    parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
-    parser.add_argument("--sequences", type=int, default=24, help="sequences over all texts (default: 24)")
-    parser.add_argument(
-        "--tasks", help="lm-eval tasks such as lambada_openai,hellaswag (default: all of --task-folder)"
-    )
-    parser.add_argument("--task-folder", help="folder with lm-eval task files of your own")
-    parser.add_argument("--limit", type=int, help="only the first so many items of each task")
-    parser.add_argument("--batch", type=int, default=1, help="task requests at once (default: 1)")
-    parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
-    parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
-    parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
-    parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="(default: float32)")
-    parser.add_argument("--device", default="cpu", help="cpu, or cuda where there is a GPU (default: cpu)")
-    parser.add_argument("--seed", type=int, default=0, help="of resampling (default: 0)")
-    parser.add_argument("--out", help="JSON file to write")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=_evaluate)
-    actions = parser.add_subparsers(dest="action", parser_class=_Parser)
-    make = actions.add_parser("make-task", help="write last-word tasks made from plain text, for use without a network")
-    make.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
-    make.add_argument("--out", required=True, help="folder to make")
-    _common(make, "model")
-    make.add_argument("--lengths", default="96,512,1024", help="most tokens of a passage (default: 96,512,1024)")
-    make.add_argument("--items", type=int, default=100, help="passages of each length (default: 100)")
-    make.add_argument(
-        "--window",
-        type=int,
-        default=128,
-        help="in passages longer than this, the word occurred before but not within so many tokens (default: 128)",
-    )
-    make.add_argument("--seed", type=int, default=0, help="which passages are taken (default: 0)")
-    make.add_argument("--json", action="store_true", help="print one JSON object")
-    make.set_defaults(run=_make_task)
 
 
 def _add_serve(commands: Any) -> None:
@@ -362,28 +293,6 @@ def _trainings(arguments: argparse.Namespace) -> None:
             f"{row['training_id']}  {row['status']:<11}  {row['name']}  {row['model_id']}  "
             f"step {row['step']:,} of {row['steps']:,}{numbers}"
         )
-
-
-def _bench(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.bench import bench
-
-    if arguments.repeats < 1:
-        raise InputError(f"--repeats is {arguments.repeats}", expected="at least 1")
-    if not 0 <= arguments.seed < 1 << 32:
-        raise InputError(f"--seed is {arguments.seed}", expected=f"a whole number from 0 to {(1 << 32) - 1:,}")
-    bench(arguments)
-
-
-def _evaluate(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.evaluate import evaluate
-
-    evaluate(arguments)
-
-
-def _make_task(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.evaluate import make_task
-
-    make_task(arguments)
 
 
 def _serve(arguments: argparse.Namespace) -> None:

@@ -22,6 +22,7 @@ from focus_explorer.services.run_payload import load_run
 from focus_explorer.views.run import mask_payload
 from focus_runtime.assets import asset_path
 from focus_runtime.config import FocusConfig
+from focus_runtime.files import replacing
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.store.centroids import register_centroids
@@ -198,15 +199,8 @@ class Service:
         centroids, report = self.check_centroids(path, model)
         centroids.name = name
         target = self.database.path.parent / "centroids" / f"{centroids.sha256}{Path(path).suffix.lower()}"
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_suffix(".part")
+        with replacing(target, explain=_cannot_keep) as part:
             shutil.copyfile(path, part)
-            part.replace(target)
-        except OSError as error:
-            raise InputError(
-                f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space"
-            ) from error
         register_centroids(self.database, centroids, report, str(target))
         return report
 
@@ -361,6 +355,10 @@ class Service:
         """The layer a run opens at: the middle one."""
         layers = [row["layer"] for row in fetch(self.database, "layers", run_id=run_id).to_pylist()]
         return layers[len(layers) // 2]
+
+
+def _cannot_keep(target: Path, error: OSError) -> InputError:
+    return InputError(f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space")
 
 
 def _check_model(centroids: Centroids, loaded: _LoadedModel) -> None:

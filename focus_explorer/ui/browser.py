@@ -27,7 +27,7 @@ def scripts() -> list[Path]:
 
 
 def stylesheets() -> list[Path]:
-    """Style sheets, ours only, in the order of the cascade: the tokens, then core, shell and the folders of the views."""
+    """Our style sheets in the order of the cascade: tokens, core, shell, then the folders of the views."""
     root = asset_path("css")
 
     def order(path: Path) -> tuple[bool, bool, bool, str]:

@@ -1,7 +1,7 @@
-"""What a bundle says of itself: everything needed to make its tables again, or to say why they differ.
+"""The manifest of a bundle: everything needed to make its tables again, or to explain why they differ.
 
-Measured times are data: they are written down here and carried over, never measured again. Without the text, nothing
-is written down by its place in the text (docs/bundles.md says why).
+Measured times are data: they are recorded here and carried over, never measured again. Without the text, nothing is
+recorded by its place in the text (docs/bundles.md explains why).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def ids_sha256(ids: list[int]) -> str:
 
 
 def describe_tokenizer(service: Service, run: Row) -> Row:
-    """Class, and hash of the vocabulary's sorted (token, id) pairs; or why it is not known."""
+    """Class, and hash of the vocabulary's sorted (token, id) pairs; or why it is unknown."""
     try:
         loaded = service.load_model(run["model_id"])
     except InputError as error:
@@ -205,20 +205,20 @@ def machine() -> Row:
     """What the numbers may depend on besides versions, of the machine that makes the bundle."""
     from focus_runtime.measure.timing import machine as measured
 
-    found = measured("cpu")
+    values = measured("cpu")
     kept = ("cpu", "cores", "capability", "fused_kernel")
-    return {name: found[name] for name in kept} | {"system": platform.system(), "architecture": platform.machine()}
+    return {name: values[name] for name in kept} | {"system": platform.system(), "architecture": platform.machine()}
 
 
 def versions() -> dict[str, str]:
     """Versions of what computes and writes."""
-    found = {"focus-explorer": __version__, "python": platform.python_version()}
+    installed = {"focus-explorer": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue  # an optional part that is not installed
-    return found
+    return installed
 
 
 def file_entry(folder: Path, path: Path) -> Row:
@@ -244,7 +244,7 @@ def _source(run: Row) -> str:
 
 def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:
     """Stored coordinates of tokens and centroids; without the text in the order of x, not of the text."""
-    found = []
+    maps = []
     metas = _rows(
         database, "SELECT * EXCLUDE (run_id) FROM projection_meta WHERE run_id = ? ORDER BY projection_id", run_id
     )
@@ -266,8 +266,8 @@ def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:
         }
         if with_text:
             entry["tokens"]["position"] = [row["position"] for row in tokens]
-        found.append(entry)
-    return found
+        maps.append(entry)
+    return maps
 
 
 def _rows(database: Database, query: str, *parameters: Any) -> list[Row]:

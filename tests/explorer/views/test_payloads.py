@@ -82,6 +82,18 @@ def check(value: Any, *names: str) -> None:
 
 
 @pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A database of this file's own: the tests below measure more of their run."""
+    return Service(tmp_path_factory.mktemp("payloads") / "runs.duckdb")
+
+
+@pytest.fixture(scope="module")
+def run_id(service, model_folder):
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=2)
+    return service.analyze(TEXT, request, command="focus-explorer test")
+
+
+@pytest.fixture(scope="module")
 def other_id(service, run_id, model_folder):
     """A second run of the same tokens."""
     return service.analyze(
@@ -90,12 +102,18 @@ def other_id(service, run_id, model_folder):
 
 
 @pytest.fixture(scope="module")
-def ask(service, run_id):
-    """The answer to one of the page's questions about the run, computed to the end."""
+def begin(service, run_id):
+    """The first answer to one of the page's questions about the run."""
+    return lambda what, **details: answer(service, {"what": what, "run": run_id, **details})
+
+
+@pytest.fixture(scope="module")
+def ask(begin):
+    """The answer to a question that starts nothing, once everything is computed and no job is running."""
 
     def question(what: str, **details: Any) -> dict[str, Any]:
-        for _ in range(1200):
-            found = answer(service, {"what": what, "run": run_id, **details})
+        for _ in range(2400):
+            found = begin(what, **details)
             job = found.get("job") or {}
             if found.get("state") not in ("computing", "running") and job.get("state") not in ("waiting", "running"):
                 return found
@@ -148,29 +166,30 @@ def test_two_runs_are_their_payloads(ask, other_id):
     check(ask("statistics_agreement", other=other_id), "RunAgreementPayload")
 
 
-def test_what_was_measured_is_its_payload(ask):
+def test_what_was_measured_is_its_payload(ask, begin):
     """Everything that a run has only after a measurement."""
-    ask("compare_grid_start", top_k=[1, 2], window=[4], repeats=1)
+    begin("compare_grid_start", top_k=[1, 2], window=[4], repeats=1)
     check(ask("compare_grid"), "GridPayload")
-    ask("compare_lengths_start", layer=0, seconds=1)
+    begin("compare_lengths_start", layer=0, seconds=1)
     check(ask("compare_lengths"), "LengthsPayload")
-    ask("compare_generation_start", prompt="The cat", max_tokens=2)
+    begin("compare_generation_start", prompt="The cat", max_tokens=2)
     generation = ask("compare_generation")
     assert set(generation["sides"]) == {"full", "focus", "prompt_tokens"}
     check(generation, "GenerationPayload")
-    check(ask("measure_attention"), "AttentionMassPayload")
+    check(begin("measure_attention"), "AttentionRunningPayload", "AttentionMassPayload")
+    check(ask("attention"), "AttentionMassPayload")
     links = ask("attention_links", layer=0)
     assert links["kept"] or links["dropped"]
     check(links, "AttentionLinksPayload")
-    ask("statistics_measure", attention=False)
+    check(begin("statistics_measure", attention=False), "JobAnswerPayload")
     check(ask("statistics"), "StatisticsPayload")
     check(ask("statistics_layer", layer=0), "LayerStatisticsPayload")
     check(ask("statistics_pairs", layer=0), "PairStatisticsPayload")
     check(ask("groups"), "GroupsPayload")
 
 
-def test_a_file_for_download_is_its_payload(ask):
-    started = ask("export_start", kind="table", name="groups", format="csv")
+def test_a_file_for_download_is_its_payload(ask, begin):
+    started = begin("export_start", kind="table", name="groups", format="csv")
     check(started, "ExportPayload")
     finished = ask("export_state", id=started["id"])
     assert finished["file"]["bytes"] > 0
@@ -214,8 +233,8 @@ def test_a_training_is_its_payload(tmp_path, model_folder):
     files = {"text": tmp_path / "text.txt", "val": tmp_path / "val.txt", "out": tmp_path / "a.safetensors"}
     options = [f"--{name}={value}" for name, value in (sizes | files | {"model": model_folder}).items()]
     assert main(["train", *options]) == 0
-    found = Trainings(Service(tmp_path / "runs.duckdb")).payload({})
-    assert found["trainings"]
+    trainings = Trainings(Service(tmp_path / "runs.duckdb"))
+    found = trainings.payload({trainings.rows()[0]["training_id"]: {}})
     assert found["curves"]
     assert found["trainings"][0]["validation"]
     check(found, "TrainingsPayload")

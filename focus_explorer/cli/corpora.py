@@ -73,8 +73,8 @@ def wanted(arguments: argparse.Namespace) -> bool:
 def analyze(arguments: argparse.Namespace, command: str) -> int:
     """Analyse a corpus and print its summary."""
     from focus_explorer.progress import document_bar
+    from focus_explorer.services.analyze import AnalyzeRequest
     from focus_explorer.services.corpora import CorpusRequest, CorpusStopped, analyze_corpus
-    from focus_explorer.services.service import AnalyzeRequest
 
     how = AnalyzeRequest(
         model=arguments.model,

@@ -154,12 +154,13 @@ def _figure(arguments: argparse.Namespace) -> None:
 
 def _store_map(database: Any, arguments: argparse.Namespace) -> None:
     """A map is made once and kept; on the page this happens when somebody looks at it."""
-    from focus_explorer.data.queries import fetch, fetch_run
     from focus_explorer.exports.figures.write import checked_layer
-    from focus_explorer.services.maps import stored_map
+    from focus_explorer.services.maps import has_map, map_payload
+    from focus_explorer.services.runs import check_run
+    from focus_explorer.services.service import Service
 
-    fetch_run(database, arguments.run_id)
+    check_run(database, arguments.run_id)
     layer = checked_layer(database, arguments.run_id, arguments.layer)
-    if not fetch(database, "projection", run_id=arguments.run_id, layer=layer).num_rows:
+    if not has_map(database, arguments.run_id, layer):
         print(f"note: making the map of layer {layer}, which is kept", file=sys.stderr)
-        stored_map(database, arguments.run_id, layer)
+        map_payload(Service(database.path), arguments.run_id, layer)

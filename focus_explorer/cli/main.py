@@ -218,7 +218,7 @@ def _service(arguments: argparse.Namespace) -> Any:
 
 
 def _read(source: str) -> str:
-    from focus_explorer.services.service import check_size, read_text_file
+    from focus_explorer.services.texts import check_size, read_text_file
     from focus_runtime.text.tokens import decode_text
 
     if source == "-":
@@ -229,7 +229,8 @@ def _read(source: str) -> str:
 
 
 def _analyze(arguments: argparse.Namespace) -> int:
-    from focus_explorer.services.service import AnalyzeRequest
+    from focus_explorer.services.analyze import AnalyzeRequest, analyze
+    from focus_explorer.services.runs import run_summary
 
     if corpora.wanted(arguments):
         return corpora.analyze(arguments, _command_line())
@@ -246,13 +247,13 @@ def _analyze(arguments: argparse.Namespace) -> int:
     )
     service = _service(arguments)
     with stage_bar() as progress:
-        run_id = service.analyze(text, request, command=_command_line(), progress=progress, announce=_announce)
+        run_id = analyze(service, text, request, command=_command_line(), progress=progress, announce=_announce)
     if arguments.attention:
         from focus_explorer.services.pairs import measure_attention
 
         with stage_bar() as progress:
             measure_attention(service, run_id, progress=progress)
-    summary = service.summary(run_id)
+    summary = run_summary(service.database, run_id)
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
     return 0
 
@@ -301,9 +302,10 @@ def _describe(summary: dict[str, Any]) -> str:
 
 
 def _check(arguments: argparse.Namespace) -> None:
+    from focus_explorer.services.centroids.files import check_centroids
     from focus_explorer.services.service import Service
 
-    centroids, report = Service().check_centroids(arguments.file, arguments.model)
+    centroids, report = check_centroids(Service(), arguments.file, arguments.model)
     if arguments.json:
         found = {
             "sha256": centroids.sha256,

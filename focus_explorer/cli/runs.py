@@ -54,13 +54,14 @@ def _service(arguments: argparse.Namespace) -> Any:
 
 def _list(arguments: argparse.Namespace) -> None:
     from focus_explorer.services.labels import all_runs
+    from focus_explorer.services.runs import list_runs
 
     service = _service(arguments)
     if arguments.deleted:
         texts = ("config", "versions", "notes")
         rows = [row | {name: json.loads(row[name]) for name in texts} for row in all_runs(service) if row["deleted_at"]]
     else:
-        rows = service.runs()
+        rows = list_runs(service.database)
     if arguments.json:
         print(json.dumps(rows, ensure_ascii=False, default=str))
         return

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+Progress = Callable[[str, float], None]  # a stage's name, and the fraction done, 0 to 1
+
 
 @contextmanager
-def stage_bar() -> Iterator[Callable[[str, float], None]]:
+def stage_bar() -> Iterator[Progress]:
     """A bar that takes a stage name and the fraction done, 0 to 1."""
     from tqdm import tqdm
 

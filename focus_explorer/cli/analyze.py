@@ -14,6 +14,7 @@ from focus_explorer.cli.corpora import describe as describe_corpus
 from focus_explorer.cli.options import add_focus_settings, add_settings, command_line, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.corpora import (
     GLOB,
     TEXT_COLUMN,
@@ -22,7 +23,9 @@ from focus_explorer.services.corpora import (
     analyze_corpus,
     is_corpus,
 )
-from focus_explorer.services.service import AnalyzeRequest, Service, read_text_file, read_text_stream
+from focus_explorer.services.runs import run_summary
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import read_text_file, read_text_stream
 
 _CORPUS_ONLY = {
     "glob": None,
@@ -93,13 +96,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     service = Service(arguments.db)
     with stage_bar() as progress:
-        run_id = service.analyze(text, request, command=command_line(), progress=progress, announce=print_note)
+        run_id = analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
     if arguments.attention:
         from focus_explorer.services.pairs import measure_attention
 
         with stage_bar() as progress:
             measure_attention(service, run_id, progress=progress)
-    summary = service.summary(run_id)
+    summary = run_summary(service.database, run_id)
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
     return 0
 

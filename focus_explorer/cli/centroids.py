@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from focus_explorer.services.centroids.files import check_centroids
 from focus_explorer.services.service import Service
 
 
@@ -19,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    centroids, report = Service().check_centroids(arguments.file, arguments.model)
+    centroids, report = check_centroids(Service(), arguments.file, arguments.model)
     if arguments.json:
         result = {
             "sha256": centroids.sha256,

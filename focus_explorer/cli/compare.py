@@ -11,8 +11,11 @@ from typing import Any
 from focus_explorer.cli.options import add_settings, command_line, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.compare.settings import NAMES, REPEATS, grid, measure_grid
-from focus_explorer.services.service import AnalyzeRequest, Service, read_text_file
+from focus_explorer.services.runs import list_runs
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import read_text_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,12 +64,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _run_of(service: Service, arguments: argparse.Namespace, progress: Any) -> str:
     text = str(arguments.text)
-    if not os.path.exists(os.path.expanduser(text)) and text in {run["run_id"] for run in service.runs()}:
+    if not os.path.exists(os.path.expanduser(text)) and text in {run["run_id"] for run in list_runs(service.database)}:
         return text
     request = AnalyzeRequest(
         model=arguments.model, centroids=arguments.centroids, max_tokens=arguments.max_tokens, repeats=1
     )
-    return service.analyze(
+    return analyze(
+        service,
         read_text_file(Path(os.path.expanduser(text))),
         request,
         command=command_line(),

@@ -7,6 +7,8 @@ import argparse
 from focus_explorer.cli.files import Lister, add_file_options, chosen_format, named_lines
 from focus_explorer.cli.options import print_note
 from focus_explorer.services.corpora import is_stored_corpus
+from focus_explorer.services.maps import has_map, map_payload
+from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 
 
@@ -62,13 +64,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _store_map(service: Service, arguments: argparse.Namespace) -> None:
     """Make the map of the layer unless it is stored; the page does the same when the layer is shown."""
-    from focus_explorer.data.queries import fetch, fetch_run
     from focus_explorer.exports.figures.write import checked_layer
-    from focus_explorer.services.maps import stored_map
 
-    database = service.database
-    fetch_run(database, arguments.run_id)
-    layer = checked_layer(database, arguments.run_id, arguments.layer)
-    if not fetch(database, "projection", run_id=arguments.run_id, layer=layer).num_rows:
+    check_run(service.database, arguments.run_id)
+    layer = checked_layer(service.database, arguments.run_id, arguments.layer)
+    if not has_map(service.database, arguments.run_id, layer):
         print_note(f"making the map of layer {layer}, which is kept")
-        stored_map(database, arguments.run_id, layer)
+        map_payload(service, arguments.run_id, layer)

@@ -17,6 +17,7 @@ from focus_explorer.services.labels import (
     purge_deleted,
     undelete_run,
 )
+from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 
 _EMPTY = "no runs yet; `focus-explorer analyze FILE` makes one"
@@ -56,7 +57,7 @@ def _list(arguments: argparse.Namespace) -> None:
         texts = ("config", "versions", "notes")
         rows = [row | {name: json.loads(row[name]) for name in texts} for row in all_runs(service) if row["deleted_at"]]
     else:
-        rows = service.runs()
+        rows = list_runs(service.database)
     if arguments.json:
         print(json.dumps(rows, ensure_ascii=False, default=str))
         return

@@ -85,7 +85,7 @@ def _refuse_for_corpus(arguments: argparse.Namespace) -> None:
 
 
 def _measure(service: Any, arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.statistics import measure_run
+    from focus_explorer.services.statistics.measure import measure_run
 
     for run_id in filter(None, (arguments.run_id, arguments.other)):
         with stage_bar() as progress:

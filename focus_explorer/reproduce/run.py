@@ -14,7 +14,7 @@ from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.scale import scale_named
-from focus_explorer.services.service import SAMPLES, sample_text
+from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.services.training.train import gather_texts
 
 REPORTS: dict[str, tuple[str, str]] = {  # name -> module and what it shows

@@ -11,7 +11,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.service import SAMPLES, read_text_file, sample_text
+from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
 
 DECODE_STEPS = 8
 LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabytes

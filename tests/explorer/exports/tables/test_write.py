@@ -139,17 +139,17 @@ def test_what_cannot_be_exported_is_named(tmp_path, service, run_id, capsys):
     blocker = tmp_path / "file"
     blocker.write_text("x")
     with pytest.raises(InputError, match="cannot write"):
-        service.export(run_id, "groups", "csv", blocker / "out.csv")
+        write_table(service.database, run_id, "groups", "csv", blocker / "out.csv")
     with pytest.raises(InputError, match="no table 'everything'"):
-        service.export(run_id, "everything", "csv", tmp_path / "o")
+        write_table(service.database, run_id, "everything", "csv", tmp_path / "o")
     with pytest.raises(InputError, match="no format 'xls'"):
-        service.export(run_id, "groups", "xls", tmp_path / "o")
+        write_table(service.database, run_id, "groups", "xls", tmp_path / "o")
     with pytest.raises(InputError, match="no run"):
-        service.export("nope", "groups", "csv", tmp_path / "o")
+        write_table(service.database, "nope", "groups", "csv", tmp_path / "o")
     delete_run(service, run_id)
     try:
         with pytest.raises(InputError, match="was deleted; bring it back"):
-            service.export(run_id, "groups", "csv", tmp_path / "o")
+            write_table(service.database, run_id, "groups", "csv", tmp_path / "o")
     finally:
         undelete_run(service, run_id)
     command = ["export", run_id, "--what", "layers", "--db", str(service.database.path), "--out"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import fields
 
 from focus_explorer import settings
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.services.finetune import REGIMES, finetune
+from focus_explorer.progress import step_bar
+from focus_explorer.services.finetune import REGIMES, FinetuneRequest, finetune
 
 DESCRIPTION = (
     "two-phase: centroids first, then all weights with them. from-scratch: weights and centroids from "
@@ -54,8 +56,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train and print what was written; returns the exit status."""
+    values = {option.name: getattr(arguments, option.name) for option in fields(FinetuneRequest)}
+    request = FinetuneRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
     try:
-        result = finetune(arguments)
+        result = finetune(request, bar=step_bar)
     except TrainingStopped as stopped:
         print(f"{stopped}; the same command with --resume goes on", file=sys.stderr)
         return 130

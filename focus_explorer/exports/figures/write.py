@@ -16,7 +16,6 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.figures.render import picture
 from focus_explorer.exports.figures.standalone import page
-from focus_explorer.exports.files import replacing
 from focus_explorer.exports.tables.sources import as_run, provenance
 from focus_explorer.statistics import mean_interval
 from focus_explorer.statistics.tables import statistics_table, study
@@ -34,6 +33,7 @@ from focus_explorer.views.figures import (
     token_map,
 )
 from focus_explorer.views.figures.style import PRESETS, SCREEN, Preset
+from focus_runtime.files import replacing
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
@@ -111,9 +111,10 @@ def write_figure(
         raise InputError(f"there is no figure format {file_format!r}", expected=" or ".join(FIGURE_FORMATS))
     drawn = figure(database, run_id, name, preset="screen" if file_format == "html" else preset, layer=layer)
     data = page(drawn).encode() if file_format == "html" else picture(drawn, file_format)
-    with replacing(out) as part:
+    target = Path(os.path.expanduser(out))
+    with replacing(target) as part:
         part.write_bytes(data)
-    return Path(os.path.expanduser(out))
+    return target
 
 
 def checked_layer(database: Database, run_id: str, layer: int | None) -> int:

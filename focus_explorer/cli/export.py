@@ -28,10 +28,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 class _ListTables(Lister):
     def lines(self) -> list[str]:
-        from focus_explorer.exports.tables.sources import ABOUT
+        from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
         from focus_explorer.exports.tables.write import FORMATS
 
-        return ["tables (documents: of corpora alone)", *named_lines(ABOUT), "formats", f"  {', '.join(FORMATS)}"]
+        tables = named_lines(TABLE_DESCRIPTIONS)
+        return ["tables (documents: of corpora alone)", *tables, "formats", f"  {', '.join(FORMATS)}"]
 
 
 def run(arguments: argparse.Namespace) -> None:

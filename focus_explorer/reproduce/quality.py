@@ -24,6 +24,14 @@ QUALITY = [
     Column("dominance", "largest group", 1, percent=True),
     Column("dominance_max", "largest group, worst layer", 1, percent=True),
 ]
+LENGTH_COLUMNS = [
+    Column("tokens", "tokens", 0),
+    Column("method", "method"),
+    *QUALITY,
+    Column("added", "perplexity added", signed=True),
+    Column("sequences", "sequences", 0),
+    Column("paper_added", "perplexity added (Mistral 7B, K=4)", paper=True),
+]
 
 
 def null_rows(lab: Lab, *, groups: int = 4, length: int | None = None) -> list[dict[str, Any]]:
@@ -227,32 +235,10 @@ def long_context(lab: Lab) -> Report:
                         "paper_added": paper.LONG_CONTEXT.get(top_k) if groups == 4 else None,
                     }
                 )
-    columns = [
-        Column("tokens", "tokens", 0),
-        Column("method", "method"),
-        *QUALITY,
-        Column("added", "perplexity added", signed=True),
-        Column("sequences", "sequences", 0),
-        Column("paper_added", "perplexity added (Mistral 7B, K=4)", paper=True),
-    ]
-    two = [row for row in rows if row.get("groups") == 4 and row["k"] == 2]
-    three = [row["added"] for row in rows if row.get("groups") == 4 and row["k"] == 3]
-    claims = [
-        Claim(
-            "K = 4, k = 2 adds at most half a point of perplexity from 1,024 to 8,192 tokens",
-            agreed(decided(_added(row), below=0.5) for row in two) if two else None,
-            ", ".join(f"{row['added']:+.2f} at {row['tokens']:,} tokens ({_ends(_added(row))})" for row in two),
-        ),
-        Claim(
-            "k = 3 of 4 adds nothing",
-            max(map(abs, three)) < 0.02 if three else None,
-            f"{min(three):+.3f} to {max(three):+.3f} up to {longest:,} tokens" if three else "not measured",
-        ),
-    ]
     return Report(
         "long-context",
         "Perplexity by text length, centroids trained at one length",
-        columns,
+        LENGTH_COLUMNS,
         rows,
         {
             **lab.base_setting(),
@@ -266,9 +252,26 @@ def long_context(lab: Lab) -> Report:
             "Each length has its own sequences of the same held-out text, so compare within a length.",
             "Few sequences at the longest lengths: read the intervals.",
         ],
-        claims,
+        _length_claims(rows, longest),
         _length_figure(rows),
     )
+
+
+def _length_claims(rows: list[dict[str, Any]], longest: int) -> list[Claim]:
+    two = [row for row in rows if row.get("groups") == 4 and row["k"] == 2]
+    three = [row["added"] for row in rows if row.get("groups") == 4 and row["k"] == 3]
+    return [
+        Claim(
+            "K = 4, k = 2 adds at most half a point of perplexity from 1,024 to 8,192 tokens",
+            agreed(decided(_added(row), below=0.5) for row in two) if two else None,
+            ", ".join(f"{row['added']:+.2f} at {row['tokens']:,} tokens ({_ends(_added(row))})" for row in two),
+        ),
+        Claim(
+            "k = 3 of 4 adds nothing",
+            max(map(abs, three)) < 0.02 if three else None,
+            f"{min(three):+.3f} to {max(three):+.3f} up to {longest:,} tokens" if three else "not measured",
+        ),
+    ]
 
 
 def _added(row: dict[str, Any]) -> Interval:

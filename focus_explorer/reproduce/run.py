@@ -13,34 +13,11 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.scale import scale_named
 from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.services.training.train import gather_texts
 from focus_runtime.files import cannot_write, check_writable_folder
-
-REPORTS: dict[str, tuple[str, str]] = {  # name -> module and what it shows
-    "table1": ("adaptation", "sparse attentions retrofitted onto a pretrained model"),
-    "table2": ("adaptation", "centroids beside LoRA"),
-    "table3": ("weights", "frozen models of five attention kinds"),
-    "table4": ("alignment", "multiple-choice answers after adaptation"),
-    "table5": ("weights", "weights trained with Focus and with full attention"),
-    "table6": ("quality", "speed and quality by k"),
-    "table7": ("speed", "speed of one attention layer by length"),
-    "table8": ("ablation", "settings varied one at a time"),
-    "table9": ("dominance", "what keeps groups balanced in training"),
-    "table10": ("ablation", "size of the routing space"),
-    "figure1": ("dominance", "largest group during training"),
-    "figure2": ("quality", "perplexity against pairs kept"),
-    "figure3": ("speed", "times as fast as full attention by length"),
-    "long-context": ("quality", "perplexity by text length"),
-    "groups": ("groups", "what the groups contain"),
-    "mass": ("questions", "attention the mask keeps, by layer and head"),
-    "leak": ("questions", "how much the future leaks through Sinkhorn"),
-    "sinks": ("questions", "attention sinks, 0 to 8"),
-    "layers": ("questions", "which layers should get routers"),
-    "balance": ("questions", "largest group by layer"),
-    "devices": ("devices", "what keeps hard groups balanced in training"),
-}
 
 
 def _texts(arguments: argparse.Namespace) -> tuple[list[str], list[str], dict[str, list[str]]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
@@ -17,6 +16,9 @@ from focus_runtime.store.database import Database
 
 FORMATS = ("pdf", "svg")
 BY_PLACE = ("loss", "mask")  # their marks stand in the order of the text
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Row = dict[str, Any]
 

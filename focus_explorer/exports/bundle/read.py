@@ -13,7 +13,7 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle.manifest import FORMAT, FORMAT_VERSION, NAME
-from focus_explorer.exports.tables.sources import WHAT
+from focus_explorer.exports.tables.sources import TABLES
 
 MOST_BYTES = 2 << 30  # of one file read into memory
 _KEYS: dict[str, type] = {"includes_text": bool, "machine": dict, "versions": dict, "runs": list, "files": list}
@@ -173,7 +173,7 @@ def _check_run(run: Any, damaged: Any) -> None:
         missing = [key for key in keys if key not in run[part]]
         if missing:
             raise damaged(f"{part} of run {run['run_id']} has no {missing[0]!r}")
-    unknown = [what for what in run["tables"] if what not in WHAT]
+    unknown = [what for what in run["tables"] if what not in TABLES]
     if unknown:
         raise damaged(f"it lists the table {unknown[0]!r}, which this version does not know")
 

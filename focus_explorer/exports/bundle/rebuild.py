@@ -97,7 +97,7 @@ def rebuild(
                 entry["run_id"],
                 folder,
                 with_text=bundle.manifest["includes_text"],
-                wanted=entry["tables"],
+                only=entry["tables"],
                 progress=part,
             )
             _add(found.tables, differences.of_tables(bundle, entry, folder, left_out))

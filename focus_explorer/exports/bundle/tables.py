@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow.parquet
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.tables.write import SUFFIXES, WHAT, write_table
+from focus_explorer.exports.tables.sources import TABLES
+from focus_explorer.exports.tables.write import SUFFIXES, write_table
 from focus_runtime.store.database import Database
 
 # Whoever has the model finds a token again from its loss, from its groups in all layers, or from a list of ids; so
@@ -41,20 +42,20 @@ def write_tables(
     folder: Path,
     *,
     with_text: bool,
-    wanted: Iterable[str] | None = None,
+    only: Iterable[str] | None = None,
     progress: Progress = lambda stage, fraction: None,
 ) -> tuple[list[str], dict[str, str]]:
     """Write a run's tables below a folder.
 
     Args:
         with_text: also the tables whose rows have a place in the text.
-        wanted: only these; all of them when None.
+        only: names of tables; all of them when None.
 
     Returns:
         Names of the tables written, and of those left out with the reason.
     """
     written, left_out = [], {}
-    tables = list(WHAT if wanted is None else wanted)
+    tables = list(TABLES if only is None else only)
     for number, what in enumerate(tables):
         if what in BY_PLACE and not with_text:
             left_out[what] = NOT_WITHOUT_TEXT

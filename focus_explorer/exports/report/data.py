@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
-from focus_explorer.exports.tables.sources import group_label
 from focus_explorer.statistics import mean_interval
 from focus_explorer.statistics.tables import study
 from focus_runtime.mask.rule import CAUSES

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS
-from focus_explorer.exports.tables.write import FORMATS, WHAT
+from focus_explorer.exports.tables.sources import TABLES
+from focus_explorer.exports.tables.write import FORMATS
 from focus_explorer.services.runs import run_title
 from focus_explorer.services.service import Service
 from focus_explorer.ui.downloads.files import Downloads
@@ -19,7 +20,7 @@ def choices(service: Service, question: Question) -> Question:
         "title": run_title(service.database, run_of(question)),
         "kinds": list(KINDS),
         "tables": [
-            {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in WHAT.items()
+            {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in TABLES.items()
         ],
         "formats": list(FORMATS),
         "figures": [{"name": name, "about": about, "layers": name in LAYERED} for name, about in FIGURES.items()],

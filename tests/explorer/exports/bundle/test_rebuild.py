@@ -50,7 +50,7 @@ def made(tmp_path_factory, model_folder):
     measure_grid(service, run_id, [1], [8], repeats=1, centroids=str(folder / "own.safetensors"))
     write_bundle(service, [run_id], folder / "all.zip", text=True, figures=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundle_tables, "WHAT", FEW)
+        patch.setattr(bundle_tables, "TABLES", FEW)
         write_bundle(service, [run_id], folder / "few.zip", text=True, figures=False)
         write_bundle(service, [run_id], folder / "without.zip", figures=False)
     same = rebuild(service, folder / "few.zip", folder / "from-database")

@@ -21,7 +21,7 @@ from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.tables import BY_PLACE, DATA_ONLY, PLACES
 from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.exports.figures import write as figures
-from focus_explorer.exports.tables.sources import WHAT
+from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import table
 from focus_explorer.services.labels import delete_run, label_run, undelete_run
 from focus_explorer.services.runs import list_runs
@@ -39,7 +39,7 @@ def bundles(tmp_path_factory, service, run_id):
     paths = {text: folder / f"{text}.zip" for text in (True, False)}
     write_bundle(service, [run_id], paths[False], figures=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundle_tables, "WHAT", FEW)
+        patch.setattr(bundle_tables, "TABLES", FEW)
         write_bundle(service, [run_id], paths[True], text=True, figures=False)
     label_run(service, run_id, name="", note="")
     return paths
@@ -77,7 +77,7 @@ def test_the_manifest_says_how_the_run_came_about(bundles, service, run_id):
 
 
 def test_the_same_run_gives_the_same_bytes(bundles, monkeypatch, tmp_path, service, run_id):
-    monkeypatch.setattr(bundle_tables, "WHAT", FEW)
+    monkeypatch.setattr(bundle_tables, "TABLES", FEW)
     again = write_bundle(service, [run_id, run_id], tmp_path / "again.zip", text=True, figures=False)
     assert again.read_bytes() == bundles[True].read_bytes()  # a name and a note are not part of a run
 
@@ -99,7 +99,7 @@ def test_without_the_text_nothing_shows_it(bundles, service, run_id):
 
 
 def test_every_table_with_places_is_known_to_have_them(service, run_id):
-    for what in WHAT:
+    for what in TABLES:
         assert (what in BY_PLACE) == bool(PLACES & set(table(service.database, run_id, what).column_names)), what
     assert set(DATA_ONLY) <= set(BY_PLACE)
 
@@ -111,7 +111,7 @@ def test_figures_that_cannot_be_drawn_are_named(monkeypatch, tmp_path, service, 
         raise InputError("figures need Chrome or Chromium, and none was found")
 
     monkeypatch.setattr(render, "open_browser", no_browser)
-    monkeypatch.setattr(bundle_tables, "WHAT", FEW)
+    monkeypatch.setattr(bundle_tables, "TABLES", FEW)
     found = contents(write_bundle(service, [run_id], tmp_path / "b.zip"))
     missing = json.loads(found["manifest.json"])["figures"]["missing"]
     assert {"timings", "group_sizes"} <= {one["name"] for one in missing}

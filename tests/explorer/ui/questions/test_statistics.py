@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
-from focus_explorer.exports.tables.sources import WHAT, read
+from focus_explorer.exports.tables.sources import TABLES, read
 from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.ui.downloads import files
@@ -165,4 +165,4 @@ def test_the_dialog_offers_a_layer_where_a_table_has_layers(service, run_id):
     offered = {
         one["name"]: one["layers"] for one in answer(service, {"what": "export_choices", "run": run_id})["tables"]
     }
-    assert offered == {name: "layer" in next(read(service.database, run_id, name)).column_names for name in WHAT}
+    assert offered == {name: "layer" in next(read(service.database, run_id, name)).column_names for name in TABLES}

@@ -1,4 +1,4 @@
-"""What readers of the paper asked: attention mass kept, how much the future leaks, sinks, which layers, balance."""
+"""Reports beyond the paper: attention mass kept, leak of later tokens, sinks, choice of layers, balance of groups."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
 from focus_explorer.services.service import Service
-from focus_explorer.services.statistics import tag_run
+from focus_explorer.services.statistics.measure import tag_run
 from focus_explorer.statistics.tables import NAMES, Study
 from focus_runtime.baselines.random_groups import Chance, ChanceGroups
 from focus_runtime.config import FocusConfig

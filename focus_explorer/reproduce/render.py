@@ -6,17 +6,15 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.latex import MACROS, escape, short_table
 from focus_explorer.exports.tables.markdown import escape_pipes, line
 from focus_explorer.reproduce.report import Claim, Column, Report
+from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.intervals import Interval
 
 HELD = {True: "held", False: "did not hold", None: "not decided here"}
@@ -155,18 +153,6 @@ def _finite(value: Any) -> Any:
 
 
 def _write(target: Path, data: bytes) -> Path:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            os.chmod(name, 0o644)
-            os.replace(name, target)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {target}: {error.strerror or error}", fix="choose another --out with space in it"
-        ) from error
+    with replacing(target, explain=cannot_write("choose another --out with space in it")) as part:
+        part.write_bytes(data)
     return target

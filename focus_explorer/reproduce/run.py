@@ -15,8 +15,9 @@ from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.scale import scale_named
-from focus_explorer.services.service import SAMPLES, sample_text
+from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.services.training.train import gather_texts
+from focus_runtime.files import cannot_write, check_writable_folder
 
 
 def _texts(arguments: argparse.Namespace) -> tuple[list[str], list[str], dict[str, list[str]]]:
@@ -52,7 +53,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
     names = list(REPORTS) if "all" in arguments.names else list(dict.fromkeys(arguments.names))
     texts, held_out, text_names = _texts(arguments)
     out = Path(os.path.expanduser(arguments.out or Path("reproduced") / scale.name))
-    _check_writable(out)
+    check_writable_folder(out, explain=cannot_write("choose a writable --out folder", problem="cannot write to"))
     model = arguments.model or scale.model
     with stage_bar() as bar:
         bar(f"Loading {model}", 0.0)
@@ -108,14 +109,3 @@ def _command(arguments: argparse.Namespace, name: str) -> str:
     words += ["--model", Path(arguments.model).name] if arguments.model else []
     words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
     return " ".join(words)
-
-
-def _check_writable(out: Path) -> None:
-    import tempfile
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise InputError(f"cannot write to {out}: {error.strerror}", fix="choose a writable --out folder") from error

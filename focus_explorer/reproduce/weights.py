@@ -14,6 +14,7 @@ from focus_explorer.reproduce.report import Claim, Column, Report, agreed, decid
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
+from focus_runtime.files import replacing
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroids import Centroids
@@ -79,10 +80,8 @@ def _pretrained(lab: Lab, kind: str) -> Any:
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     lab.adapt(f"pretraining {kind}", model, list(model.parameters()), SCRATCH_RATE, steps=lab.scale.scratch_steps)
-    folder.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    torch.save(model.state_dict(), part)
-    part.replace(file)
+    with replacing(file, explain=None) as part:
+        torch.save(model.state_dict(), part)
     return model
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.services.service import CALIBRATION_TOKENS, Service
+from focus_explorer.services.centroids.fit import CALIBRATION_TOKENS
+from focus_explorer.services.service import Service
 from focus_runtime.measure.timing import WARM_UP_TOKENS
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.store.database import Database
@@ -154,12 +155,12 @@ def ids_sha256(ids: list[int]) -> str:
 def describe_tokenizer(service: Service, run: Row) -> Row:
     """Class, and hash of the vocabulary's sorted (token, id) pairs; or why it is unknown."""
     try:
-        loaded = service.load_model(run["model_id"])
+        with service.models.lease(run["model_id"]) as loaded:
+            if loaded.fingerprint != run["model_fingerprint"]:
+                return {"class": None, "why": f"{run['model_id']} has other weights now than when the run was made"}
+            return tokenizer_entry(loaded.tokenizer)
     except InputError as error:
         return {"class": None, "why": str(error)}
-    if loaded.fingerprint != run["model_fingerprint"]:
-        return {"class": None, "why": f"{run['model_id']} has other weights now than when the run was made"}
-    return tokenizer_entry(loaded.tokenizer)
 
 
 def tokenizer_entry(tokenizer: Any) -> Row:

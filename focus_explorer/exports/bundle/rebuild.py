@@ -14,9 +14,11 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.bundle import differences, manifest
 from focus_explorer.exports.bundle.manifest import Row, SteadyDatabase
 from focus_explorer.exports.bundle.read import Bundle, read_bundle
-from focus_explorer.exports.bundle.rerun import RecordedService, find_centroids, find_text, run_again
+from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, run_again
 from focus_explorer.exports.bundle.tables import files_of, share, write_tables
+from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.service import Service
+from focus_runtime.files import replacing_folder
 
 Progress = Callable[[str, float], None]
 
@@ -83,7 +85,7 @@ def rebuild(
             part = share(progress, number, len(bundle.manifest["runs"]))
             database = _stored(service, entry)
             if database is None:
-                here = RecordedService(Path(scratch) / f"{number}.duckdb", entry, model)
+                here = Service(Path(scratch) / f"{number}.duckdb", models=recorded_models(entry, model))
                 made = _again(service, here, bundle, entry, (texts, centroids), part)
                 found.again.append(entry["run_id"])
                 database = SteadyDatabase(here.database.path)
@@ -100,7 +102,8 @@ def rebuild(
             )
             _add(found.tables, differences.of_tables(bundle, entry, folder, left_out))
         _add(found.surroundings, _machine_differences(bundle))
-        _move(folder, target)
+        with replacing_folder(target) as part:  # the target may be on another disk than the scratch folder
+            shutil.copytree(folder, part, dirs_exist_ok=True)
     return found
 
 
@@ -143,14 +146,14 @@ def _stored(service: Service | None, entry: Row) -> SteadyDatabase | None:
 
 def _again(
     service: Service | None,
-    here: RecordedService,
+    here: Service,
     bundle: Bundle,
     entry: Row,
     given: tuple[Sequence[str], Sequence[str]],
     progress: Progress,
 ) -> Row:
     texts, centroids = given
-    known = service.centroid_files() if service is not None and service.database.path.exists() else []
+    known = uploaded_centroids(service.database) if service is not None and service.database.path.exists() else []
     name = find_centroids(entry, centroids, known)
     return run_again(here, entry, find_text(bundle, entry, texts), name, progress=progress)
 
@@ -180,7 +183,7 @@ def _row_differences(database: SteadyDatabase, entry: Row) -> list[str]:
     return differences.of_values(f"run {entry['run_id']}, ", then, here)
 
 
-def _execution_differences(here: RecordedService, made: Row, entry: Row) -> list[str]:
+def _execution_differences(here: Service, made: Row, entry: Row) -> list[str]:
     """How the run was executed again, beside how it was executed first."""
     execution, found = entry["execution"], json.loads(made["versions"])
     threads = int(found.pop("threads"))
@@ -191,8 +194,9 @@ def _execution_differences(here: RecordedService, made: Row, entry: Row) -> list
         lines.append(f"run with threads: {execution['threads'] or 'not recorded'} in the bundle, {threads} here")
     lines += made["problems"]
     if entry["tokenizer"].get("class"):
-        tokenizer = here.load_model(entry["model"]["id"]).tokenizer
-        lines += differences.of_values("tokenizer ", entry["tokenizer"], manifest.tokenizer_entry(tokenizer))
+        with here.models.lease(entry["model"]["id"]) as loaded:
+            tokenizer = manifest.tokenizer_entry(loaded.tokenizer)
+        lines += differences.of_values("tokenizer ", entry["tokenizer"], tokenizer)
     return lines
 
 
@@ -200,22 +204,3 @@ def _machine_differences(bundle: Bundle) -> list[str]:
     found = bundle.manifest
     lines = differences.of_values("version of ", found["versions"], manifest.versions())
     return lines + differences.of_values("machine, ", found["machine"], manifest.machine())
-
-
-def _move(folder: Path, target: Path) -> None:
-    """Whole or not at all: made beside the target first, for it may lie on another disk."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=".rebuild-"))
-        try:
-            shutil.copytree(folder, part, dirs_exist_ok=True)
-            part.chmod(0o755)
-            if target.exists():
-                target.rmdir()
-            part.replace(target)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {target}: {error.strerror or error}", fix="choose a writable folder with space"
-        ) from error

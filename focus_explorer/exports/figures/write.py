@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.exports.files import replacing
 from focus_explorer.exports.tables.sources import as_run, provenance
 from focus_explorer.views.figures.style import PRESETS, SCREEN
+from focus_runtime.files import replacing
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
@@ -106,9 +106,10 @@ def write_figure(
 
     drawn = figure(database, run_id, name, preset="screen" if file_format == "html" else preset, layer=layer)
     data = page(drawn).encode() if file_format == "html" else picture(drawn, file_format)
-    with replacing(out) as part:
+    target = Path(os.path.expanduser(out))
+    with replacing(target) as part:
         part.write_bytes(data)
-    return Path(os.path.expanduser(out))
+    return target
 
 
 def checked_layer(database: Database, run_id: str, layer: int | None) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.files import replacing
+from focus_runtime.files import replacing
 
 TIMEOUT = 120.0  # seconds
 
@@ -32,7 +33,7 @@ def print_pdf(page: Path, out: Path) -> Path:
         raise InputError(
             "a PDF needs Chrome or Chromium, and none was found", fix="install it (on Debian: apt install chromium)"
         )
-    with replacing(out) as part, tempfile.TemporaryDirectory(prefix="focus-print-") as profile:
+    with replacing(os.path.expanduser(out)) as part, tempfile.TemporaryDirectory(prefix="focus-print-") as profile:
         command = [
             program,
             "--headless",

@@ -10,11 +10,11 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle.manifest import SteadyDatabase
-from focus_explorer.exports.files import write_text
 from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.exports.report.pdf import print_pdf
 from focus_explorer.services.service import Service
+from focus_runtime.files import replacing
 from focus_runtime.version import __version__
 
 MOST_RUNS = 4
@@ -75,7 +75,9 @@ def write_report(
         reports.append(read_run(database, run_id))
     progress("Writing", 0.85)
     target = Path(folder).expanduser()
-    page = write_text(target / "report.html", render(reports))
+    page = target / "report.html"
+    with replacing(page) as part:
+        part.write_text(render(reports), encoding="utf-8", newline="\n")
     if not pdf:
         return Written(page, None)
     progress("Printing", 0.9)

@@ -21,12 +21,12 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.files import replacing
 from focus_explorer.exports.tables.columns import reading_order
 from focus_explorer.exports.tables.latex import latex_table
 from focus_explorer.exports.tables.markdown import markdown_table
 from focus_explorer.exports.tables.sources import read
 from focus_explorer.exports.tables.spreadsheet import escape_formulas
+from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
 
 FORMATS = ("csv", "json", "parquet", "latex", "markdown")
@@ -76,6 +76,7 @@ def write_table(
         raise InputError(f"there is no format {file_format!r}", expected=" or ".join(FORMATS))
     if rows is not None and rows < 1:
         raise InputError(f"rows is {rows}", expected="at least 1")
+    target = Path(os.path.expanduser(out))
     pieces = read(database, run_id, what)
     if layer is not None:
         pieces = _only_layer(pieces, run_id, what, layer)
@@ -87,15 +88,15 @@ def write_table(
         first = next(pieces)
         write: dict[str, Callable[[pa.Table, Iterator[pa.Table], Path], None]]
         write = {"csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
-        with replacing(out) as part:
+        with replacing(target) as part:
             write[file_format](first, pieces, part)
     else:
         limit = READING_ROWS if rows is None else rows
         shown, total = _beginning((reading_order(piece, what) for piece in pieces), limit)
         text = (latex_table if file_format == "latex" else markdown_table)(shown, what, total)
-        with replacing(out) as part:
+        with replacing(target) as part:
             part.write_text(text, encoding="utf-8", newline="\n")
-    return Path(os.path.expanduser(out))
+    return target
 
 
 def _only_layer(pieces: Iterator[pa.Table], run_id: str, what: str, layer: int) -> Iterator[pa.Table]:

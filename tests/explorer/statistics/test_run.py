@@ -10,8 +10,9 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.services.service import AnalyzeRequest, Service
-from focus_explorer.services.statistics import measure_run
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.service import Service
+from focus_explorer.services.statistics.measure import measure_run
 from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, study_run
 from focus_explorer.statistics.tables import NAMES, agreement_between, statistics_table, study
 from focus_runtime.text import tagging
@@ -23,7 +24,7 @@ TEXT = "The quiet harbour slept. A cat sat on the wooden wall, and nobody saw it
 def stored(tmp_path_factory, model_folder):
     service = Service(tmp_path_factory.mktemp("statistics") / "runs.duckdb")
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
-    return service, service.analyze(TEXT, request, command="focus-explorer test")
+    return service, analyze(service, TEXT, request, command="focus-explorer test")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_what_is_measured_is_kept_and_not_measured_twice(measured, monkeypatch):
     assert have["random_seed"] == 0
     assert have["attention_random"]
     assert have["random_perplexity"] > 1
-    monkeypatch.setattr(service, "load_model", None)  # calling it would fail
+    monkeypatch.setattr(service.models, "lease", None)  # calling it would fail
     assert measure_run(service, run_id, attention=True) == []
 
 
@@ -72,11 +73,11 @@ def test_every_table_of_a_measured_run_has_rows_and_the_baselines(measured):
 def test_agreement_of_two_runs_needs_the_same_tokens(measured, model_folder):
     service, run_id = measured
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
-    other = service.analyze(TEXT, request, command="focus-explorer test")
+    other = analyze(service, TEXT, request, command="focus-explorer test")
     rows = agreement_between(service.database, run_id, other).to_pylist()
     assert [row["layer"] for row in rows] == [0, 1]
     assert rows[0]["adjusted_rand"] == 1
-    short = service.analyze(TEXT[:90], request, command="focus-explorer test")
+    short = analyze(service, TEXT[:90], request, command="focus-explorer test")
     with pytest.raises(InputError, match="have other tokens"):
         agreement_between(service.database, run_id, short)
 

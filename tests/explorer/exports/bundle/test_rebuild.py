@@ -16,10 +16,11 @@ from focus_explorer.exports.bundle import tables as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.compare.settings import measure_grid
 from focus_explorer.services.pairs import measure_attention
-from focus_explorer.services.service import AnalyzeRequest, Service
-from focus_explorer.services.statistics import measure_random
+from focus_explorer.services.service import Service
+from focus_explorer.services.statistics.measure import measure_random
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.store.projections import write_projection
 from tests.explorer.conftest import TEXT
@@ -38,7 +39,7 @@ def made(tmp_path_factory, model_folder):
     request = AnalyzeRequest(
         model=model_folder, centroids=str(folder / "own.safetensors"), window=8, max_tokens=120, repeats=2
     )
-    run_id = service.analyze(TEXT, request, command="focus-explorer test")
+    run_id = analyze(service, TEXT, request, command="focus-explorer test")
     run = fetch_run(service.database, run_id)
     meta = {"method": "UMAP", "parameters": {"tokens": 120}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
     write_projection(service.database, run_id, 0, np.random.default_rng(0).normal(size=(124, 2)), meta)

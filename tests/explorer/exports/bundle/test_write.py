@@ -20,6 +20,7 @@ from focus_explorer.exports.bundle.tables import PLACES
 from focus_explorer.exports.bundle.write import pack, write_bundle
 from focus_explorer.exports.tables.write import table
 from focus_explorer.services.labels import delete_run, label_run, undelete_run
+from focus_explorer.services.runs import list_runs
 from tests.explorer.conftest import TEXT
 
 FEW = ("groups", "tokens", "assignments")  # statistics take seconds
@@ -59,7 +60,7 @@ def test_everything_is_listed_with_its_hash(bundles, run_id):
 def test_the_manifest_says_how_the_run_came_about(bundles, service, run_id):
     found = read_bundle(bundles[True]).manifest
     entry = found["runs"][0]
-    run = next(row for row in service.runs() if row["run_id"] == run_id)
+    run = next(row for row in list_runs(service.database) if row["run_id"] == run_id)
     assert entry["config"] == run["config"]
     assert entry["text"]["sha256"] == hashlib.sha256(TEXT.encode()).hexdigest() == run["text_sha256"]
     assert entry["created_at"] == run["created_at"].isoformat()

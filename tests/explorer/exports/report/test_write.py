@@ -14,7 +14,8 @@ from focus_explorer.exports.report import numbers as report_words
 from focus_explorer.exports.report import pdf as report_print
 from focus_explorer.exports.report.data import cause_shares, read_run
 from focus_explorer.exports.report.write import CAUSE_NAMES, render
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.service import Service
 
 SECTIONS = ("Setting", "Groups found", "Sparsity", "Quality", "Speed", "Caveats", "Where this comes from")
 TEXT = "The harbour was <b>quiet</b> & grey. The cat sat on the mat. It left the harbour again.\n" * 4
@@ -51,8 +52,11 @@ def runs(tmp_path_factory, model_folder):
     """A service and two short runs of the same text, one timed once."""
     service = Service(tmp_path_factory.mktemp("report") / "runs.duckdb")
     return service, [
-        service.analyze(
-            TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=k, window=8, repeats=k), command=""
+        analyze(
+            service,
+            TEXT,
+            AnalyzeRequest(model=model_folder, centroids="random", top_k=k, window=8, repeats=k),
+            command="",
         )
         for k in (1, 2)
     ]

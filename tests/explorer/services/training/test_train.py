@@ -17,7 +17,9 @@ import torch
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import run_summary
+from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of
 from focus_explorer.services.training.train import describe_step, gather_texts
@@ -345,8 +347,8 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file):
     assert (row["step"], row["training_id"], row["usable"]) == (4000, key, True)
     assert [step for step, _ in curve(text_file.parent, key)] == list(range(1, 4001))
     used = trainings.use(key)
-    run = trainings.service.analyze(TEXT, AnalyzeRequest(model=used["model"], centroids=used["sha256"], repeats=1))
-    assert trainings.service.summary(run)["config"]["num_groups"] == 3
+    run = analyze(trainings.service, TEXT, AnalyzeRequest(model=used["model"], centroids=used["sha256"], repeats=1))
+    assert run_summary(trainings.service.database, run)["config"]["num_groups"] == 3
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.sources import TABLES, read
 from focus_explorer.statistics.tables import statistics_table
-from focus_explorer.ui.questions import exports as exporting
+from focus_explorer.ui.downloads import files
+from focus_explorer.ui.downloads.request import read_request
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.tabs.explore import packed
 
@@ -82,14 +83,14 @@ def made(service, question):
 def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(service, run_id, tmp_path):
     question = {"run": run_id, "kind": "table", "name": "groups", "format": "json"}
     found = made(service, question)
-    client = TestClient(Starlette(routes=exporting.routes(service)))
+    client = TestClient(Starlette(routes=files.routes(service)))
     fetched = client.get(f"/{found['file']['address']}")
     assert fetched.status_code == 200
     assert len(fetched.content) == found["file"]["bytes"]
     assert found["file"]["name"] in fetched.headers["content-disposition"]
     for bad in ("", "x", "%2e%2e%2fruns.duckdb", f"../{found['id']}"):
-        assert client.get(f"/{exporting.ADDRESS}/{bad}").status_code == 404
-    wanted = exporting.wish(service, question)
+        assert client.get(f"/{files.ADDRESS}/{bad}").status_code == 404
+    wanted = read_request(service, question)
     words = wanted.command(service.database.path).split()
     words[words.index("--out") + 1] = str(tmp_path / "groups.json")
     assert main(words[1:]) == 0
@@ -103,7 +104,7 @@ def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):
     assert "no comparisons" in failed["job"]["message"]
     assert failed["file"] is None
     first = made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
-    for _ in range(exporting.MOST_FILES):
+    for _ in range(files.MOST_FILES):
         made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
     with pytest.raises(InputError, match="no longer kept"):
         answer(service, {"what": "export_state", "id": first["id"]})

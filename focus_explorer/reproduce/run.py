@@ -86,14 +86,14 @@ def reproduce(arguments: argparse.Namespace) -> None:
         print("written      " + ", ".join(path for paths in written.values() for path in paths))
 
 
-def _device(asked: str | None) -> str:
+def _device(requested: str | None) -> str:
     import torch
 
-    if asked is None:
+    if requested is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if asked.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"--device is {asked}, but torch finds no GPU here", fix="use --device cpu")
-    return asked
+    if requested.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"--device is {requested}, but torch finds no GPU here", fix="use --device cpu")
+    return requested
 
 
 def find(name: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.database import Database
@@ -75,7 +76,7 @@ def run_title(database: Database, run_id: str) -> str:
     return str(run["name"] or run["title"])
 
 
-def mask_blocks(database: Database, run_id: str, layer: int) -> dict[str, Any]:
+def mask_blocks(database: Database, run_id: str, layer: int) -> MaskPayload:
     """Pair counts of one layer in blocks.
 
     Raises:

@@ -15,10 +15,9 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
+from focus_explorer.services.centroids.files import shipped_centroids
 from focus_explorer.services.centroids.fit import CALIBRATION_TOKENS
 from focus_explorer.services.service import Service
-from focus_runtime.measure.timing import WARM_UP_TOKENS
-from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.store.database import Database
 from focus_runtime.text.tokens import joined_text
 from focus_runtime.version import __version__
@@ -40,11 +39,6 @@ PACKAGES = (
     "plotly",
     "kaleido",
     "spacy",
-)
-PROTOCOL = (
-    f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
-    f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
-    f"repeat are measurements: they are carried over when the tables are rebuilt."
 )
 RUN_FIELDS = (
     "run_id",
@@ -122,7 +116,7 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "notes": json.loads(run["notes"]),
         "measured": describe_measured(database, run_id),
         "timing": {
-            "protocol": PROTOCOL,
+            "protocol": _protocol(),
             "repeats": _rows(
                 database, "SELECT * EXCLUDE (run_id) FROM timings WHERE run_id = ? ORDER BY mode, stage, repeat", run_id
             ),
@@ -130,6 +124,17 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "maps": _maps(database, run_id, with_text=with_text),
     }
     return entry, text
+
+
+def _protocol() -> str:
+    """How times were measured."""
+    from focus_runtime.measure.timing import WARM_UP_TOKENS
+
+    return (
+        f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
+        f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
+        f"repeat are measurements: they are carried over when the tables are rebuilt."
+    )
 
 
 def stored_text(run: Row, tokens: list[Row]) -> str:
@@ -240,7 +245,7 @@ def to_json(manifest: Row) -> str:
 def _source(run: Row) -> str:
     if run["centroids_name"] == "random":
         return "random"
-    return "default" if run["centroids_sha256"] == load_centroids("default").sha256 else "file"
+    return "default" if run["centroids_sha256"] == shipped_centroids()[0]["sha256"] else "file"
 
 
 def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:

@@ -10,8 +10,9 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.reproduce.figure import report_figure
+from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.render import write
-from focus_explorer.reproduce.run import REPORTS, find
+from focus_explorer.reproduce.run import find
 from tests.explorer.reproduce.conftest import TEXT
 
 NEED_HARNESS = {"table1", "table2", "table4"}
@@ -83,7 +84,7 @@ def test_stopping_says_what_is_kept(stop, tmp_path, monkeypatch, capsys):
     def interrupted(*arguments, **settings):
         raise stop
 
-    monkeypatch.setattr("focus_explorer.cli.reproduce.reproduce", interrupted)
+    monkeypatch.setattr("focus_explorer.reproduce.run.reproduce", interrupted)
     assert main(["reproduce", "table7", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith("stopped; reports written so far")
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from focus_explorer.reproduce.weights import _twin_claims, word_frequencies
+from focus_explorer.reproduce.weights import twin_claims, word_frequencies
 from focus_runtime.measure.intervals import Interval
 
 
@@ -24,5 +24,5 @@ def test_a_model_no_better_than_token_frequencies_decides_nothing():
             {"method": "m", "attention": "Focus, k = 2", "ppl": Interval(twin, None, None, 12), "relative": better},
         ]
 
-    assert _twin_claims(rows(50.0), 900.0)[0].held is True
-    assert _twin_claims(rows(890.0), 900.0)[0].held is None
+    assert twin_claims(rows(50.0), 900.0)[0].held is True
+    assert twin_claims(rows(890.0), 900.0)[0].held is None

@@ -11,9 +11,14 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.centroids import CentroidCards
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.cards import CentroidCards
+from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.labels import KEEP_DAYS, all_runs, label_run
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.maps import map_payload
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import mask_blocks
+from focus_explorer.services.service import Service
 from focus_explorer.services.sql import run_sql
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.ui.questions.answer import answer
@@ -90,14 +95,14 @@ def service(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run_id(service, model_folder):
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=2)
-    return service.analyze(TEXT, request, command="focus-explorer test")
+    return analyze(service, TEXT, request, command="focus-explorer test")
 
 
 @pytest.fixture(scope="module")
 def other_id(service, run_id, model_folder):
     """A second run of the same tokens."""
-    return service.analyze(
-        TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
+    return analyze(
+        service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
     )
 
 
@@ -154,9 +159,9 @@ def test_an_answer_is_its_payload(ask, what, details, names):
 
 
 def test_a_run_and_its_mask_are_their_payloads(service, run_id):
-    check(service.run_payload(run_id), "RunPayload")
-    check(service.mask_payload(run_id, 1), "MaskPayload")
-    check(service.projection_payload(run_id, 1), "MapPayload")  # stored, unlike the quick ones
+    check(load_run(service.database, run_id), "RunPayload")
+    check(mask_blocks(service.database, run_id, 1), "MaskPayload")
+    check(map_payload(service, run_id, 1), "MapPayload")  # stored, unlike the quick ones
 
 
 def test_two_runs_are_their_payloads(ask, other_id):
@@ -211,10 +216,10 @@ def test_centroid_files_are_their_payloads(tmp_path, model_folder):
         made.training = {"steps": 5, "texts": ["a"], "validation": {"full": 9.0, "scored_tokens": 9}}
         made.training["validation"]["k=1"] = {"perplexity": 9.5, "dominance": 0.5}
         save_centroids(made, tmp_path / f"{name}.safetensors")
-        service.add_centroids(tmp_path / f"{name}.safetensors", name, model_folder)
+        add_centroids(service, tmp_path / f"{name}.safetensors", name, model_folder)
     cards = CentroidCards(service)
-    first, second = (row["sha256"] for row in service.centroid_files())
-    service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids=first, repeats=1, max_tokens=40))
+    first, second = (row["sha256"] for row in uploaded_centroids(service.database))
+    analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=first, repeats=1, max_tokens=40))
     check({"files": cards.cards()}, "CentroidCardsPayload")
     detail = cards.detail(first)
     assert detail["runs"]

@@ -12,7 +12,6 @@ from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
 from focus_explorer.statistics import mean_interval
-from focus_explorer.statistics.tables import study
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.store.database import Database
 
@@ -71,6 +70,8 @@ def read_run(database: Database, run_id: str) -> RunReport:
     Raises:
         NotFoundError: there is no such run.
     """
+    from focus_explorer.statistics.tables import study
+
     run = fetch_run(database, run_id)
     run |= {name: json.loads(run[name]) for name in ("config", "versions", "notes")}
     tables = study(database, run_id)

@@ -29,6 +29,7 @@ from playwright.sync_api import Browser, Error, Page, sync_playwright
 from benchmarks.synthetic_runs import LAYERS, copy_run, write_long_run
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
+from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import EXAMPLES, run_sql
 from focus_explorer.ui.questions.answer import answer
@@ -326,7 +327,7 @@ def main() -> None:
     if arguments.db is None:
         prepared(path, arguments.rows)
     service = Service(path)
-    runs = {run["num_tokens"]: run["run_id"] for run in service.runs()}
+    runs = {run["num_tokens"]: run["run_id"] for run in list_runs(service.database)}
     with service.database.read() as connection:
         counted = connection.sql("SELECT count(*) FROM assignments").fetchall()[0][0]
     result: dict[str, Any] = {

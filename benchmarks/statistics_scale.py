@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
 from focus_explorer.services.service import Service
-from focus_explorer.services.statistics import tag_run
+from focus_explorer.services.statistics.measure import tag_run
 from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
 from focus_runtime.baselines.random_groups import RandomGroups, RandomLayerGroups
 from focus_runtime.config import FocusConfig
@@ -50,7 +50,7 @@ def prepare(service: Service, num_tokens: int) -> str:
 
 
 def main() -> None:
-    """Time every table once: a study is computed once and kept."""
+    """Time every table once: what they share is computed once and kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=100_000)
     parser.add_argument("--out")
@@ -65,11 +65,11 @@ def main() -> None:
         tag_run(service, run_id)
         seconds["tagging"] = time.perf_counter() - started
         started = time.perf_counter()
-        study = RunStatistics(service.database, run_id)
+        statistics = RunStatistics(service.database, run_id)
         seconds["reading"] = time.perf_counter() - started
         for name in NAMES:
             started = time.perf_counter()
-            study.table(name)
+            statistics.table(name)
             seconds[name] = time.perf_counter() - started
         processor = time.process_time() - busy
         total = time.perf_counter() - begun
@@ -77,7 +77,7 @@ def main() -> None:
         "machine": machine(),
         "tokens": arguments.tokens,
         "layers": LAYERS,
-        "sentences": int(study.sample.units.max()) + 1,
+        "sentences": int(statistics.sample.units.max()) + 1,
         "limits": LIMITS,
         "seconds": seconds,
         "total_seconds": total,

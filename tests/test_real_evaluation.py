@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from focus_explorer.services.service import sample_text
+from focus_explorer.services.texts import sample_text
 from focus_runtime.composition.attach import compose
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.service import sample_text
+from focus_explorer.services.texts import sample_text
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full, final_hidden
 from focus_runtime.models.loading import load_model, weights_sha256

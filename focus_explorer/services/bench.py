@@ -11,7 +11,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.services.service import SAMPLES, read_text_file, sample_text
+from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
 from focus_runtime.files import cannot_write, check_writable_folder
 
 DECODE_STEPS = 8

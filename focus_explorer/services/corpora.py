@@ -13,15 +13,34 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import ConfigError, InputError, NotFoundError
-from focus_explorer.services.service import AnalyzeRequest, Service, calibration_ids
+from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.centroids.files import load_named_centroids
+from focus_explorer.services.centroids.fit import calibrate, calibration_ids, fit_centroids
+from focus_explorer.services.models import LoadedModel
+from focus_explorer.services.service import Service
 from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.corpus.ray import Cluster, check_ray, work_on_ray
-from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source
+from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source, is_corpus
 from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
+from focus_runtime.measure.intervals import COARSE_BELOW
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
 from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, go_on_with
+
+__all__ = [  # the command line takes the constants and `is_corpus` from here
+    "COARSE_BELOW",
+    "GLOB",
+    "TEXT_COLUMN",
+    "CorpusRequest",
+    "CorpusStopped",
+    "analyze_corpus",
+    "corpus_summary",
+    "delete_corpus",
+    "is_corpus",
+    "is_stored_corpus",
+    "list_corpora",
+]
 
 ENGINES = ("local", "ray")
 Announce = Callable[[str], None]
@@ -137,7 +156,7 @@ def analyze_corpus(
     names = source.names()
     with service.database.write():  # learn about a full disk or a foreign file before any work
         pass
-    job, loaded, values = _prepare(service, request, out.resolve(), announce)
+    job, values = _prepare(service, request, out.resolve(), announce)
     values |= {"command": command, "source": str(source.path.resolve())}
     row = find_corpus(service.database, values)
     folder = CorpusFolder.of(row["folder"], row["corpus_id"])
@@ -147,7 +166,7 @@ def analyze_corpus(
         numbers = _numbered(folder, names, row["corpus_id"], announce)
         tasks, complete = _tasks(source, numbers, folder, done), False
         try:
-            for outcome in _work(service, request, replace(job, folder=folder), tasks, loaded):
+            for outcome in _work(service, request, replace(job, folder=folder), tasks):
                 done.add(outcome)
                 counted(done.done + done.kept + len(done.skipped), len(names))
             counted(len(names), len(names))
@@ -168,13 +187,12 @@ def analyze_corpus(
 
 def _prepare(
     service: Service, request: CorpusRequest, out: Path, announce: Announce
-) -> tuple[CorpusJob, Any, dict[str, Any]]:
-    """The job but for its folder, the loaded model, and what the register has to know."""
+) -> tuple[CorpusJob, dict[str, Any]]:
+    """The job but for its folder, and the values the register records."""
     how = request.how
-    with service._model_lock:
-        read = service.load_centroids(how.centroids)  # before the model: a bad file is known at once
-        loaded = service.load_model(how.model)
-        centroids = service._fit(read, loaded, how)
+    read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
+    with service.models.lease(how.model) as loaded:
+        centroids = fit_centroids(read, loaded, top_k=how.top_k, window=how.window)
     asked: dict[str, Any] = {
         "top_k": how.top_k,
         "window": how.window,
@@ -213,7 +231,7 @@ def _prepare(
         "settings": identity,
         "versions": versions(),
     }
-    return job, loaded, values
+    return job, values
 
 
 def _tagger(announce: Announce) -> str:
@@ -256,15 +274,13 @@ def _tasks(source: Source, numbers: dict[str, int], folder: CorpusFolder, done: 
             yield number, Document(found.name, found.text)
 
 
-def _work(
-    service: Service, request: CorpusRequest, job: CorpusJob, tasks: Iterator[Task], loaded: Any
-) -> Iterator[Outcome]:
+def _work(service: Service, request: CorpusRequest, job: CorpusJob, tasks: Iterator[Task]) -> Iterator[Outcome]:
     first = next(tasks, None)
     if first is None:  # nothing to do: balancing random centroids would take longer than all of it
         return
     tasks = chain([first], tasks)
-    with service._model_lock:
-        job = _balanced(service, request, job, loaded)
+    with service.models.lease(request.how.model) as loaded:
+        job = _balanced(request, job, loaded)
         if request.engine == "local":
             check_device(job)
             loaded.model.to(job.device)
@@ -274,13 +290,13 @@ def _work(
     yield from work_on_ray(job, tasks, cluster)
 
 
-def _balanced(service: Service, request: CorpusRequest, job: CorpusJob, loaded: Any) -> CorpusJob:
+def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> CorpusJob:
     """The job with potentials where they are needed, and with random centroids of the same shape, balanced likewise."""
     own = job.centroids
     assert isinstance(own, Centroids)
     causal = (job.options.assignment or own.config.assignment) == "causal"
     if causal and not own.has_potentials:
-        service._calibrate(loaded, own)
+        calibrate(loaded, own)
     if not request.baseline:
         return job
     from focus_runtime.baselines.random_groups import random_baseline
@@ -324,6 +340,21 @@ def list_corpora(service: Service) -> list[dict[str, Any]]:
             row |= {"status": "running" if working else "interrupted", "documents": len(folder.numbers())}
         rows.append(row)
     return rows
+
+
+def is_stored_corpus(service: Service, corpus_id: str) -> bool:
+    """Whether the register has a corpus of that id."""
+    return corpus_row(service.database, corpus_id) is not None
+
+
+def corpus_summary(service: Service, corpus_id: str, *, documents: bool = False) -> dict[str, Any]:
+    """Pooled numbers of a corpus; with `documents` also those of every document, as `per_document`.
+
+    Raises:
+        NotFoundError: there is no such corpus, or it has no documents.
+    """
+    data = CorpusData(service.database, corpus_id)
+    return data.summary() | ({"per_document": data.per_document()} if documents else {})
 
 
 def delete_corpus(service: Service, corpus_id: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.services.service import read_text_file
+from focus_explorer.services.texts import read_text_file
 from focus_runtime.files import cannot_write, check_writable, replacing
 
 

@@ -7,15 +7,23 @@ from typing import Any
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError, TextError
 from focus_explorer.services.jobs import Job
-from focus_explorer.services.models import borrowed, run_centroids, run_config
+from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 
 MOST_TOKENS, LONGEST_PROMPT = 512, 4096
-HOTTEST = 2.0
+MAX_TEMPERATURE = 2.0
 
 
-def check_wish(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
-    """Refuse what cannot be generated.
+def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
+    """Refuse a generation that cannot be made.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        prompt: text to continue.
+        max_tokens: tokens to generate.
+        temperature: 0 always takes the most probable token.
 
     Raises:
         InputError: with what is wrong.
@@ -24,8 +32,8 @@ def check_wish(service: Service, run_id: str, prompt: str, max_tokens: int, temp
         raise TextError("the prompt is empty", expected="some words to go on from")
     if not 1 <= max_tokens <= MOST_TOKENS:
         raise ConfigError(f"the length is {max_tokens}", expected=f"1 to {MOST_TOKENS} tokens")
-    if not 0 <= temperature <= HOTTEST:
-        raise ConfigError(f"the temperature is {temperature:g}", expected=f"0 to {HOTTEST:g}")
+    if not 0 <= temperature <= MAX_TEMPERATURE:
+        raise ConfigError(f"the temperature is {temperature:g}", expected=f"0 to {MAX_TEMPERATURE:g}")
     if run_config(fetch_run(service.database, run_id)).assignment != "causal":
         raise InputError(
             "this run used sinkhorn assignment, which looks at the whole text",
@@ -44,8 +52,17 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> None:
-    """Continue a prompt both ways. `job.result` holds, by mode, `pieces`, `groups` (by token, by layer; filled at the
-    end for full attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
+    """Continue a prompt with full attention and with Focus.
+
+    Args:
+        service: database and model.
+        run_id: of the run whose model, centroids and settings are used.
+        prompt: text to continue.
+        job: publishes in `job.partial`, by mode, `pieces`, `groups` (by token, by layer; filled at the end for full
+            attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
+        max_tokens: tokens to generate.
+        temperature: 0 always takes the most probable token.
+        seed: of the draws.
 
     Raises:
         Cancelled: the job was stopped; what was generated stays.
@@ -58,7 +75,7 @@ def generate(
 
     run = fetch_run(service.database, run_id)
     config = run_config(run)
-    with borrowed(service, run) as loaded:
+    with lease_run_model(service, run) as loaded:
         job.step("Loading the model", 0.0)
         ids = loaded.tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
         if len(ids) > LONGEST_PROMPT:
@@ -76,7 +93,7 @@ def generate(
         )
         written: dict[str, list[int]] = {"full": [], "focus": []}
         sides: dict[str, Any] = {mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written}
-        job.result.update(sides, prompt_tokens=len(ids))
+        job.partial.update(sides, prompt_tokens=len(ids))
         try:
             job.step("Reading the prompt", 0.0)
             ends = _ends(loaded.model)
@@ -112,8 +129,8 @@ def _finish(focus: Any, start: Any, written: list[int], side: dict[str, Any]) ->
     if not written:
         return
     whole = torch.cat([start, torch.tensor([written], device=start.device)], dim=1)
-    found = groups_afterwards(focus, whole, start.shape[1])
-    side["groups"] = [{str(layer): group for layer, group in groups.items()} for groups in found]
+    by_token = groups_afterwards(focus, whole, start.shape[1])
+    side["groups"] = [{str(layer): group for layer, group in groups.items()} for groups in by_token]
 
 
 def _ends(model: Any) -> set[int]:

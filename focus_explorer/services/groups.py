@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from focus_explorer.errors import NotFoundError
 from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
 from focus_explorer.statistics.group_flags import group_flags
 from focus_explorer.statistics.group_purity import DRAWS, shuffled_group_purity
+from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
 from focus_runtime.measure.contingency import contingency, group_purity, log_odds
 from focus_runtime.store.database import Database
@@ -71,7 +72,7 @@ def read_routes(database: Database, run_id: str) -> Routes:
     return Routes(numbers.tolist(), groups, tops, classes, list(known), codes)
 
 
-def group_payload(database: Database, run_id: str) -> Row:
+def group_payload(database: Database, run_id: str) -> GroupsPayload:
     """Every group of every layer.
 
     Returns:
@@ -96,7 +97,7 @@ def group_payload(database: Database, run_id: str) -> Row:
         cell = groups[routes.layers.index(row["layer"])][row["group_index"]]
         cell |= {"confidence": row["mean_confidence"], "entropy": row["mean_entropy"]}
     return {
-        "groups": groups,
+        "groups": cast(list[list[GroupPayload]], groups),
         "class_names": list(CLASSES),
         "class_shares": np.round(base, 5).tolist(),
         "classes": encode(routes.classes),
@@ -153,7 +154,7 @@ def _characteristic(
     return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in order if wanted[i] >= LEAST_Z]
 
 
-def agreement_payload(database: Database, run_id: str) -> Row:
+def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
     """How far every two layers sort the tokens alike.
 
     Returns:
@@ -167,7 +168,7 @@ def agreement_payload(database: Database, run_id: str) -> Row:
     shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)
     return {
         "agreement": np.round(layer_agreement(routes.tops, routes.num_groups), 4).tolist(),
-        "shuffled": [float(shuffled.min()), float(shuffled.max())] if shuffled.size else None,
+        "shuffled": (float(shuffled.min()), float(shuffled.max())) if shuffled.size else None,
         "pairs": int(shuffled.size),
         "seed": SEED,
     }

@@ -1,101 +1,204 @@
-"""One piece of background work at a time, which the page starts, asks about and stops. It knows nothing of models."""
+"""Background work on threads: states, progress, cancellation and errors of every job, in one place."""
 
 from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from focus_explorer.errors import Cancelled, InputError
 
+WAITING = "Waiting for the model"
+DEFECT = "something went wrong inside Focus Explorer; see the server's log"
+LIVE = ("waiting", "running")
+KEPT_JOBS = 32
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Job:
-    """Background work for one run; `state` is waiting, running, done, stopped or failed.
+    """One piece of background work; safe to read from any thread.
 
     Attributes:
-        stage: what it does now, for a person.
-        fraction: done, 0 to 1.
-        result: what only this job knows, such as generated tokens.
+        kind: what is done, such as `grid`.
+        run_id: of the run it is done for; empty where there is none.
+        state: waiting, running, done, stopped or failed.
+        stage: current step, for a person.
+        fraction: done so far, 0 to 1.
+        message: why it failed, or notes on the result.
+        partial: results published while the work runs, such as generated tokens.
+        result: return value of the work, once it is done.
+        error: what the work raised, once it failed.
     """
 
     kind: str
-    run_id: str
+    run_id: str = ""
     state: str = "waiting"
-    stage: str = "Waiting for the model"
+    stage: str = WAITING
     fraction: float = 0.0
     message: str = ""
-    stopped: threading.Event = field(default_factory=threading.Event)
-    result: dict[str, Any] = field(default_factory=dict)
+    partial: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
+    error: Exception | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _version: int = 0
 
     @property
     def live(self) -> bool:
-        """Whether it still works."""
-        return self.state in ("waiting", "running")
+        """Whether it waits or runs."""
+        return self.state in LIVE
+
+    def stop(self) -> None:
+        """Request that it stops at its next step."""
+        self._stop.set()
+
+    def stop_requested(self) -> bool:
+        """Whether `stop` was called; work passes this on as `cancelled`."""
+        return self._stop.is_set()
 
     def step(self, stage: str, fraction: float) -> None:
-        """Say what comes next.
+        """Publish the next step of the work.
 
         Raises:
-            Cancelled: it was asked to stop.
+            Cancelled: a stop was requested.
         """
-        if self.stopped.is_set():
+        if self._stop.is_set():
             raise Cancelled("stopped")
-        self.state, self.stage, self.fraction = "running", stage, fraction
+        self._update(stage=stage, fraction=fraction, state="running")
 
-    def told(self) -> dict[str, Any]:
-        """For the page."""
-        state = "stopping" if self.live and self.stopped.is_set() else self.state
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it has ended, at most so many seconds; returns whether it has."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self.live, seconds)
+
+    def changes(self) -> Iterator[Job]:
+        """The job itself, now and after every change, for the last time when it has ended."""
+        seen = -1
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda known=seen: self._version != known)  # type: ignore[misc]
+                seen, live = self._version, self.live
+            yield self
+            if not live:
+                return
+
+    def status(self) -> dict[str, Any]:
+        """JSON-ready values for the page; a live job that was asked to stop is `stopping`."""
         return {
             "kind": self.kind,
             "run_id": self.run_id,
-            "state": state,
+            "state": "stopping" if self.live and self.stop_requested() else self.state,
             "stage": self.stage,
             "fraction": self.fraction,
             "message": self.message,
         }
 
+    def execute(self, work: Callable[[Job], Any]) -> None:
+        """Do the work on this thread and record how it ended."""
+        try:
+            result = work(self)
+        except Cancelled:
+            self._update(state="stopped")
+        except InputError as error:
+            self._update(message=str(error), error=error, state="failed")
+        except Exception as error:  # a thread has no caller to raise to: the log has the details, the page the fact
+            traceback.print_exc()
+            self._update(message=DEFECT, error=error, state="failed")
+        else:
+            self._update(result=result, fraction=1.0, state="done")
 
-@dataclass(slots=True)
-class Jobs:
-    """At most one job at a time, on a thread of its own."""
+    def _update(self, **values: Any) -> None:
+        """Set attributes in the given order: `state` last, since readers look at it first and take no lock."""
+        with self._changed:
+            for name, value in values.items():
+                setattr(self, name, value)
+            self._version += 1
+            self._changed.notify_all()
 
-    newest: Job | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, kind: str, run_id: str, work: Callable[[Job], object]) -> None:
-        """Start `work`.
+class JobRunner:
+    """Starts jobs, each under a key and on a thread of its own; safe to call from several threads.
+
+    Args:
+        most_live: further jobs are refused while so many wait or run; None for no limit.
+        busy: problem and fix that a refused start names.
+        one_at_a_time: jobs started meanwhile wait for their turn.
+        kept: ended jobs that can still be looked up; the one used longest ago goes first.
+    """
+
+    def __init__(
+        self,
+        *,
+        most_live: int | None = None,
+        busy: tuple[str, str] = ("", ""),
+        one_at_a_time: bool = False,
+        kept: int = KEPT_JOBS,
+    ) -> None:
+        self._most_live, self._busy, self._kept = most_live, busy, kept
+        self._turn = threading.Lock() if one_at_a_time else nullcontext()
+        self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(
+        self,
+        key: Hashable,
+        work: Callable[[Job], Any],
+        *,
+        kind: str,
+        run_id: str = "",
+        reuse_done: bool = False,
+    ) -> Job:
+        """Start work, unless a job of this key is live already.
+
+        Args:
+            key: under which the job is looked up.
+            work: called with the job on a thread of its own; what it returns becomes `Job.result`.
+            kind: of the job.
+            run_id: of the job.
+            reuse_done: return a job of this key that is done instead of doing its work again.
+
+        Returns:
+            The new job, or the one of this key that is live (or done).
 
         Raises:
-            InputError: another job is still at work.
+            InputError: `most_live` jobs are live.
         """
         with self._lock:
-            if self.newest is not None and self.newest.live:
-                raise InputError("another comparison is being measured", fix="stop it, or wait for it")
-            self.newest = job = Job(kind, run_id)
-        threading.Thread(target=run_job, args=(job, work), daemon=True).start()
+            if self._most_live is not None and sum(job.live for job in self._jobs.values()) >= self._most_live:
+                problem, fix = self._busy
+                raise InputError(problem, fix=fix)
+            job = self._jobs.get(key)
+            if job is None or not (job.live or (reuse_done and job.state == "done")):
+                job = self._jobs[key] = Job(kind, run_id)
+                threading.Thread(target=self._execute, args=(job, work), daemon=True).start()
+            self._jobs.move_to_end(key)
+            self._forget()
+        return job
 
-    def stop(self) -> None:
-        """Ask the job to stop at its next layer; what it has measured is kept."""
-        if self.newest is not None:
-            self.newest.stopped.set()
+    def get(self, key: Hashable) -> Job | None:
+        """The job of a key; None when none was started or it is no longer kept."""
+        return self._jobs.get(key)
 
-    def told(self) -> dict[str, Any] | None:
-        """The newest job for the page."""
-        return None if self.newest is None else self.newest.told()
+    def newest(self) -> Job | None:
+        """The job started or looked up last; None when there is none."""
+        with self._lock:
+            return next(reversed(self._jobs.values()), None)
 
+    def stop(self, key: Hashable) -> None:
+        """Request that the job of a key stops; results it has stored stay."""
+        job = self._jobs.get(key)
+        if job is not None:
+            job.stop()
 
-def run_job(job: Job, work: Callable[[Job], object]) -> None:
-    """Do a job's work and keep how it ended; what went wrong is its message."""
-    try:
-        work(job)
-        job.state, job.fraction = "done", 1.0
-    except Cancelled:
-        job.state = "stopped"
-    except InputError as error:
-        job.state, job.message = "failed", str(error)
-    except Exception:
-        job.state, job.message = "failed", "something went wrong inside Focus Explorer; see the server's log"
-        traceback.print_exc()
+    def _execute(self, job: Job, work: Callable[[Job], Any]) -> None:
+        with self._turn:
+            job.execute(work)
+
+    def _forget(self) -> None:
+        ended = [key for key, job in self._jobs.items() if not job.live]
+        for key in ended[: max(0, len(ended) - self._kept)]:
+            del self._jobs[key]

@@ -8,14 +8,16 @@ cosine of two such points is the Bhattacharyya coefficient of their probabilitie
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
+from focus_explorer.services.service import Service
 from focus_explorer.statistics.projection import Projection, project
+from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload
 from focus_explorer.views.run import projection_payload
 from focus_runtime.store.database import Database
 from focus_runtime.store.projections import write_projection
@@ -29,41 +31,54 @@ def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
-def stored_map(database: Database, run_id: str, layer: int | None) -> dict[str, Any]:
-    """The map of a layer, or of all for None; computed and stored when there is none yet.
+def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool = False) -> MapPayload:
+    """The map of a layer, or of all layers; computed and stored when it is requested for the first time.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        layer: layer number; None for the map of all layers.
+        quick: where no map is stored yet return a PCA, marked `preliminary` and not stored.
 
     Raises:
         NotFoundError: there is no such run or layer.
     """
+    database = service.database
+    if quick:
+        return _stored(database, run_id, layer) or _quick(database, run_id, layer)
+    with service.map_lock:
+        return _stored(database, run_id, layer) or _computed(database, run_id, layer)
+
+
+def has_map(database: Database, run_id: str, layer: int | None) -> bool:
+    """Whether a map of a layer, or of all for None, is stored."""
+    return bool(_read(database, run_id, layer).num_rows)
+
+
+def _stored(database: Database, run_id: str, layer: int | None) -> MapPayload | None:
     rows = _read(database, run_id, layer)
-    if not rows.num_rows:
-        made, positions = _make(database, run_id, layer, quick=False)
-        meta = {
-            "method": made.method,
-            "parameters": made.parameters,
-            "seed": made.seed,
-            "trustworthiness": made.trustworthiness,
-            "num_centroids": len(made.xy) - len(positions),
-        }
-        write_projection(database, run_id, _number(layer), made.xy, meta, positions)
-        rows = _read(database, run_id, layer)
-    return projection_payload(rows) | {"preliminary": False}
+    return projection_payload(rows) if rows.num_rows else None
 
 
-def quick_map(database: Database, run_id: str, layer: int | None) -> dict[str, Any]:
-    """The stored map, or a PCA made on the spot, marked `preliminary` and not stored.
+def _computed(database: Database, run_id: str, layer: int | None) -> MapPayload:
+    made, positions = _make(database, run_id, layer, quick=False)
+    meta = {
+        "method": made.method,
+        "parameters": made.parameters,
+        "seed": made.seed,
+        "trustworthiness": made.trustworthiness,
+        "num_centroids": len(made.xy) - len(positions),
+    }
+    write_projection(database, run_id, _number(layer), made.xy, meta, positions)
+    return projection_payload(_read(database, run_id, layer))
 
-    Raises:
-        NotFoundError: there is no such run or layer.
-    """
-    rows = _read(database, run_id, layer)
-    if rows.num_rows:
-        return projection_payload(rows) | {"preliminary": False}
+
+def _quick(database: Database, run_id: str, layer: int | None) -> MapPayload:
     made, positions = _make(database, run_id, layer, quick=True)
     tokens, centroids = np.split(np.round(made.xy, 4), [len(positions)])
     return {
         "method": made.method,
-        "parameters": made.parameters,
+        "parameters": cast(MapParametersPayload, made.parameters),
         "seed": made.seed,
         "trustworthiness": made.trustworthiness,
         "positions": positions.tolist(),
@@ -93,16 +108,16 @@ def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) ->
     if layer is None:
         vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", len(positions), run_id, positions))
         centroids = np.empty((0, vectors.shape[1]), dtype=np.float32)
-        about = {"space": "probabilities", "layers": vectors.shape[1] // groups}
+        space = {"space": "probabilities", "layers": vectors.shape[1] // groups}
     else:
         stored = fetch(database, "layer_centroids", run_id=run_id, layer=layer)
         if not stored.num_rows:
             raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
         centroids = np.array(stored["centroids"][0].as_py(), dtype=np.float32)
         vectors = _vectors(database, "routing", "routing", len(positions), run_id, positions, layer=layer)
-        about = {"space": "routing"}
+        space = {"space": "routing"}
     made = project(vectors, centroids, quick=quick)
-    made.parameters.update(about, tokens=len(positions), of=count)
+    made.parameters.update(space, tokens=len(positions), of=count)
     return made, positions
 
 

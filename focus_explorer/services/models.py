@@ -1,81 +1,87 @@
-"""A stored run's model, centroids and tokens, for measuring more about it."""
+"""The loaded model: at most one is kept, and whoever works with it holds a lease, so that no two use it at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from focus_explorer.data.queries import fetch
-from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.service import RANDOM_SEED, AnalyzeRequest, Service
-from focus_runtime.config import FocusConfig
-from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.routing.centroids import Centroids
+from focus_explorer import settings
 
 
-@contextmanager
-def borrowed(service: Service, run: dict[str, Any]) -> Iterator[Any]:
-    """The model of a run, for as long as nobody else may use it.
+@dataclass(slots=True)
+class LoadedModel:
+    """A model in memory.
 
-    Raises:
-        InputError: it cannot be loaded, or has other weights than the run's.
+    Attributes:
+        name: it was loaded by.
+        model: the Hugging Face model.
+        tokenizer: its tokenizer.
+        fingerprint: hash of its weights.
     """
-    with service._model_lock:
-        loaded = service.load_model(run["model_id"])
-        if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
-            raise InputError(
-                f"{run['model_id']} has other weights than when this run was made", fix="explore the text again"
-            )
-        yield loaded
+
+    name: str
+    model: Any
+    tokenizer: Any
+    fingerprint: str
 
 
-def run_config(run: dict[str, Any]) -> FocusConfig:
-    """The settings a run was executed with."""
-    return FocusConfig.from_json(run["config"])
-
-
-def run_centroids(service: Service, run: dict[str, Any], loaded: Any, path: str | None = None) -> Centroids:
-    """The centroids a run was made with, found again by their hash, balanced where the run needed that.
+class ModelStore:
+    """Loads models by name and keeps the one loaded last.
 
     Args:
-        path: their name or file, when the caller knows.
+        load: loads a model by name; raises InputError where it cannot.
+    """
+
+    def __init__(self, load: Callable[[str], LoadedModel] | None = None) -> None:
+        self._load = load or load_by_name
+        self._kept: LoadedModel | None = None
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def lease(self, name: str) -> Iterator[LoadedModel]:
+        """The named model, for this thread alone until the block ends; within it the thread may take further leases.
+
+        Raises:
+            InputError: it cannot be loaded.
+        """
+        with self._lock:
+            if self._kept is None or self._kept.name != name:
+                self._kept = None  # two models at a time may not fit into memory
+                self._kept = self._load(name)
+            yield self._kept
+
+
+def load_by_name(name: str) -> LoadedModel:
+    """Load a model by embedded name, Hugging Face id, folder or .gguf file.
 
     Raises:
-        NotFoundError: they are neither shipped, random nor uploaded.
+        InputError: it cannot be loaded.
     """
-    config = run_config(run)
-    read = service.load_centroids(path or _centroid_name(service, run))
-    found = service._fit(read, loaded, AnalyzeRequest(top_k=config.top_k, window=config.window))
-    if config.assignment == "causal" and not found.has_potentials:
-        service._calibrate(loaded, found)
-    return found
+    from focus_runtime.models.loading import fingerprint, load_model
+
+    model, tokenizer = load_model(name, cache_dir=settings.cache_dir())
+    return LoadedModel(name, model, tokenizer, fingerprint(model))
 
 
-def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
-    """Seed that a run's untrained centroids were drawn from; None for trained ones and for a file that is not here."""
-    from focus_runtime.baselines.random_groups import random_seed
+def load_in_precision(name: str, source: str, dtype: str, device: str) -> LoadedModel:
+    """Load a model in a given precision.
 
-    try:
-        centroids = service.load_centroids(_centroid_name(service, run))
-    except InputError:
-        return None
-    return RANDOM_SEED if centroids is None else random_seed(centroids)
+    Args:
+        name: that the loaded model gets.
+        source: embedded name, Hugging Face id, folder or .gguf file.
+        dtype: `float32` or `bfloat16`.
+        device: `cpu` where there is no GPU.
 
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    import torch
 
-def _centroid_name(service: Service, run: dict[str, Any]) -> str:
-    digest = str(run["centroids_sha256"])
-    if run["centroids_name"] == "random":
-        return "random"
-    if digest in {row["sha256"] for row in service.centroid_files()}:
-        return digest
-    if digest == load_centroids("default").sha256:
-        return "default"
-    raise NotFoundError(
-        f"the centroid file {run['centroids_name']} of this run is not here", fix="upload it on the Centroids page"
-    )
+    from focus_runtime.models.loading import fingerprint, load_model
 
-
-def run_ids(service: Service, run_id: str) -> list[int]:
-    """The token ids of a run's text."""
-    return [int(value) for value in fetch(service.database, "tokens", run_id=run_id)["token_id"].to_pylist()]
+    place = device if torch.cuda.is_available() else "cpu"
+    model, tokenizer = load_model(source, dtype=dtype, device=place, cache_dir=settings.cache_dir())
+    return LoadedModel(name, model, tokenizer, fingerprint(model))

@@ -1,7 +1,7 @@
 """The pairs of stored runs for the page: any part of a mask, pairs by distance, and full attention under the mask.
 
-What a mask holds is counted by focus_runtime from the groups the attention executed. Full attention is measured once,
-by running the model on the run's stored tokens, and kept in the database.
+The pairs of a mask are counted by focus_runtime from the groups the attention executed. Full attention is measured
+once, by running the model on the run's stored tokens, and kept in the database.
 """
 
 from __future__ import annotations
@@ -9,17 +9,27 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
-from focus_explorer.services.models import borrowed
-from focus_explorer.services.service import Progress, Service
+from focus_explorer.progress import Progress
+from focus_explorer.services.jobs import Job, JobRunner
+from focus_explorer.services.run_model import lease_run_model
+from focus_explorer.services.runs import run_config, token_ids
+from focus_explorer.services.service import Service
 from focus_explorer.views.pairs import distance_payload, links_payload, mass_payload, mean_payload, tile_payload
+from focus_explorer.views.payloads.pairs import (
+    AttentionLinksPayload,
+    AttentionMassPayload,
+    AttentionPlannedPayload,
+    AttentionRunningPayload,
+    DistanceMeanPayload,
+    DistancePayload,
+    MaskTilePayload,
+)
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.distances import count_by_distance, shuffled_sharing
 from focus_runtime.mask.tiles import count_tile
@@ -39,13 +49,20 @@ def measure_attention(
 ) -> int:
     """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
 
+    Args:
+        service: database and model.
+        run_id: of the run.
+        progress: takes each stage and the fraction done.
+        cancelled: asked before each layer; True stops the measurement, and nothing is kept.
+
     Returns:
         Tokens measured: the run's first `MEASURED_TOKENS`. No token sees a later one, so nothing that is measured would
         differ within the whole text.
 
     Raises:
         InputError: there is no such run, its model cannot be loaded or has other weights now, or the database cannot be
-            written. Cancelled: `cancelled` said so before a layer.
+            written.
+        Cancelled: `cancelled` returned True.
     """
     from focus_runtime.measure.attention_links import measure_attention as measure
     from focus_runtime.store.attention import write_attention
@@ -56,14 +73,13 @@ def measure_attention(
         progress(f"Attention mass, layer {done} of {total}", 0.05 + 0.9 * done / total)
 
     run = fetch_run(service.database, run_id)
-    config = FocusConfig.from_json(run["config"])
-    ids = fetch(service.database, "token_ids", run_id=run_id)["token_id"].to_pylist()[:MEASURED_TOKENS]
+    ids = token_ids(service.database, run_id)[:MEASURED_TOKENS]
     groups = {layer: bits[: len(ids)] for layer, bits in _memberships(service, run_id).items()}
     progress("Loading the model", 0.0)
-    with borrowed(service, run) as loaded:
-        found = measure(loaded.model, ids, groups, config, progress=step)
+    with lease_run_model(service, run) as loaded:
+        layers = measure(loaded.model, ids, groups, run_config(run), progress=step)
     progress("Saving", 0.98)
-    write_attention(service.database, run_id, found, len(ids))
+    write_attention(service.database, run_id, layers, len(ids))
     return len(ids)
 
 
@@ -73,35 +89,27 @@ def _memberships(service: Service, run_id: str) -> dict[int, NDArray[np.int64]]:
     return {int(layer): bits[layers == layer] for layer in np.unique(layers)}
 
 
-@dataclass(slots=True)
-class _Job:
-    """One measurement under way, or the problem it ended with."""
-
-    stage: str = "Waiting for the model"
-    fraction: float = 0.0
-    problem: str | None = None
-    running: bool = True
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    def report(self, stage: str, fraction: float) -> None:
-        self.stage, self.fraction = stage, fraction
+AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
 
 
-class SparsityViews:
-    """Answers about pairs for one database; safe to call from several threads."""
+class PairViews:
+    """Payloads about pairs of one database; safe to call from several threads."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self._layers: OrderedDict[tuple[str, int], tuple[NDArray[np.int64], FocusConfig]] = OrderedDict()
-        self._means: dict[str, dict[str, Any]] = {}
-        self._jobs: dict[str, _Job] = {}
+        self._means: dict[str, DistanceMeanPayload] = {}
+        self._jobs = JobRunner()
         self._lock = threading.Lock()
 
-    def tile(self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int]) -> dict[str, Any]:
+    def tile(self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int]) -> MaskTilePayload:
         """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit.
 
         Args:
-            rows, keys: first and one past the last query and key; cut to the text and widened to whole cells.
+            run_id: of the run.
+            layer: layer number.
+            rows: first and one past the last query; cut to the text and widened to whole cells.
+            keys: the same of the keys.
 
         Raises:
             InputError: nothing of the rectangle lies within the text, or there is no such layer.
@@ -117,18 +125,18 @@ class SparsityViews:
         counts = count_tile(membership, rows, keys, config.window, config.num_sinks, size)
         return tile_payload(counts, rows, keys, size)
 
-    def distances(self, run_id: str, layer: int) -> dict[str, Any]:
+    def distances(self, run_id: str, layer: int) -> DistancePayload:
         """Pairs of one layer by distance and cause, beside the two nulls."""
         membership, config = self._layer(run_id, layer)
         return distance_payload(count_by_distance(membership, config.window, config.num_sinks))
 
-    def distance_mean(self, run_id: str) -> dict[str, Any]:
+    def distance_mean(self, run_id: str) -> DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
         if run_id not in self._means:
-            config = FocusConfig.from_json(fetch_run(self.service.database, run_id)["config"])
+            config = run_config(fetch_run(self.service.database, run_id))
             layers = _memberships(self.service, run_id).values()
-            found = [count_by_distance(bits, config.window, config.num_sinks) for bits in layers]
-            self._means[run_id] = mean_payload(found)  # a few kilobytes, and runs never change
+            counts = [count_by_distance(bits, config.window, config.num_sinks) for bits in layers]
+            self._means[run_id] = mean_payload(counts)  # a few kilobytes, and runs never change
         return self._means[run_id]
 
     def _layer(self, run_id: str, layer: int) -> tuple[NDArray[np.int64], FocusConfig]:
@@ -138,63 +146,52 @@ class SparsityViews:
             if key in self._layers:
                 self._layers.move_to_end(key)
                 return self._layers[key]
-        config = FocusConfig.from_json(fetch_run(self.service.database, run_id)["config"])
+        config = run_config(fetch_run(self.service.database, run_id))
         rows = fetch(self.service.database, "layer_membership", run_id=run_id, layer=layer)
         if not rows.num_rows:
             raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-        found = rows["membership"].to_numpy(), config
+        groups = rows["membership"].to_numpy(), config
         with self._lock:
-            self._layers[key] = found
+            self._layers[key] = groups
             while len(self._layers) > KEPT_LAYERS:
                 self._layers.popitem(last=False)
-        return found
+        return groups
 
-    def attention(self, run_id: str) -> dict[str, Any]:
-        """How far the measurement of a run is: state "none", "running", "failed" or, with what it found, "done"."""
+    def attention(self, run_id: str) -> AttentionState:
+        """State of a run's measurement: "none", "running", "failed" or, with the results, "done"."""
         job = self._jobs.get(run_id)
-        if job is not None and job.running:
+        if job is not None and job.live:
             return {"state": "running", "stage": job.stage, "fraction": job.fraction}
         rows = fetch(self.service.database, "attention_mass", run_id=run_id)
         if rows.num_rows:
             measured = rows["num_tokens"][0].as_py()
             sharing = [shuffled_sharing(bits[:measured]) for bits in _memberships(self.service, run_id).values()]
-            return mass_payload(rows, sharing) | {"state": "done"}
+            return mass_payload(rows, sharing)
         run = fetch_run(self.service.database, run_id)
-        planned = {"num_tokens": min(run["num_tokens"], MEASURED_TOKENS), "whole": run["num_tokens"]}
-        if job is not None and job.problem is not None:
-            return planned | {"state": "failed", "problem": job.problem}
-        return planned | {"state": "none"}
+        planned: AttentionPlannedPayload = {
+            "state": "none",
+            "num_tokens": min(run["num_tokens"], MEASURED_TOKENS),
+            "whole": run["num_tokens"],
+        }
+        if job is not None and job.state == "failed":
+            planned |= {"state": "failed", "problem": job.message}
+        return planned
 
-    def links(self, run_id: str, layer: int) -> dict[str, Any]:
+    def links(self, run_id: str, layer: int) -> AttentionLinksPayload:
         """Strongest links of one layer, empty until it was measured."""
         return links_payload(fetch(self.service.database, "attention_links", run_id=run_id, layer=layer))
 
-    def start(self, run_id: str) -> dict[str, Any]:
-        """Measure a run in a thread of its own unless that is under way; ask `attention` how far it is."""
+    def start(self, run_id: str) -> AttentionState:
+        """Measure a run in the background unless that is under way; `attention` returns its state."""
+
+        def measure(job: Job) -> None:
+            measure_attention(self.service, run_id, progress=job.step, cancelled=job.stop_requested)
+
         fetch_run(self.service.database, run_id)
-        with self._lock:
-            job = self._jobs.get(run_id)
-            if job is None or not job.running:
-                job = self._jobs[run_id] = _Job()
-                threading.Thread(target=self._work, args=(run_id, job), daemon=True).start()
+        self._jobs.start(run_id, measure, kind="attention", run_id=run_id)
         return self.attention(run_id)
 
-    def stop(self, run_id: str) -> dict[str, Any]:
+    def stop(self, run_id: str) -> AttentionState:
         """Stop a measurement before its next layer; nothing of it is kept."""
-        job = self._jobs.get(run_id)
-        if job is not None:
-            job.stop.set()
+        self._jobs.stop(run_id)
         return self.attention(run_id)
-
-    def _work(self, run_id: str, job: _Job) -> None:
-        try:
-            measure_attention(self.service, run_id, progress=job.report, cancelled=job.stop.is_set)
-        except Cancelled:
-            pass
-        except InputError as error:
-            job.problem = str(error)
-        except BaseException:
-            job.problem = "something went wrong inside Focus Explorer; the details are in the server's log"
-            raise
-        finally:
-            job.running = False

@@ -9,8 +9,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
+from focus_explorer.services.maps import has_map
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.ui.browser import plotly_script, scripts, stylesheets
 from focus_explorer.ui.questions.answer import answer
@@ -87,7 +89,7 @@ def show(
     """
     service = Service(database)
     if run is None:
-        rows = service.runs()
+        rows = list_runs(service.database)
         if not rows:
             raise InputError(
                 f"there is no run in {service.database.path}", fix="`focus-explorer analyze FILE` makes one"
@@ -97,8 +99,8 @@ def show(
 
 
 def _inlined(service: Service, run_id: str) -> dict[str, Any]:
-    payload = service.run_payload(run_id)
-    masks = {layer: service.mask_payload(run_id, layer) for layer in payload["layer_ids"]}
+    payload = load_run(service.database, run_id)
+    masks = {layer: mask_blocks(service.database, run_id, layer) for layer in payload["layer_ids"]}
     return {
         "run": payload,
         "masks": masks,
@@ -119,12 +121,12 @@ def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -
         asked.append(("pair_distances", layer))
         if not whole:
             asked.append(("layer_cells", layer))
-        stored = fetch(service.database, "projection", run_id=run_id, layer=layer).num_rows
+        stored = has_map(service.database, run_id, layer)
         if stored or layer == layers[len(layers) // 2]:
             asked.append(("map", layer))
 
     def answered(what: str, layer: int | None) -> dict[str, Any]:
-        return answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True})
+        return dict(answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True}))
 
     found = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in asked}
     for what, given in found.items():

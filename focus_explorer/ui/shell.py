@@ -12,11 +12,13 @@ import gradio as gr
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.services.analyze import AnalyzeRequest, analyze_sample
 from focus_explorer.services.labels import purge_expired
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.runs import list_runs
+from focus_explorer.services.service import Service
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
-from focus_explorer.ui.questions import exports as exporting
+from focus_explorer.ui.downloads.files import routes
 from focus_explorer.ui.tabs import (
     centroids as centroids_tab,
 )
@@ -87,17 +89,17 @@ class App:
                 run_history=False,
                 mcp_server=mcp,
                 prevent_thread_lock=not block,
-                app_kwargs={"routes": exporting.routes(self.service)},
+                app_kwargs={"routes": routes(self.service)},
             )
         except OSError as error:
             raise InputError(f"the page cannot be served: {error}", fix="choose another --host or --port") from error
 
     def _explore_sample(self) -> None:
-        if self.service.runs():
+        if list_runs(self.service.database):
             return
         print(SAID["sample"], file=sys.stderr)
         with stage_bar() as progress:
-            self.service.explore_sample(self.request, progress)
+            analyze_sample(self.service, self.request, progress=progress)
 
 
 def _free_port(host: str, first: int) -> int:

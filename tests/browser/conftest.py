@@ -12,7 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import list_runs
+from focus_explorer.services.service import Service
 
 FLAGS = [
     "--no-sandbox",
@@ -32,7 +34,7 @@ def database(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "runs.duckdb"
     service = Service(path)
     text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
-    service.analyze(text, AnalyzeRequest(top_k=1, window=16, repeats=2))
+    analyze(service, text, AnalyzeRequest(top_k=1, window=16, repeats=2))
     return path
 
 
@@ -109,7 +111,7 @@ def opening(chromium, url):
 @pytest.fixture(scope="session")
 def first_run(database):
     """The run the database began with; tests of other files add more."""
-    return Service(database).runs()[-1]["run_id"]
+    return list_runs(Service(database).database)[-1]["run_id"]
 
 
 @pytest.fixture

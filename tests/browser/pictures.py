@@ -12,6 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from tests.browser.conftest import FLAGS, SIZES, serving
 from tests.browser.places import PLACES
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="the whole page, not only what a screen shows")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    run = arguments.run or Service(arguments.db).runs()[0]["run_id"]
+    run = arguments.run or list_runs(Service(arguments.db).database)[0]["run_id"]
     places = [place for place in PLACES if arguments.place is None or place.name in arguments.place]
     with serving("--db", arguments.db, port=7957) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)

@@ -10,10 +10,12 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.compare.lengths import lengths
-from focus_explorer.services.compare.runs import beside
+from focus_explorer.services.compare.runs import compare_runs
 from focus_explorer.services.compare.settings import grid_rows
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.runs import list_runs, run_summary
+from focus_explorer.services.service import Service
 from tests.browser.conftest import opening, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -32,8 +34,8 @@ def pair(database, tmp_path_factory):
     path = tmp_path_factory.mktemp("compare") / "runs.duckdb"
     shutil.copyfile(database, path)
     service = Service(path)
-    first = service.runs()[-1]["run_id"]
-    second = service.analyze(TEXT, AnalyzeRequest(top_k=2, window=32, repeats=1))
+    first = list_runs(service.database)[-1]["run_id"]
+    second = analyze(service, TEXT, AnalyzeRequest(top_k=2, window=32, repeats=1))
     with service.database.write() as connection:
         for table in TABLES:
             changes = {
@@ -149,7 +151,7 @@ def test_a_grid_can_be_stopped(open_part, pair):
 
 def test_two_runs_share_one_selection(open_part, pair):
     page, part = open_part("runs")
-    found = beside(*pair)
+    found = compare_runs(*pair)
     tokens = part.locator("[data-side=other] .fx-pair-token")
     expect(tokens.first).to_be_visible(timeout=20_000)
     layer = found["layers"][15]
@@ -170,7 +172,7 @@ def test_a_link_opens_the_run_it_names_beside_this_one(open_part, pair):
     choice = part.get_by_label("Other run", exact=True)
     expect(part.locator("[data-side=other] .fx-pair-token").first).to_be_visible(timeout=20_000)
     expect(choice).to_have_value(second)
-    delta = beside(service, first, second)["difference"]["mean"]
+    delta = compare_runs(service, first, second)["difference"]["mean"]
     expect(part).to_contain_text(f"{abs(delta):.3f} nats per token")
     page.reload()
     page.wait_for_selector("[data-testid=fx-header]")
@@ -192,7 +194,7 @@ def test_runs_of_different_texts_show_their_numbers(open_part, pair, elsewhere):
     expect(table).to_contain_text(elsewhere, timeout=20_000)
     expect(part).to_contain_text("cannot be matched token by token")
     expect(part.locator(".fx-pair-token")).to_have_count(0)
-    for number, run in enumerate((service.summary(first), service.summary(elsewhere))):
+    for number, run in enumerate((run_summary(service.database, first), run_summary(service.database, elsewhere))):
         cells = {
             row[0]: row[number + 1]
             for row in table.locator("tr").evaluate_all(

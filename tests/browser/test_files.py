@@ -10,7 +10,10 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.files import add_centroids
+from focus_explorer.services.runs import list_runs
+from focus_explorer.services.service import Service
 from focus_explorer.ui.notebook import show
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
@@ -24,9 +27,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.model]
 def two_runs(database):
     """Ids of two runs in the served database, newest first."""
     service = Service(database)
-    if len(service.runs()) < 2:
-        service.analyze("A second text, much shorter than the first. " * 6, AnalyzeRequest(window=8, repeats=1))
-    return [row["run_id"] for row in service.runs()[:2]]
+    if len(list_runs(service.database)) < 2:
+        analyze(service, "A second text, much shorter than the first. " * 6, AnalyzeRequest(window=8, repeats=1))
+    return [row["run_id"] for row in list_runs(service.database)[:2]]
 
 
 def open_tab(page, name):
@@ -53,7 +56,7 @@ def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, 
     page.get_by_role("button", name="Save").click()
     expect(item(page, newest)).to_contain_text("Harbour <b>study</b>")
     expect(item(page, newest).get_by_test_id("fx-run-edit")).to_be_focused()
-    stored = {row["run_id"]: row for row in Service(database).runs()}[newest]
+    stored = {row["run_id"]: row for row in list_runs(Service(database).database)}[newest]
     assert (stored["name"], stored["tags"], stored["note"]) == (
         "Harbour <b>study</b>",
         ["draft", "paper"],
@@ -72,11 +75,11 @@ def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, 
 
     item(page, newest).get_by_test_id("fx-run-delete").click()
     expect(item(page, newest)).to_have_count(0)
-    assert newest not in {row["run_id"] for row in Service(database).runs()}
+    assert newest not in {row["run_id"] for row in list_runs(Service(database).database)}
     expect(page.get_by_test_id("fx-runs-deleted")).to_contain_text("Deleted runs (1)")
     page.get_by_test_id("fx-run-undo").click()
     expect(item(page, newest)).to_be_visible()
-    assert newest in {row["run_id"] for row in Service(database).runs()}
+    assert newest in {row["run_id"] for row in list_runs(Service(database).database)}
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
@@ -110,7 +113,7 @@ def test_the_sql_box_answers_refuses_and_gives_a_file(open_page, database, two_r
     path = tmp_path / "query.csv"
     waiting.value.save_as(path)
     rows = list(csv.DictReader(path.open()))
-    kept = {row["run_id"]: row["num_tokens"] for row in Service(database).runs()}
+    kept = {row["run_id"]: row["num_tokens"] for row in list_runs(Service(database).database)}
     assert {row["run_id"]: int(row["num_tokens"]) for row in rows} == kept
     assert {row["odd"] for row in rows} == {'<b>, "x"'}
     for sql, words in (
@@ -131,7 +134,7 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     model, _ = load_model("smollm2-135m")
     mine = tmp_path / "five-groups.safetensors"
     save_centroids(random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=5), mine)
-    Service(database).add_centroids(mine, mine.name, None)
+    add_centroids(Service(database), mine, mine.name, None)
     page = open_page()
     open_tab(page, "Centroids")
     card = page.locator(".fx-file-card", has_text="ships with the project")

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
+from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
@@ -113,7 +114,7 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
     )
     run_id = shown_run(page)
     expect(page.locator("[data-testid=fx-tokens]")).to_contain_text("lighthouse")
-    summary = Service(database).summary(run_id)
+    summary = run_summary(Service(database).database, run_id)
     header = page.locator("[data-testid=fx-header]").inner_text()
     assert f"{summary['perplexity']['focus']:.2f}" in header
     assert summary["config"]["window"] == 12
@@ -184,7 +185,7 @@ def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_pa
         arg=before,
         timeout=120_000,
     )
-    assert Service(database).summary(shown_run(page))["config"]["num_groups"] == 6
+    assert run_summary(Service(database).database, shown_run(page))["config"]["num_groups"] == 6
     expect(page.locator("[data-testid=fx-header]")).to_contain_text("K = 6 groups")
 
 
@@ -195,12 +196,12 @@ def test_unknown_run_in_the_link_is_explained(open_page):
 
 def test_stop_keeps_nothing_and_the_page_goes_on(open_page, database):
     page = open_page()
-    before = len(Service(database).runs())
+    before = len(list_runs(Service(database).database))
     page.locator("#fe-text textarea").fill(TEXT * 4)
     page.locator("#fe-run").click()
     page.wait_for_selector("#fe-status .fe-progress")
     page.locator("#fe-stop").click()
     expect(page.locator("#fe-status")).to_contain_text("Stopped", timeout=20_000)
     page.wait_for_timeout(3000)
-    assert len(Service(database).runs()) == before
+    assert len(list_runs(Service(database).database)) == before
     expect(page.locator("#fe-stop")).to_be_disabled()

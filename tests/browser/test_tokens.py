@@ -12,7 +12,9 @@ from playwright.sync_api import expect
 
 from benchmarks.synthetic_runs import write_long_run
 from focus_explorer.data.queries import fetch
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import run_summary
+from focus_explorer.services.service import Service
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.rule import CAUSES, allowed_pairs
 from focus_runtime.store.database import Database
@@ -58,7 +60,7 @@ def check_links(page, membership, config, pos):
 def test_a_token_shows_exactly_what_the_mask_allows(open_page, database, layer, pos):
     page = open_page(f"?layer={layer}")
     run_id = shown_run(page)
-    config = Service(database).summary(run_id)["config"]
+    config = run_summary(Service(database).database, run_id)["config"]
     membership = [row["membership"] for row in stored(database, run_id) if row["layer"] == layer]
     page.locator(f"#fx-token-{pos}").click()
     expect(page.locator("[data-testid=fx-detail]")).to_be_visible()
@@ -219,7 +221,7 @@ def test_colourings_follow_the_stored_numbers(open_page, database):
 
 def test_lines_and_paragraphs_of_the_text_are_kept(open_page, database):
     text = "One line.\nA second line.\n\nA paragraph, after an empty line.\n\n\nThe end\n  with an indented line."
-    run_id = Service(database).analyze(text, AnalyzeRequest(window=8, repeats=1))
+    run_id = analyze(Service(database), text, AnalyzeRequest(window=8, repeats=1))
     page = open_page(f"?run={run_id}")
     pieces = [row["piece"] for row in fetch(Service(database).database, "tokens", run_id=run_id).to_pylist()]
     assert "".join(pieces) == text
@@ -264,7 +266,7 @@ def test_a_long_text_scrolls_with_few_tokens_on_the_page(long_page):
     page.keyboard.press("Enter")
     expect(page.locator("[data-testid=fx-detail]")).to_contain_text(f"{LONG - 1:,}")
     rows = fetch(Database(path), "cells", run_id=run_id, layer=9).sort_by("position")
-    config = Service(path).summary(run_id)["config"]
+    config = run_summary(Service(path).database, run_id)["config"]
     expect(page.locator("[data-way=back] .fx-number").first).to_be_visible()
     check_links(page, rows["membership"].to_pylist(), config, LONG - 1)
     assert page.locator("span.fx-token").count() < 3000

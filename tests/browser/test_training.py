@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.files import uploaded_centroids
+from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
@@ -30,7 +32,7 @@ def tiny_site(tmp_path_factory):
     build_tokenizer().save_pretrained(folder / "tiny")
     service = Service(folder / "runs.duckdb")
     chosen = AnalyzeRequest(model=str(folder / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
-    service.analyze(TEXT[:600], chosen)
+    analyze(service, TEXT[:600], chosen)
     (folder / "text.txt").write_text(TEXT)
     flags = ("--db", service.database.path, "--model", folder / "tiny", "--centroids", "random")
     with serving(*flags, port=7961) as url:
@@ -117,7 +119,7 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     expect(page.locator(RUN)).to_have_text("done", timeout=180_000)
     page.get_by_test_id("fx-training-use").click()
     expect(page.locator("#fe-run")).to_be_visible(timeout=60_000)
-    [file] = service.centroid_files()
+    [file] = uploaded_centroids(service.database)
     assert file["name"] == "harbour"
     expect(page.locator("#fe-centroids input")).to_have_value(f"harbour ({file['sha256'][:8]})")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.service import Service
 from tests.helpers import build_model, build_tokenizer
 
 TEXT = "The harbour was quiet. <script>alert('x')</script> Déjà vu 🙂 — the cat sat on the mat & left.\n" * 6
@@ -26,4 +27,4 @@ def service(tmp_path_factory):
 @pytest.fixture(scope="session")
 def run_id(service, model_folder):
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=2)
-    return service.analyze(TEXT, request, command="focus-explorer test")
+    return analyze(service, TEXT, request, command="focus-explorer test")

@@ -14,8 +14,9 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.bundle import differences, manifest
 from focus_explorer.exports.bundle.manifest import Row, SteadyDatabase
 from focus_explorer.exports.bundle.read import Bundle, read_bundle
-from focus_explorer.exports.bundle.rerun import RecordedService, find_centroids, find_text, run_again
+from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, run_again
 from focus_explorer.exports.bundle.tables import files_of, share, write_tables
+from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.service import Service
 from focus_runtime.files import replacing_folder
 
@@ -84,7 +85,7 @@ def rebuild(
             part = share(progress, number, len(bundle.manifest["runs"]))
             database = _stored(service, entry)
             if database is None:
-                here = RecordedService(Path(scratch) / f"{number}.duckdb", entry, model)
+                here = Service(Path(scratch) / f"{number}.duckdb", models=recorded_models(entry, model))
                 made = _again(service, here, bundle, entry, (texts, centroids), part)
                 found.again.append(entry["run_id"])
                 database = SteadyDatabase(here.database.path)
@@ -145,14 +146,14 @@ def _stored(service: Service | None, entry: Row) -> SteadyDatabase | None:
 
 def _again(
     service: Service | None,
-    here: RecordedService,
+    here: Service,
     bundle: Bundle,
     entry: Row,
     given: tuple[Sequence[str], Sequence[str]],
     progress: Progress,
 ) -> Row:
     texts, centroids = given
-    known = service.centroid_files() if service is not None and service.database.path.exists() else []
+    known = uploaded_centroids(service.database) if service is not None and service.database.path.exists() else []
     name = find_centroids(entry, centroids, known)
     return run_again(here, entry, find_text(bundle, entry, texts), name, progress=progress)
 
@@ -182,7 +183,7 @@ def _row_differences(database: SteadyDatabase, entry: Row) -> list[str]:
     return differences.of_values(f"run {entry['run_id']}, ", then, here)
 
 
-def _execution_differences(here: RecordedService, made: Row, entry: Row) -> list[str]:
+def _execution_differences(here: Service, made: Row, entry: Row) -> list[str]:
     """How the run was executed again, beside how it was executed first."""
     execution, found = entry["execution"], json.loads(made["versions"])
     threads = int(found.pop("threads"))
@@ -193,8 +194,9 @@ def _execution_differences(here: RecordedService, made: Row, entry: Row) -> list
         lines.append(f"run with threads: {execution['threads'] or 'not recorded'} in the bundle, {threads} here")
     lines += made["problems"]
     if entry["tokenizer"].get("class"):
-        tokenizer = here.load_model(entry["model"]["id"]).tokenizer
-        lines += differences.of_values("tokenizer ", entry["tokenizer"], manifest.tokenizer_entry(tokenizer))
+        with here.models.lease(entry["model"]["id"]) as loaded:
+            tokenizer = manifest.tokenizer_entry(loaded.tokenizer)
+        lines += differences.of_values("tokenizer ", entry["tokenizer"], tokenizer)
     return lines
 
 

@@ -7,67 +7,59 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from focus_explorer import settings
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError, NotFoundError, TextError
 from focus_explorer.exports.bundle.manifest import Row, ids_sha256
 from focus_explorer.exports.bundle.read import Bundle
-from focus_explorer.services.service import AnalyzeRequest, Service, _LoadedModel, read_text_file
-from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.store.centroids import register_centroids
+from focus_explorer.progress import Progress
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_centroids
+from focus_explorer.services.models import LoadedModel, ModelStore, load_in_precision
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import read_text_file
 from focus_runtime.store.database import Database
 
-Progress = Callable[[str, float], None]
 TIMED = ("attention_full", "attention_focus", "total_full", "total_focus", "measured_at")
 
 
-class RecordedService(Service):
-    """A service whose only model is the one a run was made with, in the recorded precision and on its device."""
+def recorded_models(entry: Row, source: str | None = None) -> ModelStore:
+    """A store whose only model is the one a run was made with, in the recorded precision and on its device.
 
-    def __init__(self, database: Path, entry: Row, model: str | None = None) -> None:
-        super().__init__(database)
-        self._entry, self._model = entry, model
+    Args:
+        entry: the run's entry of a manifest.
+        source: another name or place of the model.
 
-    def load_model(self, name: str) -> _LoadedModel:
-        """The recorded model, whatever the name.
+    Returns:
+        The store; a lease raises InputError when the model cannot be loaded or has other weights.
+    """
 
-        Raises:
-            InputError: it cannot be loaded, or has other weights.
-        """
-        import torch
+    def load(name: str) -> LoadedModel:
+        recorded, execution = entry["model"], entry["execution"]
+        place = source or recorded["id"]
+        loaded = load_in_precision(name, place, execution["dtype"], execution["device"])
+        if loaded.fingerprint != recorded["fingerprint"]:
+            raise InputError(
+                f"the model {place} has other weights than the run was made with (fingerprint {loaded.fingerprint})",
+                expected=f"fingerprint {recorded['fingerprint']}",
+                fix="name the right one with --model",
+            )
+        return loaded
 
-        from focus_runtime.models.loading import fingerprint, load_model
-
-        with self._model_lock:
-            if self._loaded is None:
-                recorded, execution = self._entry["model"], self._entry["execution"]
-                source = self._model or recorded["id"]
-                device = execution["device"] if torch.cuda.is_available() else "cpu"
-                model, tokenizer = load_model(
-                    source, dtype=execution["dtype"], device=device, cache_dir=settings.cache_dir()
-                )
-                found = fingerprint(model)
-                if found != recorded["fingerprint"]:
-                    raise InputError(
-                        f"the model {source} has other weights than the run was made with (fingerprint {found})",
-                        expected=f"fingerprint {recorded['fingerprint']}",
-                        fix="name the right one with --model",
-                    )
-                self._loaded = _LoadedModel(recorded["id"], model, tokenizer, found)
-            return self._loaded
+    return ModelStore(load)
 
 
 def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str, Any]]) -> str:
     """Name or path of the centroids of a run.
 
     Args:
+        entry: of the run in a manifest.
         given: files named by the user.
         known: rows of uploaded centroid files.
 
@@ -76,11 +68,11 @@ def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str
     """
     recorded = entry["centroids"]
     for path in given:
-        if load_centroids(path).sha256 == recorded["sha256"]:
+        if file_sha256(path) == recorded["sha256"]:
             return str(Path(path).expanduser())
     if recorded["source"] == "random":
         return "random"
-    if load_centroids("default").sha256 == recorded["sha256"]:
+    if shipped_centroids()[0]["sha256"] == recorded["sha256"]:
         return "default"
     for row in known:
         if row["sha256"] == recorded["sha256"] and Path(row["path"]).is_file():
@@ -114,7 +106,7 @@ def find_text(bundle: Bundle, entry: Row, given: Sequence[str]) -> Iterator[tupl
 
 
 def run_again(
-    service: RecordedService, entry: Row, texts: Iterator[tuple[str, str]], centroids: str, *, progress: Progress
+    service: Service, entry: Row, texts: Iterator[tuple[str, str]], centroids: str, *, progress: Progress
 ) -> Row:
     """Run the model on the text and store the run as it was stored before.
 
@@ -128,10 +120,10 @@ def run_again(
     config = entry["config"]
     with _threads(entry["execution"]["threads"]):
         progress("Loading the model", 0.0)
-        loaded = service.load_model(entry["model"]["id"])
-        text, cut = _matching(entry, texts, loaded.tokenizer)
+        with service.models.lease(entry["model"]["id"]) as loaded:
+            text, cut = _matching(entry, texts, loaded.tokenizer)
         if centroids not in ("default", "random"):
-            register_centroids(service.database, load_centroids(centroids), [], centroids)
+            register_in_place(service.database, centroids)
         request = AnalyzeRequest(
             model=entry["model"]["id"],
             centroids=centroids,
@@ -142,7 +134,7 @@ def run_again(
             max_tokens=cut,
             repeats=1,
         )
-        fresh = service.analyze(text, request, progress=lambda stage, part: progress(stage, 0.6 * part))
+        fresh = analyze(service, text, request, progress=lambda stage, part: progress(stage, 0.6 * part))
         made = fetch_run(service.database, fresh)
         if json.loads(made["config"]) != config or made["centroids_sha256"] != entry["centroids"]["sha256"]:
             raise InputError(
@@ -155,7 +147,7 @@ def run_again(
 
 
 def _matching(entry: Row, texts: Iterator[tuple[str, str]], tokenizer: Any) -> tuple[str, int | None]:
-    """The text whose tokens are the run's, and how many of them to take where it goes on behind them."""
+    """The text whose tokens are the run's, and how many of them to take when the text continues after them."""
     from focus_runtime.text.tokens import check_text, tokenize
 
     recorded, seen = entry["text"], []
@@ -238,14 +230,14 @@ def _insert(connection: Any, table: str, rows: list[Row]) -> None:
         connection.unregister("incoming")
 
 
-def _measure_more(service: RecordedService, entry: Row, progress: Progress) -> list[str]:
+def _measure_more(service: Service, entry: Row, progress: Progress) -> list[str]:
     """Every further measurement the run had, computed again; its times stay the recorded ones.
 
     Returns:
         What could not be measured, and why.
     """
     from focus_explorer.services.pairs import measure_attention
-    from focus_explorer.services.statistics import measure_random, measure_run, tag_run
+    from focus_explorer.services.statistics.measure import measure_random, measure_run, tag_run
 
     measured, run_id, problems = entry["measured"], entry["run_id"], []
     if measured["tags"]:
@@ -270,20 +262,12 @@ def _measure_more(service: RecordedService, entry: Row, progress: Progress) -> l
     return problems
 
 
-def _compare_again(service: RecordedService, run_id: str, recorded: list[Row], progress: Progress) -> None:
-    from focus_explorer.services.compare.settings import _measure_cell, baseline_centroids
-    from focus_explorer.services.models import borrowed, run_centroids
+def _compare_again(service: Service, run_id: str, recorded: list[Row], progress: Progress) -> None:
+    from focus_explorer.services.compare.settings import measure_again
 
-    run = fetch_run(service.database, run_id)
-    rows = []
-    with borrowed(service, run) as loaded:
-        own = run_centroids(service, run, loaded)
-        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
-        for number, old in enumerate(recorded):
-            progress(f"Setting {number + 1} of {len(recorded)}", 0.75 + 0.2 * number / len(recorded))
-            cell = (old["kind"], old["top_k"], old["window_size"])
-            made = _measure_cell(service, run, loaded, sources[old["kind"]], cell, 1, lambda: False)
-            rows.append(made | {name: old[name] for name in (*TIMED, "threads")})
+    cells = [(old["kind"], old["top_k"], old["window_size"]) for old in recorded]
+    made = measure_again(service, run_id, cells, progress=lambda stage, part: progress(stage, 0.75 + 0.2 * part))
+    rows = [row | {name: old[name] for name in (*TIMED, "threads")} for row, old in zip(made, recorded, strict=True)]
     with service.database.write() as connection:
         _insert(connection, "comparisons", rows)
 

@@ -73,8 +73,8 @@ def _statistic(database: Database, run: dict[str, Any], name: str) -> list[dict[
     return rows
 
 
-def _best_scheme(known: set[str]) -> str:
-    return next(scheme for scheme in SCHEMES if scheme in known)
+def _best_scheme(available: set[str]) -> str:
+    return next(scheme for scheme in SCHEMES if scheme in available)
 
 
 def _structure(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:

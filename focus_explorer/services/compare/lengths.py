@@ -1,4 +1,4 @@
-"""One attention layer at growing lengths with a run's own group sizes: from where on is Focus faster here?"""
+"""One attention layer timed at growing lengths with a run's own group sizes: the length at which Focus overtakes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, NotFoundError
-from focus_explorer.services.models import borrowed, run_config
-from focus_explorer.services.service import Progress, Service
+from focus_explorer.progress import Progress
+from focus_explorer.services.run_model import lease_run_model
+from focus_explorer.services.runs import run_config
+from focus_explorer.services.service import Service
 from focus_explorer.statistics.crossover import crossing_payload
 from focus_runtime.store.comparisons import write_length
 
 SHORTEST, LONGEST = 256, 1 << 18
 REPEATS = 5
 GROWTH = 4.2  # full attention's time quadruples when the length doubles; a little is left for the rest
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuse a budget out of range.
+
+    Raises:
+        ConfigError: it is not between a second and an hour.
+    """
+    if not 1 <= seconds <= 3600:
+        raise ConfigError(f"the time is {seconds:g} seconds", expected="1 to 3,600")
 
 
 def measure_lengths(
@@ -35,8 +47,13 @@ def measure_lengths(
     The inputs are random; the groups have the shares they have in this layer of the run.
 
     Args:
+        service: database and model.
+        run_id: of the run.
+        layer: layer number.
         seconds: budget; the next length is left out when it is expected to exceed it. The first is always measured.
-        progress: told before each length; may raise Cancelled.
+        repeats: timed passes at each length.
+        progress: called before each length; may raise Cancelled.
+        cancelled: asked before each length; True stops the measurement.
 
     Returns:
         As `lengths`.
@@ -44,8 +61,7 @@ def measure_lengths(
     Raises:
         InputError: the layer or the model cannot be used.
     """
-    if not 1 <= seconds <= 3600:
-        raise ConfigError(f"the time is {seconds:g} seconds", expected="1 to 3,600")
+    check_seconds(seconds)
     run = fetch_run(service.database, run_id)
     rows = fetch(service.database, "layer_membership", run_id=run_id, layer=layer)
     if not rows.num_rows:
@@ -58,7 +74,7 @@ def measure_lengths(
             break
         progress(f"{length:,} tokens", min(0.99, spent / seconds))
         began = time.monotonic()
-        with borrowed(service, run) as loaded:
+        with lease_run_model(service, run) as loaded:
             began = time.monotonic()  # not the wait for the model
             row = _measure(run, loaded.model, layer, membership, length, repeats)
         last = time.monotonic() - began
@@ -88,8 +104,10 @@ def _measure(
         routing=config,
     )
     groups = membership_like(torch.from_numpy(membership.copy()), length, torch.Generator().manual_seed(length))
-    found = layer_speed(setting, length, repeats=repeats, seed=length, device=str(parameter.device), membership=groups)
-    full, focus, routing = found["full_ms"], found["focus_ms"], found["routing_ms"]
+    measured = layer_speed(
+        setting, length, repeats=repeats, seed=length, device=str(parameter.device), membership=groups
+    )
+    full, focus, routing = measured["full_ms"], measured["focus_ms"], measured["routing_ms"]
     return {
         "run_id": run["run_id"],
         "layer": layer,
@@ -103,9 +121,9 @@ def _measure(
         "focus_low": focus["low"],
         "focus_high": focus["high"],
         "routing_median": routing["median"],
-        "retained_pairs": found["retained_pairs"],
+        "retained_pairs": measured["retained_pairs"],
         "repeats": repeats,
-        "backend": found["backend"],
+        "backend": measured["backend"],
         "device": str(parameter.device),
         "dtype": setting.dtype,
         "threads": torch.get_num_threads(),
@@ -116,5 +134,6 @@ def lengths(service: Service, run_id: str) -> dict[str, Any]:
     """`layers`: by layer, the measured `points` and the `crossing` of their times (see `Crossing`)."""
     rows = fetch(service.database, "crossovers", run_id=run_id).to_pylist()
     rows = [row | {"measured_at": row["measured_at"].isoformat()} for row in rows]
-    found = {layer: [row for row in rows if row["layer"] == layer] for layer in sorted({row["layer"] for row in rows})}
-    return {"layers": {str(k): {"points": v, "crossing": crossing_payload(v)} for k, v in found.items()}}
+    layers = sorted({row["layer"] for row in rows})
+    points = {layer: [row for row in rows if row["layer"] == layer] for layer in layers}
+    return {"layers": {str(k): {"points": v, "crossing": crossing_payload(v)} for k, v in points.items()}}

@@ -1,23 +1,29 @@
 """A run's text at other settings of top-k and window, beside full attention and two baselines without learned groups.
 
-The model is borrowed for one measurement at a time, so that a text can be explored in between, and every measurement is
+The model is leased for one measurement at a time, so that a text can be explored in between, and every measurement is
 stored as soon as it is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
-from focus_explorer.services.models import borrowed, run_centroids, run_config, run_ids
-from focus_explorer.services.service import Progress, Service, calibration_ids
+from focus_explorer.progress import Progress
+from focus_explorer.services.centroids.fit import calibration_ids
+from focus_explorer.services.models import LoadedModel
+from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.runs import run_config, token_ids
+from focus_explorer.services.service import Service
 from focus_runtime.measure.intervals import moving_block_interval
-from focus_runtime.routing.centroids import Centroids
 from focus_runtime.store.comparisons import write_setting
+
+if TYPE_CHECKING:
+    from focus_runtime.routing.centroids import Centroids
 
 MOST_CELLS = 100
 REPEATS = 3
@@ -25,7 +31,17 @@ NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random 
 
 
 def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> dict[str, list[int]]:
-    """Values of a grid that suits K groups and a text of T tokens; a run's own setting is always among them."""
+    """Values of a grid that suits a run; its own setting is always among them.
+
+    Args:
+        num_groups: K.
+        num_tokens: T, length of the text.
+        top_k: the run's groups per token.
+        window: the run's window in tokens.
+
+    Returns:
+        `top_k` and `window`, each in ascending order.
+    """
     groups = sorted({k for k in (1, 2, top_k) if 1 <= k < max(2, num_groups)} | {top_k})
     spread = {1 << max(3, (num_tokens // part).bit_length() - 1) for part in (64, 16, 4)}
     return {"top_k": groups, "window": sorted({w for w in spread if w < num_tokens} | {window})}
@@ -33,6 +49,12 @@ def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> dict
 
 def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
     """Refuse a grid that cannot be measured.
+
+    Args:
+        run: its row.
+        top_k: groups per token to measure.
+        window: windows to measure, in tokens.
+        repeats: timed passes of each.
 
     Raises:
         ConfigError: with what is wrong.
@@ -43,9 +65,9 @@ def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int],
     for value in top_k:
         if not 1 <= value <= groups:
             raise ConfigError(f"top-k is {value}", expected=f"1 to {groups}, the number of groups")
-    own = run_config(run).window  # of a short text it may be longer than the text
+    stored = run_config(run).window  # of a short text it may be longer than the text
     for value in window:
-        if not 0 <= value < run["num_tokens"] and value != own:
+        if not 0 <= value < run["num_tokens"] and value != stored:
             raise ConfigError(
                 f"the window is {value}",
                 expected=f"0 to {run['num_tokens'] - 1:,}: the text has {run['num_tokens']:,} tokens",
@@ -85,8 +107,14 @@ def measure_grid(
     """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
 
     Args:
+        service: database and model.
+        run_id: of the run.
+        top_k: groups per token to measure.
+        window: windows to measure, in tokens.
+        repeats: timed passes of each.
         centroids: path of the run's centroid file, for one that was never uploaded.
-        progress: told before each measurement; may raise Cancelled.
+        progress: called before each measurement; may raise Cancelled.
+        cancelled: asked between layers; True stops the measurement.
 
     Returns:
         Every stored cell of the run, as `grid` has them.
@@ -97,21 +125,50 @@ def measure_grid(
     run = fetch_run(service.database, run_id)
     check_grid(run, top_k, window, repeats)
     progress("Loading the model", 0.0)
-    with borrowed(service, run) as loaded:
+    with lease_run_model(service, run) as loaded:
         own = run_centroids(service, run, loaded, centroids)
         progress("Balancing the random centroids", 0.0)
         sources = {"focus": own, **baseline_centroids(run, loaded, own)}
     cells = grid_cells(top_k, window)
-    for number, (kind, k, w) in enumerate(cells):
+    for number, cell in enumerate(cells):
+        kind, k, w = cell
         label = f"{NAMES[kind]}, " + (f"top-k {k}, " if k else "") + f"window {w}"
         progress(f"{label} ({number + 1} of {len(cells)})", number / len(cells))
-        with borrowed(service, run) as loaded:
-            row = _measure_cell(service, run, loaded, sources[kind], (kind, k, w), repeats, cancelled)
+        with lease_run_model(service, run) as loaded:
+            row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats, cancelled=cancelled)
         write_setting(service.database, row)
     return grid_rows(service, run_id)
 
 
-def baseline_centroids(run: dict[str, Any], loaded: Any, own: Centroids) -> dict[str, Centroids]:
+def measure_again(
+    service: Service, run_id: str, cells: Sequence[tuple[str, int, int]], *, progress: Progress
+) -> list[dict[str, Any]]:
+    """Measure settings of a run once more, without storing them: everything but the times comes out as before.
+
+    Args:
+        service: database and model.
+        run_id: of the run.
+        cells: (kind, top_k, window) of each measurement, as `grid_cells` has them.
+        progress: called before each measurement; may raise Cancelled.
+
+    Returns:
+        A row of `comparisons` for each, with the times of one pass.
+
+    Raises:
+        InputError: the model or the centroids cannot be used.
+    """
+    run = fetch_run(service.database, run_id)
+    rows = []
+    with lease_run_model(service, run) as loaded:
+        own = run_centroids(service, run, loaded)
+        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
+        for number, cell in enumerate(cells):
+            progress(f"Setting {number + 1} of {len(cells)}", number / len(cells))
+            rows.append(_measure_cell(service, run, loaded, sources[cell[0]], cell))
+    return rows
+
+
+def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
     """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
 
     Args:
@@ -136,11 +193,12 @@ def baseline_centroids(run: dict[str, Any], loaded: Any, own: Centroids) -> dict
 def _measure_cell(
     service: Service,
     run: dict[str, Any],
-    loaded: Any,
+    loaded: LoadedModel,
     centroids: Centroids,
     cell: tuple[str, int, int],
-    repeats: int,
-    cancelled: Callable[[], bool],
+    *,
+    repeats: int = 1,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     import torch
 
@@ -148,8 +206,8 @@ def _measure_cell(
 
     kind, k, w = cell
     config, parameter = run_config(run), next(loaded.model.parameters())
-    ids = torch.tensor([run_ids(service, run["run_id"])], device=parameter.device)
-    found = measure_setting(
+    ids = torch.tensor([token_ids(service.database, run["run_id"])], device=parameter.device)
+    measured = measure_setting(
         loaded.model,
         centroids,
         ids,
@@ -160,7 +218,7 @@ def _measure_cell(
         repeats=repeats,
         cancelled=cancelled,
     )
-    full, focus = found.nll["full"], found.nll["focus"]
+    full, focus = measured.nll["full"], measured.nll["focus"]
     mean, low, high = moving_block_interval(focus - full)
     return {
         "run_id": run["run_id"],
@@ -175,13 +233,13 @@ def _measure_cell(
         "delta_mean": mean,
         "delta_low": low,
         "delta_high": high,
-        "retained_pairs": found.retained_pairs,
-        "dominance": found.dominance,
-        "attention_full": found.attention_ms["full"],
-        "attention_focus": found.attention_ms["focus"],
-        "total_full": found.total_ms["full"],
-        "total_focus": found.total_ms["focus"],
-        "backend": found.backend,
+        "retained_pairs": measured.retained_pairs,
+        "dominance": measured.dominance,
+        "attention_full": measured.attention_ms["full"],
+        "attention_focus": measured.attention_ms["focus"],
+        "total_full": measured.total_ms["full"],
+        "total_focus": measured.total_ms["focus"],
+        "backend": measured.backend,
         "device": str(parameter.device),
         "dtype": str(parameter.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),

@@ -27,7 +27,9 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch, fetch_training
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.service import SAMPLES, Service
+from focus_explorer.services.centroids.files import add_centroids
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import SAMPLES
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of
 from focus_explorer.services.training.train import gather_texts, plan
 from focus_explorer.views.training import curves_payload, training_summary
@@ -290,7 +292,7 @@ class Trainings:
                 f"{row['out']} is no longer the file this training wrote",
                 fix="upload it on the Centroids page if you want the newer one",
             )
-        self.service.add_centroids(row["out"], row["name"], None)
+        add_centroids(self.service, row["out"], row["name"], None)
         return {"sha256": digest, "name": row["name"], "model": row["model_id"]}
 
     def _say_goodbye(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from focus_explorer.errors import TextError
-from focus_explorer.services.service import read_text_file
+from focus_explorer.services.texts import read_text_file
 
 
 def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[list[str], list[Path]]:

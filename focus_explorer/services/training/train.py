@@ -16,7 +16,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError, TrainingError, TrainingStopped
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.service import read_text_file
+from focus_explorer.services.texts import read_text_file
 from focus_explorer.services.training.request import TrainRequest, parse_layers
 
 Announce = Callable[[str], None]

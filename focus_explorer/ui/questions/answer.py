@@ -1,40 +1,32 @@
-"""Named questions the browser asks about runs, each answered by one function; the views' modules add theirs here."""
+"""Named questions of the browser, each answered by one function; every view has a file with its table of questions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.run_payload import layer_cells, word_classes
 from focus_explorer.services.service import Service
-from focus_explorer.ui.questions import groups as answers_groups
-from focus_explorer.ui.questions.compare import COMPARE_ANSWERS
-from focus_explorer.ui.questions.exports import EXPORT_ANSWERS
-from focus_explorer.ui.questions.sparsity import SPARSITY_ANSWERS
-from focus_explorer.ui.questions.statistics import STATISTICS_ANSWERS
+from focus_explorer.ui.parameters import Answer, Question
+from focus_explorer.ui.questions import compare, exports, groups, run, sparsity, statistics
 
-Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
+Function = Callable[[Service, Question], Answer]
 
-ANSWERS: dict[str, Answer] = {
-    "layer_cells": lambda service, asked: layer_cells(service.database, str(asked.get("run")), asked.get("layer")),
-    "word_classes": lambda service, asked: word_classes(service.database, str(asked.get("run"))),
-    **answers_groups.QUESTIONS,
-    **SPARSITY_ANSWERS,
-    **COMPARE_ANSWERS,
-    **STATISTICS_ANSWERS,
-    **EXPORT_ANSWERS,
+ANSWERS: dict[str, Function] = {
+    name: function
+    for view in (run, groups, sparsity, compare, statistics, exports)
+    for name, function in view.QUESTIONS.items()
 }
 
 
-def answer(service: Service, question: dict[str, Any]) -> dict[str, Any]:
-    """What the page asked, as JSON-ready values.
+def answer(service: Service, question: Question) -> Answer:
+    """Answer a question of the page with JSON-ready values.
 
     Args:
-        question: `what` names the answer; the rest are its details.
+        service: database and model.
+        question: `what` names the question; the rest are its parameters.
 
     Raises:
-        InputError: there is no such question, or its details make no sense.
+        InputError: there is no such question, or its parameters make no sense.
     """
     what = question.get("what")
     if what not in ANSWERS:

@@ -1,74 +1,53 @@
-"""The page's questions about pairs: parts of a mask, pairs by distance, full attention under the mask."""
+"""Questions of the Sparsity view: parts of a mask, pairs by distance, full attention under the mask."""
 
 from __future__ import annotations
 
-from typing import Any
-from weakref import WeakKeyDictionary
-
-from focus_explorer.errors import InputError
-from focus_explorer.services.pairs import SparsityViews
+from focus_explorer.services.pairs import PairViews
 from focus_explorer.services.service import Service
-
-Question = dict[str, Any]
-
-_VIEWS: WeakKeyDictionary[Service, SparsityViews] = WeakKeyDictionary()
+from focus_explorer.ui.parameters import Answer, Question, run_of, span, whole_number
 
 
-def _views(service: Service) -> SparsityViews:
-    return _VIEWS.setdefault(service, SparsityViews(service))
+def _views(service: Service) -> PairViews:
+    return service.part(PairViews)
 
 
-def _number(question: Question, name: str) -> int:
-    value = question.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"{name} is {value!r}", expected="a whole number")
-    return value
-
-
-def _range(question: Question, name: str) -> tuple[int, int]:
-    value = question.get(name)
-    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(end, int) for end in value):
-        raise InputError(f"{name} is {value!r}", expected="first and last token")
-    return value[0], value[1] + 1
-
-
-def mask_tile(service: Service, question: Question) -> dict[str, Any]:
+def mask_tile(service: Service, question: Question) -> Answer:
     """Pairs by cause in a rectangle: run, layer, rows and keys as [first, last]."""
-    rows, keys = _range(question, "rows"), _range(question, "keys")
-    return _views(service).tile(str(question.get("run")), _number(question, "layer"), rows, keys)
+    rows, keys = span(question, "rows"), span(question, "keys")
+    return _views(service).tile(run_of(question), whole_number(question, "layer"), rows, keys)
 
 
-def pair_distances(service: Service, question: Question) -> dict[str, Any]:
+def pair_distances(service: Service, question: Question) -> Answer:
     """Pairs of one layer by distance: run, layer."""
-    return _views(service).distances(str(question.get("run")), _number(question, "layer"))
+    return _views(service).distances(run_of(question), whole_number(question, "layer"))
 
 
-def pair_distances_mean(service: Service, question: Question) -> dict[str, Any]:
+def pair_distances_mean(service: Service, question: Question) -> Answer:
     """Pairs by distance, mean over layers: run."""
-    return _views(service).distance_mean(str(question.get("run")))
+    return _views(service).distance_mean(run_of(question))
 
 
-def attention(service: Service, question: Question) -> dict[str, Any]:
-    """Full attention under the mask, or how far its measurement is: run."""
-    return _views(service).attention(str(question.get("run")))
+def attention(service: Service, question: Question) -> Answer:
+    """Full attention under the mask, or the state of its measurement: run."""
+    return _views(service).attention(run_of(question))
 
 
-def attention_links(service: Service, question: Question) -> dict[str, Any]:
+def attention_links(service: Service, question: Question) -> Answer:
     """Strongest links of one layer: run, layer."""
-    return _views(service).links(str(question.get("run")), _number(question, "layer"))
+    return _views(service).links(run_of(question), whole_number(question, "layer"))
 
 
-def measure_attention(service: Service, question: Question) -> dict[str, Any]:
+def measure_attention(service: Service, question: Question) -> Answer:
     """Start measuring full attention: run."""
-    return _views(service).start(str(question.get("run")))
+    return _views(service).start(run_of(question))
 
 
-def stop_attention(service: Service, question: Question) -> dict[str, Any]:
+def stop_attention(service: Service, question: Question) -> Answer:
     """Stop measuring: run."""
-    return _views(service).stop(str(question.get("run")))
+    return _views(service).stop(run_of(question))
 
 
-SPARSITY_ANSWERS = {
+QUESTIONS = {
     "mask_tile": mask_tile,
     "pair_distances": pair_distances,
     "pair_distances_mean": pair_distances_mean,

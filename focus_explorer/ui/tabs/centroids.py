@@ -10,8 +10,10 @@ from typing import Any
 import gradio as gr
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.centroids import CentroidCards
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.centroids.cards import CentroidCards
+from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.services.service import Service
 from focus_explorer.ui.tabs.explore import MODEL_WORK, Explore, alert, centroid_choices, guarded
 from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
 from focus_explorer.views.centroids import report_html
@@ -55,10 +57,9 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
             return "", gr.skip(), gr.skip()
         try:
             name = Path(path).name
-            lines = service.add_centroids(path, name, model)
-            choices = gr.update(
-                choices=centroid_choices(service, request.centroids), value=service.centroid_files()[0]["sha256"]
-            )
+            lines = add_centroids(service, path, name, model)
+            added = uploaded_centroids(service.database)[0]["sha256"]
+            choices = gr.update(choices=centroid_choices(service, request.centroids), value=added)
             return report_html(name, lines), choices, str(time.time())
         except InputError as error:
             return alert(str(error)), gr.skip(), gr.skip()
@@ -75,7 +76,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    cards = CentroidCards(service)
+    cards = service.part(CentroidCards)
 
     def load_files(asked: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: {"files": cards.cards()})

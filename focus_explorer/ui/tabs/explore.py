@@ -6,7 +6,7 @@ import gzip
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -16,7 +16,12 @@ from fastapi import Response
 from fastapi.encoders import jsonable_encoder
 
 from focus_explorer.errors import Cancelled, InputError
-from focus_explorer.services.service import SAMPLES, AnalyzeRequest, Service, sample_text
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.files import uploaded_centroids
+from focus_explorer.services.run_payload import load_run as load_payload
+from focus_explorer.services.runs import list_runs, mask_blocks
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, SAID
 
@@ -167,16 +172,16 @@ def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
 
 def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
     """(label, value): default, random, the preselected file, and every uploaded file by its hash."""
-    files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in service.centroid_files()]
+    files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in uploaded_centroids(service.database)]
     return list(dict.fromkeys([("default", "default"), ("random", "random"), (preselected, preselected), *files]))
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def load_run(asked: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: service.run_payload(str(asked.get("run")))))
+        return packed(guarded(lambda: load_payload(service.database, str(asked.get("run")))))
 
     def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: service.mask_payload(*_run_and_layer(asked)))
+        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(asked)))
 
     def ask(question: dict[str, Any]) -> Response:
         return packed(guarded(lambda: answer(service, question)))
@@ -199,10 +204,10 @@ def packed(content: dict[str, Any]) -> Response:
     return Response(gzip.compress(body, 1), media_type="application/json", headers={"Content-Encoding": "gzip"})
 
 
-def guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def guarded(work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """An answer for the browser: what `work` returns, or its one-line problem under `error`."""
     try:
-        return work()
+        return dict(work())
     except InputError as error:
         return {"error": str(error)}
 
@@ -295,7 +300,8 @@ def _work(
     stopped: threading.Event,
 ) -> None:
     try:
-        run_id = service.analyze(
+        run_id = analyze(
+            service,
             text,
             request,
             command="focus-explorer serve",
@@ -319,7 +325,7 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
         wanted = page.query_params.get("run") if page else None
         try:
             choices = centroid_choices(service, request.centroids)
-            runs = {run["run_id"]: run for run in service.runs()}
+            runs = {run["run_id"]: run for run in list_runs(service.database)}
         except InputError as error:
             return gr.skip(), alert(str(error)), *[gr.skip()] * (len(outputs) - 2)
         if wanted in runs:

@@ -8,7 +8,8 @@ from typing import Any
 import gradio as gr
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest
 from focus_explorer.ui.tabs.explore import Explore, alert, centroid_choices, done, guarded

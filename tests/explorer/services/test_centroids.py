@@ -11,8 +11,16 @@ import pytest
 import torch
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.centroids import CentroidCards, balance
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.cards import CentroidCards, balance
+from focus_explorer.services.centroids.files import (
+    add_centroids,
+    load_named_centroids,
+    shipped_centroids,
+    uploaded_centroids,
+)
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.service import Service
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
@@ -42,10 +50,10 @@ def shelf(tmp_path_factory, model_folder):
     other = random_centroids(model, FocusConfig(num_groups=3, top_k=1, window=8), seed=9)
     for name, centroids in (("first", first), ("turned", turned), ("other", other)):
         save_centroids(centroids, folder / f"{name}.safetensors")
-        service.add_centroids(folder / f"{name}.safetensors", name, model_folder)
-    files = {row["name"]: row["sha256"] for row in service.centroid_files()}
+        add_centroids(service, folder / f"{name}.safetensors", name, model_folder)
+    files = {row["name"]: row["sha256"] for row in uploaded_centroids(service.database)}
     request = AnalyzeRequest(model=model_folder, centroids=files["first"], repeats=1, max_tokens=60)
-    return service, files, service.analyze(TEXT, request)
+    return service, files, analyze(service, TEXT, request)
 
 
 def test_cards_tell_what_the_file_says_and_no_more(shelf):
@@ -66,7 +74,7 @@ def test_balance_comes_from_the_runs_that_used_the_file(shelf):
     service, files, run_id = shelf
     detail = CentroidCards(service).detail(files["first"])
     assert [run["run_id"] for run in detail["runs"]] == [run_id]
-    payload = service.run_payload(run_id)
+    payload = load_run(service.database, run_id)
     for number, layer in enumerate(detail["runs"][0]["layers"]):
         assert layer["shares"] == pytest.approx([cell["share"] for cell in payload["groups"][number]], abs=1e-4)
         assert layer["dominance"] == pytest.approx(max(layer["shares"]), abs=1e-4)
@@ -93,7 +101,7 @@ def test_balance_of_known_sizes(sizes, num_groups, expected):
 def test_similarity_is_the_cosine_of_the_centroids(shelf):
     service, files, _ = shelf
     detail = CentroidCards(service).detail(files["first"])
-    router = service.load_centroids(files["first"]).routers[1]
+    router = load_named_centroids(service.database, files["first"]).routers[1]
     unit = torch.nn.functional.normalize(router.centroids.detach(), dim=-1)
     np.testing.assert_allclose(detail["layers"][1]["similarity"], unit @ unit.T, atol=1e-3)
 
@@ -121,7 +129,7 @@ def test_files_with_other_numbers_of_groups_leave_some_without_a_partner(shelf):
 def test_what_cannot_be_compared_is_said(shelf):
     service, files, _ = shelf
     cards = CentroidCards(service)
-    default = service.shipped_centroids()[0]["sha256"]
+    default = shipped_centroids()[0]["sha256"]
     assert "different models" in cards.compare(files["first"], default)["problem"]
     for pair in ((files["first"], files["first"]), ("nope", files["first"])):
         with pytest.raises(InputError):
@@ -130,7 +138,7 @@ def test_what_cannot_be_compared_is_said(shelf):
 
 def test_a_file_that_is_gone_keeps_its_card_with_one_message(shelf):
     service, files, _ = shelf
-    path = Path(next(row["path"] for row in service.centroid_files() if row["name"] == "other"))
+    path = Path(next(row["path"] for row in uploaded_centroids(service.database) if row["name"] == "other"))
     kept = path.read_bytes()
     try:
         path.write_bytes(kept[:100])

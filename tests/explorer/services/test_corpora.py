@@ -22,6 +22,7 @@ from focus_explorer.cli import corpora as corpus_command
 from focus_explorer.cli.main import main
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.services import corpora as corpus
+from focus_explorer.services.analyze import analyze
 from focus_runtime.corpus.document import TABLES
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.mask.rule import CAUSES
@@ -84,7 +85,8 @@ def rows_of(place, table, *, without=("run", "model_seconds")):
 
 
 def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, model_folder, centroid_file):
-    from focus_explorer.services.service import AnalyzeRequest, Service
+    from focus_explorer.services.analyze import AnalyzeRequest
+    from focus_explorer.services.service import Service
 
     service = Service(tmp_path / "runs.duckdb")
     summary, _ = run(folder)
@@ -94,7 +96,7 @@ def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, model_folder
     assert [documents[name]["document"] for name in sorted(TEXTS)] == [0, 1, 2]
     for name in ("a.txt", "deep/c.txt"):
         text = TEXTS[name]
-        number, run_id = documents[name]["document"], service.analyze(text, request)
+        number, run_id = documents[name]["document"], analyze(service, text, request)
         with service.database.read() as connection:
 
             def stored(sql, run_id=run_id, connection=connection):

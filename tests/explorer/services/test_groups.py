@@ -14,6 +14,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services import maps
 from focus_explorer.services.groups import read_routes
+from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.ui.questions.answer import answer
 from focus_runtime.text.word_classes import classify
@@ -107,7 +108,7 @@ def test_unknown_runs_and_layers_are_named(service, run_id):
 def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
     found = ask(service, run_id, "map", layer=layer, quick=True)
     assert (found["method"], found["preliminary"]) == ("PCA", True)
-    count = service.summary(run_id)["num_tokens"]
+    count = run_summary(service.database, run_id)["num_tokens"]
     assert found["positions"] == list(range(count))
     assert len(found["x"]) == len(found["y"]) == count
     assert len(found["centroid_x"]) == (0 if layer is None else 4)
@@ -118,7 +119,7 @@ def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
 def test_the_map_of_all_layers_is_a_stored_sample(service, run_id, monkeypatch):
     monkeypatch.setattr(maps, "MOST_TOKENS", 100)
     first = ask(service, run_id, "map")
-    count = service.summary(run_id)["num_tokens"]
+    count = run_summary(service.database, run_id)["num_tokens"]
     assert (first["method"], first["preliminary"], first["seed"]) == ("UMAP", False, 0)
     assert first["positions"] == maps.evenly_spaced(count, 100).tolist()
     assert first["parameters"]["tokens"] == 100

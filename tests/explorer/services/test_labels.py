@@ -8,6 +8,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.labels import (
     all_runs,
     change_tags,
@@ -18,7 +19,9 @@ from focus_explorer.services.labels import (
     purge_expired,
     undelete_run,
 )
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.maps import map_payload
+from focus_explorer.services.runs import list_runs, run_summary
+from focus_explorer.services.service import Service
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
@@ -30,8 +33,8 @@ def stored(tmp_path, model_folder):
     service = Service(tmp_path / "runs.duckdb")
     request = AnalyzeRequest(model=model_folder, centroids="random", window=4, repeats=1, max_tokens=40)
     for text in (TEXT, TEXT[::-1]):
-        service.analyze(text, request)
-    return service, [row["run_id"] for row in service.runs()]
+        analyze(service, text, request)
+    return service, [row["run_id"] for row in list_runs(service.database)]
 
 
 def test_a_label_changes_only_what_is_given(stored):
@@ -44,7 +47,7 @@ def test_a_label_changes_only_what_is_given(stored):
         "tags": ["a", "b"],
     }
     assert change_tags(service, newest, ["c"], ["a"])["tags"] == ["b", "c"]
-    untouched = next(row for row in service.runs() if row["run_id"] == other)
+    untouched = next(row for row in list_runs(service.database) if row["run_id"] == other)
     assert (untouched["name"], untouched["note"], untouched["tags"]) == ("", "", [])
 
 
@@ -52,19 +55,19 @@ def test_a_deleted_run_is_hidden_and_comes_back_with_its_labels(stored):
     service, (newest, other) = stored
     label_run(service, newest, name="kept")
     delete_run(service, newest)
-    assert [row["run_id"] for row in service.runs()] == [other]
+    assert [row["run_id"] for row in list_runs(service.database)] == [other]
     with pytest.raises(NotFoundError, match=f"was deleted; bring it back with `focus-explorer runs undelete {newest}"):
-        service.summary(newest)
+        run_summary(service.database, newest)
     purge_expired(service)  # not yet 30 days
     undelete_run(service, newest)
-    assert service.runs()[0]["name"] == "kept"
-    assert service.summary(newest)["run_id"] == newest
+    assert list_runs(service.database)[0]["name"] == "kept"
+    assert run_summary(service.database, newest)["run_id"] == newest
 
 
 def test_purging_leaves_no_row_of_the_run_and_all_of_the_others(stored):
     service, (newest, other) = stored
-    service.projection_payload(newest, 0)
-    service.projection_payload(other, 0)
+    map_payload(service, newest, 0)
+    map_payload(service, other, 0)
 
     def counts(run_id):
         with service.database.read() as connection:

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from focus_explorer.cli.main import main
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.services import pairs as attention_views
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.pairs import measure_attention
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.service import Service
 from focus_explorer.ui.questions.answer import answer
 from focus_runtime.mask.rule import CAUSES
 from tests.runtime.mask.test_rule import cause
@@ -28,7 +29,7 @@ def own(tmp_path_factory, model_folder):
     """A service and a run of its own, so that a measurement starts from nothing."""
     service = Service(tmp_path_factory.mktemp("attention") / "runs.duckdb")
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=6, num_sinks=2, repeats=1)
-    return service, service.analyze("A storm rose, and the ferry turned back to the quay. " * 5, request)
+    return service, analyze(service, "A storm rose, and the ferry turned back to the quay. " * 5, request)
 
 
 def ask(own, what, **details):
@@ -47,7 +48,7 @@ def membership(own, layer):
 
 def test_a_tile_of_single_pairs_names_every_cause(own):
     tile = ask(own, "mask_tile", layer=1, rows=[40, 70], keys=[0, 60])
-    assert (tile["block_size"], tile["rows"], tile["keys"], tile["bytes"]) == (1, [40, 71], [0, 61], 1)
+    assert (tile["block_size"], tile["rows"], tile["keys"], tile["bytes"]) == (1, (40, 71), (0, 61), 1)
     counts, bits = tile_counts(tile), membership(own, 1)
     for i in range(40, 71):
         for j in range(61):
@@ -123,7 +124,8 @@ def test_attention_is_measured_once_asked_and_equals_the_models_own(own):
     found = wait(own)
     assert (found["state"], found["num_tokens"]) == ("done", total)
 
-    loaded = service.load_model(fetch(service.database, "run", run_id=run_id)["model_id"][0].as_py())
+    with service.models.lease(fetch_run(service.database, run_id)["model_id"]) as loaded:
+        pass
     ids = fetch(service.database, "token_ids", run_id=run_id)["token_id"].to_pylist()
     loaded.model.set_attn_implementation("eager")
     weights = loaded.model(input_ids=torch.tensor([ids]), use_cache=False, output_attentions=True).attentions
@@ -159,7 +161,8 @@ def test_a_stopped_or_impossible_measurement_keeps_nothing_new(own, monkeypatch)
     before = fetch(own[0].database, "attention_mass", run_id=own[1])
     with pytest.raises(Cancelled):
         measure_attention(*own, cancelled=lambda: True)
-    loaded = own[0].load_model(fetch(own[0].database, "run", run_id=own[1])["model_id"][0].as_py())
+    with own[0].models.lease(fetch_run(own[0].database, own[1])["model_id"]) as loaded:
+        pass
     monkeypatch.setattr(loaded, "fingerprint", "another")
     with pytest.raises(InputError, match="other weights than when this run was made"):
         measure_attention(*own)

@@ -11,7 +11,13 @@ import torch
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import ConfigError, InputError, ModelError, NotFoundError, TextError
-from focus_explorer.services.service import SAMPLES, AnalyzeRequest, Service, read_text_file, sample_text
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.services.maps import map_payload
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import list_runs, mask_blocks, run_summary
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import Cancelled
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -21,7 +27,7 @@ from tests.helpers import build_model
 
 
 def test_summary_numbers_agree_with_the_rows(service, run_id):
-    summary = service.summary(run_id)
+    summary = run_summary(service.database, run_id)
     losses = fetch(service.database, "losses", run_id=run_id).to_pylist()
     for mode in ("full", "focus"):
         nll = [row["nll"] for row in losses if row["mode"] == mode]
@@ -45,7 +51,7 @@ def check_cells(cells, rows, groups):
 
 
 def test_payload_matches_the_database(service, run_id):
-    payload = service.run_payload(run_id)
+    payload = load_run(service.database, run_id)
     count, layers, groups = payload["run"]["num_tokens"], payload["num_layers"], payload["run"]["config"]["num_groups"]
     assert len(payload["pieces"]) == count
     top = np.frombuffer(base64.b64decode(payload["top"]), np.uint8).reshape(layers, count)
@@ -72,33 +78,33 @@ def test_payload_matches_the_database(service, run_id):
 
 
 def test_mask_payload_adds_up(service, run_id):
-    layer = service.run_payload(run_id)["layer_ids"][0]
-    mask = service.mask_payload(run_id, layer)
+    layer = load_run(service.database, run_id)["layer_ids"][0]
+    mask = mask_blocks(service.database, run_id, layer)
     counts = np.frombuffer(base64.b64decode(mask["counts"]), "<u4").reshape(5, -1)
     blocks = mask["num_blocks"]
     assert counts.shape[1] == blocks * (blocks + 1) // 2
-    count = service.summary(run_id)["num_tokens"]
+    count = run_summary(service.database, run_id)["num_tokens"]
     assert counts.sum() == count * (count + 1) // 2
 
 
 @pytest.mark.slow
 def test_projection_is_stored_and_the_same_when_read_again(service, run_id):
-    layer = service.run_payload(run_id)["layer_ids"][0]
-    first = service.projection_payload(run_id, layer)
+    layer = load_run(service.database, run_id)["layer_ids"][0]
+    first = map_payload(service, run_id, layer)
     assert first["method"] == "UMAP"
-    assert len(first["x"]) == service.summary(run_id)["num_tokens"]
+    assert len(first["x"]) == run_summary(service.database, run_id)["num_tokens"]
     assert len(first["centroid_x"]) == 4
     assert 0 < first["trustworthiness"] <= 1
-    assert service.projection_payload(run_id, layer) == first
+    assert map_payload(service, run_id, layer) == first
 
 
 def test_missing_run_and_layer_are_named(service, run_id):
     with pytest.raises(NotFoundError, match="no run 'nope'"):
-        service.summary("nope")
+        run_summary(service.database, "nope")
     with pytest.raises(NotFoundError, match="no layer 99"):
-        service.mask_payload(run_id, 99)
+        mask_blocks(service.database, run_id, 99)
     with pytest.raises(NotFoundError, match="no layer 99"):
-        service.projection_payload(run_id, 99)
+        map_payload(service, run_id, 99)
 
 
 @pytest.mark.parametrize(
@@ -117,24 +123,24 @@ def test_missing_run_and_layer_are_named(service, run_id):
     ],
 )
 def test_bad_requests_are_named_and_keep_nothing(service, model_folder, run_id, changes, error, part):
-    before = len(service.runs())
+    before = len(list_runs(service.database))
     settings = {"model": model_folder, "centroids": "random", **changes}
     with pytest.raises(error, match=part):
-        service.analyze(TEXT, AnalyzeRequest(**settings))
-    assert len(service.runs()) == before
+        analyze(service, TEXT, AnalyzeRequest(**settings))
+    assert len(list_runs(service.database)) == before
 
 
 def test_cancelling_keeps_nothing(service, model_folder, run_id):
-    before = len(service.runs())
+    before = len(list_runs(service.database))
     with pytest.raises(Cancelled):
-        service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids="random"), cancelled=lambda: True)
-    assert len(service.runs()) == before
-    assert service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids="random", repeats=1))
+        analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random"), cancelled=lambda: True)
+    assert len(list_runs(service.database)) == before
+    assert analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", repeats=1))
 
 
 def test_cut_and_context_are_noted(service, model_folder):
-    run = service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids="random", max_tokens=40, repeats=1))
-    notes = " ".join(service.summary(run)["notes"])
+    run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", max_tokens=40, repeats=1))
+    notes = " ".join(run_summary(service.database, run)["notes"])
     assert "cut to its first 40" in notes
     assert "no longer than the window" in notes
     assert "estimated" in notes
@@ -142,8 +148,8 @@ def test_cut_and_context_are_noted(service, model_folder):
 
 def test_a_text_beyond_the_context_is_analysed_with_a_warning(service, run_id):
     """The tiny model was made for 256 positions; the text is longer."""
-    assert service.summary(run_id)["num_tokens"] > 256
-    notes = " ".join(service.summary(run_id)["notes"])
+    assert run_summary(service.database, run_id)["num_tokens"] > 256
+    notes = " ".join(run_summary(service.database, run_id)["notes"])
     assert "more than the 256 the model was trained for" in notes
     assert "--max-tokens 256" in notes
 
@@ -153,24 +159,26 @@ def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder
     source = random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=3)
     path = tmp_path / "mine.safetensors"
     digest = save_centroids(source, path)
-    report = service.add_centroids(path, "mine.safetensors", model_folder)
+    report = add_centroids(service, path, "mine.safetensors", model_folder)
     assert any("K = 5" in line for line in report)
     path.unlink()
-    assert [row["sha256"] for row in service.centroid_files() if row["name"] == "mine.safetensors"] == [digest]
+    assert [row["sha256"] for row in uploaded_centroids(service.database) if row["name"] == "mine.safetensors"] == [
+        digest
+    ]
     for name in ("mine.safetensors", digest):
-        run = service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids=name, repeats=1))
-        assert service.summary(run)["config"]["num_groups"] == 5
-        assert service.summary(run)["centroids"] == "mine.safetensors"
+        run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=name, repeats=1))
+        assert run_summary(service.database, run)["config"]["num_groups"] == 5
+        assert run_summary(service.database, run)["centroids"] == "mine.safetensors"
 
 
 def test_rejected_upload_keeps_nothing(tmp_path, service, model_folder):
     other = build_model(hidden_size=32)
     path = tmp_path / "other.safetensors"
     save_centroids(random_centroids(other, FocusConfig(num_groups=2, top_k=1)), path)
-    before = service.centroid_files()
+    before = uploaded_centroids(service.database)
     with pytest.raises(InputError, match="width 32"):
-        service.add_centroids(path, "other.safetensors", model_folder)
-    assert service.centroid_files() == before
+        add_centroids(service, path, "other.safetensors", model_folder)
+    assert uploaded_centroids(service.database) == before
     assert not list((service.database.path.parent / "centroids").glob("*.part"))
 
 
@@ -201,4 +209,4 @@ def test_default_centroids_are_shipped_with_everything():
 
 
 def test_two_services_share_one_file(service, run_id):
-    assert Service(service.database.path).summary(run_id) == service.summary(run_id)
+    assert run_summary(Service(service.database.path).database, run_id) == run_summary(service.database, run_id)

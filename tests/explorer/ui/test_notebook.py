@@ -19,9 +19,12 @@ import focus_explorer
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.services.service import SAMPLES, AnalyzeRequest, sample_text
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import list_runs, run_summary
+from focus_explorer.services.texts import SAMPLES, sample_text
+from focus_explorer.ui.api import centroids, comparisons, groups, pairs, runs, statistics
 from focus_explorer.ui.api import functions as api
-from focus_explorer.ui.api.views import view_functions
 from focus_explorer.ui.shell import build_app
 from tests.explorer.conftest import TEXT
 
@@ -44,7 +47,7 @@ def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
     shown = focus_explorer.show(run_id, database=service.database.path)
     page = shown.save(tmp_path / "run.html").read_text()
     inlined = json.loads(re.search(r'<script type="application/json" id="run">(.*?)</script>', page, re.S)[1])
-    payload = service.run_payload(run_id)
+    payload = load_run(service.database, run_id)
     assert inlined["run"] == json.loads(json.dumps(payload))
     assert "".join(inlined["run"]["pieces"]).startswith(TEXT[:50])
     assert set(inlined["masks"]) == {str(layer) for layer in payload["layer_ids"]}
@@ -60,7 +63,7 @@ def test_a_notebook_gets_a_frame_and_a_terminal_a_sentence(service, run_id):
     assert html.startswith("<iframe")
     assert 'sandbox="allow-scripts' in html
     assert html.count("<") == 2  # the page inside is escaped as a whole
-    assert service.runs()[0]["run_id"] in repr(shown)  # the newest
+    assert list_runs(service.database)[0]["run_id"] in repr(shown)  # the newest
     assert len(repr(shown)) < 120
 
 
@@ -109,7 +112,7 @@ def test_functions_for_programs_have_stable_names_and_descriptions(service):
 
 
 def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
-    read = api._readers(service)
+    read = runs.functions(service) | centroids.functions(service)
     for answer in (
         read["runs"](),
         read["run"](run_id),
@@ -123,18 +126,23 @@ def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
     assert [row["position"] for row in read["tokens"](run_id, 3, 4)] == [3, 4, 5, 6]
     assert read["compare"](run_id, run_id)["settings_that_differ"] == {}
     with pytest.raises(gr.Error, match="there is no run 'nope'"):
-        api._readable_errors(read["run"])("nope")
+        api.readable_errors(read["run"])("nope")
 
 
 @pytest.fixture(scope="module")
 def other_run(service, run_id, model_folder):
     """The same tokens with another window."""
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=12, num_sinks=2, repeats=1)
-    return service.analyze(TEXT, request, command="focus-explorer test")
+    return analyze(service, TEXT, request, command="focus-explorer test")
+
+
+def _views(service):
+    modules = (groups, pairs, comparisons, statistics)
+    return {name: function for module in modules for name, function in module.functions(service).items()}
 
 
 def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
-    views = view_functions(service)
+    views = _views(service)
     assert tuple(sorted(views)) == tuple(sorted(VIEWS))
     layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
     asked = dict.fromkeys(VIEWS, (run_id,)) | {
@@ -147,7 +155,9 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     json.dumps(found)
     assert found["agreement"]["layers"] == layers
     assert len(found["agreement"]["agreement"]) == len(layers)
-    assert len(found["map"]["x"]) == len(found["map"]["positions"]) == service.summary(run_id)["num_tokens"]
+    assert (
+        len(found["map"]["x"]) == len(found["map"]["positions"]) == run_summary(service.database, run_id)["num_tokens"]
+    )
     assert found["attention"]["state"] == "none"
     assert found["attention_links"] == {"dropped": [], "kept": []}
     assert found["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
@@ -169,7 +179,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
 
 
 def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
-    views = view_functions(service)
+    views = _views(service)
     layer = fetch(service.database, "layers", run_id=run_id)["layer"][0].as_py()
     rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
     bits = {row["position"]: row["membership"] for row in rows if row["layer"] == layer}

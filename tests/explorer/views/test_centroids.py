@@ -1,4 +1,4 @@
-"""Reports of centroid files as HTML."""
+"""The validation report of a centroid file."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_explorer.services.service import sample_text
+from focus_explorer.services.texts import sample_text
 from focus_runtime.baselines import BASELINES
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import load_model

@@ -14,7 +14,8 @@ from focus_explorer.exports.report import numbers as report_words
 from focus_explorer.exports.report import pdf as report_print
 from focus_explorer.exports.report.data import cause_shares, read_run
 from focus_explorer.exports.report.write import CAUSE_NAMES, render
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.service import Service
 
 SECTIONS = ("Setting", "Groups found", "Sparsity", "Quality", "Speed", "Caveats", "Where this comes from")
 TEXT = "The harbour was <b>quiet</b> & grey. The cat sat on the mat. It left the harbour again.\n" * 4
@@ -51,8 +52,11 @@ def runs(tmp_path_factory, model_folder):
     """A service and two short runs of the same text, one timed once."""
     service = Service(tmp_path_factory.mktemp("report") / "runs.duckdb")
     return service, [
-        service.analyze(
-            TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=k, window=8, repeats=k), command=""
+        analyze(
+            service,
+            TEXT,
+            AnalyzeRequest(model=model_folder, centroids="random", top_k=k, window=8, repeats=k),
+            command="",
         )
         for k in (1, 2)
     ]
@@ -95,18 +99,6 @@ def test_numbers_are_those_of_the_run(runs, reports):
     assert "Times rest on 1 repeat only" in words
     assert "Not measured for this run" in words
     assert "Random centroids were not run" in words
-
-
-def test_nothing_is_called_faster_while_repeats_overlap():
-    def spread(low, median, high, repeats=3):
-        return {"low": low, "median": median, "high": high, "repeats": repeats}
-
-    assert "Focus is faster, 2.00 times" in report_words.speed("Pass", spread(9, 10, 11), spread(4, 5, 6))
-    assert "Focus is slower" in report_words.speed("Pass", spread(4, 5, 6), spread(9, 10, 11))
-    assert "neither is called faster" in report_words.speed("Pass", spread(5, 10, 11), spread(4, 5, 6))
-    assert "says little" in report_words.speed("Pass", spread(10, 10, 10, 1), spread(5, 5, 5, 1))
-    assert "worse" in report_words.loss({"low": 0.1, "high": 0.2})
-    assert "zero" in report_words.loss({"low": -0.1, "high": 0.2})
 
 
 def test_without_a_browser_there_is_the_page(monkeypatch, tmp_path, capsys, runs):

@@ -10,9 +10,11 @@ import pytest
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.compare.runs import beside, numbers, partners
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.compare.runs import compare_numbers, compare_runs, partners
 from focus_explorer.services.labels import delete_run
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.runs import list_runs, run_summary
+from focus_explorer.services.service import Service
 from focus_explorer.statistics.alignment import align
 from focus_explorer.ui.questions.answer import answer
 from tests.explorer.conftest import TEXT
@@ -42,7 +44,7 @@ def twins(service, run_id, tmp_path, fresh_seed):
 
 def test_groups_are_matched_as_from_whole_sorted_rows(twins):
     own, run_id = twins
-    found = beside(own, run_id, "twin")
+    found = compare_runs(own, run_id, "twin")
     mine, other = (fetch(own.database, "assignments", run_id=name) for name in (run_id, "twin"))
     tops = np.frombuffer(base64.b64decode(found["top"]), np.uint8).reshape(len(found["layers"]), -1)
     assert len(found["layers"]) == len(set(mine["layer"].to_pylist()))
@@ -69,18 +71,18 @@ def test_a_deleted_run_is_no_partner(twins):
     delete_run(own, "twin")
     assert [run["run_id"] for run in partners(own, run_id)] == [name for name in others if name != "twin"]
     with pytest.raises(InputError, match="another text"):
-        beside(own, run_id, "twin")
+        compare_runs(own, run_id, "twin")
 
 
 def test_runs_of_different_texts_have_their_numbers_beside_each_other(twins, model_folder):
     own, run_id = twins
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
-    other = own.analyze(TEXT[:60], request)
+    other = analyze(own, TEXT[:60], request)
     found = answer(own, {"what": "compare_numbers", "run": run_id, "other": other})
     for side, name in (("first", run_id), ("second", other)):
-        row = next(run for run in own.runs() if run["run_id"] == name)
-        assert found[side] == own.summary(name) | {"title": row["title"], "name": row["name"]}
+        row = next(run for run in list_runs(own.database) if run["run_id"] == name)
+        assert found[side] == run_summary(own.database, name) | {"title": row["title"], "name": row["name"]}
     assert found["settings_that_differ"] == {"top_k": [1, 2]}
-    assert numbers(own, run_id, run_id)["settings_that_differ"] == {}
+    assert compare_numbers(own, run_id, run_id)["settings_that_differ"] == {}
     with pytest.raises(NotFoundError, match="no run 'nope'"):
-        numbers(own, run_id, "nope")
+        compare_numbers(own, run_id, "nope")

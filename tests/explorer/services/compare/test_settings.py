@@ -15,10 +15,13 @@ import torch
 from focus_explorer.cli import main as cli
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, ConfigError, InputError, NotFoundError
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.compare.lengths import lengths, measure_lengths
-from focus_explorer.services.compare.runs import beside, partners
+from focus_explorer.services.compare.runs import compare_runs, partners
 from focus_explorer.services.compare.settings import check_grid, grid, grid_cells, grid_rows, measure_grid, suggested
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import list_runs, run_summary
+from focus_explorer.services.service import Service
 from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.crossover import crossing
 from focus_explorer.ui.questions.answer import answer
@@ -35,9 +38,9 @@ def own(tmp_path_factory, model_folder):
     """A service of its own with two runs of one text at different settings."""
     service = Service(tmp_path_factory.mktemp("compare") / "runs.duckdb")
     settings = {"model": model_folder, "centroids": "random", "repeats": 1, "max_tokens": 120}
-    first = service.analyze(TEXT, AnalyzeRequest(**settings, top_k=1, window=8))
-    second = service.analyze(TEXT, AnalyzeRequest(**settings, top_k=2, window=4))
-    service.analyze(TEXT, AnalyzeRequest(**settings | {"max_tokens": 90}))
+    first = analyze(service, TEXT, AnalyzeRequest(**settings, top_k=1, window=8))
+    second = analyze(service, TEXT, AnalyzeRequest(**settings, top_k=2, window=4))
+    analyze(service, TEXT, AnalyzeRequest(**settings | {"max_tokens": 90}))
     return service, first, second
 
 
@@ -47,7 +50,7 @@ def test_a_grid_measures_every_cell_and_keeps_it(own):
     assert {(r["kind"], r["top_k"], r["window_size"]) for r in rows} == set(grid_cells([1, 2], [8, 119]))
     assert rows == grid_rows(Service(service.database.path), first)
     cells = {(r["kind"], r["top_k"], r["window_size"]): r for r in rows}
-    summary, mine = service.summary(first), cells["focus", 1, 8]  # the run's own setting, measured again
+    summary, mine = run_summary(service.database, first), cells["focus", 1, 8]  # the run's own setting, measured again
     assert mine["perplexity_focus"] == pytest.approx(summary["perplexity"]["focus"], rel=1e-4)
     assert mine["perplexity_full"] == pytest.approx(summary["perplexity"]["full"], rel=1e-4)
     assert mine["retained_pairs"] == pytest.approx(summary["retained_pairs"])
@@ -179,18 +182,18 @@ def test_rand_index_counts_pairs_of_tokens(fresh_seed):
 def test_two_runs_of_the_same_tokens(own):
     service, first, second = own
     assert [run["run_id"] for run in partners(service, first)] == [second]
-    found = beside(service, first, second)
+    found = compare_runs(service, first, second)
     rows = {name: fetch(service.database, "assignments", run_id=name).to_pylist() for name in (first, second)}
     tops = np.frombuffer(base64.b64decode(found["top"]), np.uint8).reshape(len(found["layers"]), -1)
     for number, layer in enumerate(found["layers"]):
         mine, other = ([r["top_group"] for r in rows[name] if r["layer"] == layer["layer"]] for name in (first, second))
         assert tops[number].tolist() == [layer["names"][group] for group in other]
         assert layer["overlap"] == pytest.approx(np.mean(tops[number] == np.array(mine)))
-    ppl = {name: service.summary(name)["perplexity"]["focus"] for name in (first, second)}
+    ppl = {name: run_summary(service.database, name)["perplexity"]["focus"] for name in (first, second)}
     assert found["difference"]["mean"] == pytest.approx(np.log(ppl[second] / ppl[first]))
     assert found["difference"]["count"] == 119
     with pytest.raises(InputError, match="another text"):
-        beside(service, first, service.runs()[0]["run_id"])
+        compare_runs(service, first, list_runs(service.database)[0]["run_id"])
 
 
 def point(tokens, full, focus, routing=1.0):
@@ -219,7 +222,7 @@ def test_crossing_claims_nothing_beyond_what_was_measured():
 
 def test_groups_of_another_length_have_the_same_shares(own):
     service, first, _ = own
-    layer = service.run_payload(first)["layer_ids"][0]
+    layer = load_run(service.database, first)["layer_ids"][0]
     rows = fetch(service.database, "layer_membership", run_id=first, layer=layer)["membership"].to_numpy()
     made = membership_like(torch.from_numpy(rows.copy()), 1000, torch.Generator().manual_seed(0))[0]
     for word in set(rows.tolist()):
@@ -238,7 +241,7 @@ def test_a_runs_own_window_may_be_longer_than_its_text(service, run_id):
 
 def test_lengths_are_measured_and_kept(own):
     service, first, _ = own
-    layer = service.run_payload(first)["layer_ids"][0]
+    layer = load_run(service.database, first)["layer_ids"][0]
     found = measure_lengths(service, first, layer, seconds=1, repeats=1)["layers"][str(layer)]
     assert found["points"][0]["tokens"] == 256
     assert [p["tokens"] for p in found["points"]] == [256 * 2**i for i in range(len(found["points"]))]
@@ -256,7 +259,7 @@ def test_generation_goes_on_as_each_mode_alone_would(own):
     answer(service, start)
     found = _wait(lambda: answer(service, {"what": "compare_generation", "run": first}))
     assert found["job"]["state"] == "done", found["job"]
-    sides, layers = found["sides"], service.run_payload(first)["layer_ids"]
+    sides, layers = found["sides"], load_run(service.database, first)["layer_ids"]
     for mode in ("full", "focus"):
         assert len(sides[mode]["pieces"]) == len(sides[mode]["groups"]) == len(sides[mode]["ms"]) == 6
         assert set(sides[mode]["groups"][0]) == {str(layer) for layer in layers}
@@ -276,7 +279,7 @@ def test_a_job_that_breaks_says_so(own, monkeypatch, capsys):
         done.set()
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr("focus_explorer.ui.questions.compare.measure_grid", broken)
+    monkeypatch.setattr("focus_explorer.services.compare.jobs.measure_grid", broken)
     answer(service, {"what": "compare_grid_start", "run": first, "top_k": [1], "window": [8]})
     assert done.wait(5)
     job = _wait(lambda: answer(service, {"what": "compare_grid", "run": first}))["job"]

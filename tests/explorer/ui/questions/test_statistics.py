@@ -12,61 +12,11 @@ from starlette.testclient import TestClient
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.sources import TABLES, read
-from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.run_statistics import statistics_table
-from focus_explorer.ui.questions import exports as exporting
+from focus_explorer.ui.downloads import files
+from focus_explorer.ui.downloads.request import read_request
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.tabs.explore import packed
-from focus_explorer.views.statistics import compact, judged
-
-
-def row(**values):
-    fixed = {
-        "scope": "layer",
-        "layer": 1,
-        "statistic": "nmi",
-        "value": 0.2,
-        "low": 0.15,
-        "high": 0.25,
-        "count": 100,
-        "denominator": "tokens",
-        "units": 40,
-        "unit": "sentence",
-    }
-    return StatisticRow(**fixed | values)
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [
-        ({"shuffled": 0.1, "p_value": 0.001}, "above"),
-        ({"shuffled": 0.19, "shuffled_low": 0.1, "shuffled_high": 0.3, "p_value": 0.4}, "same"),
-        ({"shuffled": 0.5, "shuffled_low": 0.4, "shuffled_high": 0.6, "p_value": 1.0}, "below"),
-        ({"shuffled": 0.16}, "same"),  # known exactly: the value's own interval decides
-        ({"shuffled": 0.1}, "above"),
-        ({"shuffled": 0.2}, None),  # shuffling changes nothing
-        ({}, None),
-    ],
-)
-def test_what_a_value_can_be_told_from(values, verdict):
-    (found,) = judged(to_table([row(**values)]), "layer")
-    assert found["from_shuffled"] == verdict
-
-
-def test_a_difference_from_random_decides_and_without_one_the_intervals_do():
-    random = {"random": 0.14, "random_low": 0.1, "random_high": 0.16}  # overlaps, yet the paired difference does not
-    paired = row(statistic="nmi_minus_random", value=0.06, low=0.01, high=0.1)
-    (with_one,) = judged(to_table([row(**random), paired]), "layer")
-    (without,) = judged(to_table([row(**random)]), "layer")
-    assert (with_one["from_random"], without["from_random"]) == ("above", "same")
-    assert with_one["difference"] == 0.06
-    (apart,) = judged(to_table([row(random=0.4, random_low=0.3, random_high=0.5)]), "layer")
-    assert apart["from_random"] == "below"
-
-
-def test_numbers_are_short_and_missing_ones_are_null():
-    found = compact([{"a": 0.123456789, "b": float("nan"), "c": None, "d": 123456789}], ["a", "b", "c", "d"])
-    assert found == {"a": [0.123457], "b": [None], "c": [None], "d": [123456789]}
 
 
 def until_done(service, question):
@@ -133,14 +83,14 @@ def made(service, question):
 def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(service, run_id, tmp_path):
     question = {"run": run_id, "kind": "table", "name": "groups", "format": "json"}
     found = made(service, question)
-    client = TestClient(Starlette(routes=exporting.routes(service)))
+    client = TestClient(Starlette(routes=files.routes(service)))
     fetched = client.get(f"/{found['file']['address']}")
     assert fetched.status_code == 200
     assert len(fetched.content) == found["file"]["bytes"]
     assert found["file"]["name"] in fetched.headers["content-disposition"]
     for bad in ("", "x", "%2e%2e%2fruns.duckdb", f"../{found['id']}"):
-        assert client.get(f"/{exporting.ADDRESS}/{bad}").status_code == 404
-    wanted = exporting.wish(service, question)
+        assert client.get(f"/{files.ADDRESS}/{bad}").status_code == 404
+    wanted = read_request(service, question)
     words = wanted.command(service.database.path).split()
     words[words.index("--out") + 1] = str(tmp_path / "groups.json")
     assert main(words[1:]) == 0
@@ -154,7 +104,7 @@ def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):
     assert "no comparisons" in failed["job"]["message"]
     assert failed["file"] is None
     first = made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
-    for _ in range(exporting.MOST_FILES):
+    for _ in range(files.MOST_FILES):
         made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
     with pytest.raises(InputError, match="no longer kept"):
         answer(service, {"what": "export_state", "id": first["id"]})

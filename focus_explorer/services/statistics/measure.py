@@ -1,17 +1,21 @@
-"""What statistics need beyond a stored run, measured once and kept: tags, random centroids, full attention."""
+"""Measurements that statistics need beyond a stored run, made once and kept: tags, random centroids, full attention."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
-from focus_explorer.services.models import borrowed, run_random_seed
-from focus_explorer.services.service import Progress, Service, calibration_ids
+from focus_explorer.progress import Progress
+from focus_explorer.services.centroids.fit import calibration_ids
+from focus_explorer.services.pairs import MEASURED_TOKENS, measure_attention
+from focus_explorer.services.run_model import lease_run_model, run_random_seed
+from focus_explorer.services.runs import layer_numbers, run_config, token_ids
+from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_sample import stored_measurements
-from focus_runtime.config import FocusConfig
 from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
 from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import joined_text
@@ -28,25 +32,30 @@ def measure_run(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-    """Measure what is asked for and not stored yet.
+    """Measure what is requested and not stored yet.
 
     Args:
+        service: database and model.
+        run_id: of the run.
         tags: part of speech, syntactic relation and sentence of every token.
         random: the groups random centroids give the same text, one pass of the model.
         attention: full attention by query under both masks, a slower pass each, on the first 4,096 tokens.
         again: also what is stored already.
+        progress: takes each stage and the fraction done.
+        cancelled: asked between steps; True stops the measurement, and results stored so far stay.
 
     Returns:
         What could not be measured and why, in readable sentences: a missing tagger stops nothing else.
 
     Raises:
         InputError: there is no such run, its model cannot be loaded or has other weights now, or the database cannot
-            be written. Cancelled: `cancelled` said so between steps.
+            be written.
+        Cancelled: `cancelled` returned True.
     """
     run = fetch_run(service.database, run_id)
-    have = {} if again else stored_measurements(service.database, run_id)
+    stored = {} if again else stored_measurements(service.database, run_id)
     problems = []
-    if tags and not have.get("tagger"):
+    if tags and not stored.get("tagger"):
         progress("Tagging words", 0.02)
         try:
             tag_run(service, run_id)
@@ -55,13 +64,13 @@ def measure_run(
     if cancelled():
         raise Cancelled("stopped")
     if random:
-        own_seed, stored_seed = run_random_seed(service, run), have.get("random_seed")
+        own_seed, stored_seed = run_random_seed(service, run), stored.get("random_seed")
         if stored_seed is None or stored_seed == own_seed:  # older versions gave a random run itself as baseline
             measure_random(service, run, progress)
     if cancelled():
         raise Cancelled("stopped")
     if attention:
-        _measure_attention(service, run_id, have, progress, cancelled)
+        _measure_attention(service, run_id, stored, progress, cancelled)
     return problems
 
 
@@ -76,32 +85,33 @@ def tag_run(service: Service, run_id: str) -> str:
     """
     rows = fetch(service.database, "tokens", run_id=run_id)
     pieces, starts, ends = (rows[name].to_pylist() for name in ("piece", "start_char", "end_char"))
-    found = tag(joined_text(pieces, starts, ends), starts, ends)
-    write_tags(service.database, run_id, found)
-    return found.tagger
+    tags = tag(joined_text(pieces, starts, ends), starts, ends)
+    write_tags(service.database, run_id, tags)
+    return tags.tagger
 
 
-def measure_random(service: Service, run: dict[str, object], progress: Progress, *, seed: int | None = None) -> None:
+def measure_random(service: Service, run: dict[str, Any], progress: Progress, *, seed: int | None = None) -> None:
     """Run random centroids of the run's shape on its tokens and keep their groups.
 
     Args:
-        service: with the run's database.
+        service: database and model.
         run: its row.
-        progress: called with each stage and the fraction done.
+        progress: takes each stage and the fraction done.
         seed: of the random centroids, where a manifest records it; that of `baseline_seed` when None.
+
+    Raises:
+        InputError: the model cannot be loaded or has other weights now, or the database cannot be written.
     """
     from focus_runtime.baselines.random_groups import STATISTICS_SEED, baseline_seed, random_focus, random_groups
 
-    run_id = str(run["run_id"])
-    config = FocusConfig.from_json(str(run["config"]))
-    ids = fetch(service.database, "token_ids", run_id=run_id)["token_id"].to_pylist()
-    layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
     if seed is None:
         seed = baseline_seed(run_random_seed(service, run), STATISTICS_SEED)
-    with borrowed(service, run) as loaded:
+    run_id = str(run["run_id"])
+    ids, layers = token_ids(service.database, run_id), layer_numbers(service.database, run_id)
+    with lease_run_model(service, run) as loaded:
         progress("Balancing random centroids", 0.1)
         balance = calibration_ids(loaded.tokenizer)
-        with random_focus(loaded.model, config, layers, balance, seed=seed) as focus:
+        with random_focus(loaded.model, run_config(run), layers, balance, seed=seed) as focus:
             progress("Random centroids on this text", 0.3)
             groups = random_groups(focus, ids, seed=seed, balanced_on=len(balance))
     progress("Saving", 0.5)
@@ -109,17 +119,16 @@ def measure_random(service: Service, run: dict[str, object], progress: Progress,
 
 
 def _measure_attention(
-    service: Service, run_id: str, have: dict[str, object], progress: Progress, cancelled: Callable[[], bool]
+    service: Service, run_id: str, stored: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]
 ) -> None:
     """Full attention under the run's mask, and under that of random centroids where these were run."""
-    from focus_explorer.services.pairs import MEASURED_TOKENS, measure_attention
     from focus_runtime.measure.attention_links import measure_attention as measure
 
-    stored = fetch(service.database, "attention_queries", run_id=run_id)["centroids"].unique().to_pylist()
-    if not have or "focus" not in stored:
+    measured = fetch(service.database, "attention_queries", run_id=run_id)["centroids"].unique().to_pylist()
+    if not stored or "focus" not in measured:
         measure_attention(service, run_id, progress=progress, cancelled=cancelled)
     rows = fetch(service.database, "baseline_assignments", run_id=run_id)
-    if not rows.num_rows or (have and "random" in stored):
+    if not rows.num_rows or (stored and "random" in measured):
         return
 
     def step(done: int, total: int) -> None:
@@ -128,12 +137,12 @@ def _measure_attention(
         progress(f"Attention under random centroids, layer {done} of {total}", 0.5 + 0.45 * done / total)
 
     run = fetch_run(service.database, run_id)
-    ids = fetch(service.database, "token_ids", run_id=run_id)["token_id"].to_pylist()[:MEASURED_TOKENS]
+    ids = token_ids(service.database, run_id)[:MEASURED_TOKENS]
     layer, position, bits = (rows[name].to_numpy() for name in ("layer", "position", "membership"))
     groups = {}
     for number in np.unique(layer).tolist():
-        mine = (layer == number) & (position < len(ids))
-        groups[number] = bits[mine][np.argsort(position[mine])]
-    with borrowed(service, run) as loaded:
-        found = measure(loaded.model, ids, groups, FocusConfig.from_json(run["config"]), top=1, progress=step)
-    write_attention_queries(service.database, run_id, {"random": {one.layer: one.queries for one in found}})
+        rows_of_layer = (layer == number) & (position < len(ids))
+        groups[number] = bits[rows_of_layer][np.argsort(position[rows_of_layer])]
+    with lease_run_model(service, run) as loaded:
+        layers = measure(loaded.model, ids, groups, run_config(run), top=1, progress=step)
+    write_attention_queries(service.database, run_id, {"random": {one.layer: one.queries for one in layers}})

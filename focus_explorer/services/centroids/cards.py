@@ -1,4 +1,4 @@
-"""Centroid files as cards: what each was trained on, how its groups differ, how balanced they were, what changed."""
+"""Centroid files as cards: training, similarity of the groups, balance in the runs that used them, differences."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
+from focus_explorer.services.centroids.files import load_named_centroids, shipped_centroids, uploaded_centroids
 from focus_explorer.services.service import Service
 
-Floats = NDArray[np.float64]
 MOST_CACHED = 24
 FACTS = (
     "texts",
@@ -32,15 +31,6 @@ FACTS = (
     "seconds",
     "random_seed",
 )
-NULL_SEED = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """centroids (K, d_g) in routing space; directions (K, d), the hidden states each centroid answers to."""
-
-    centroids: Floats
-    directions: Floats
 
 
 @dataclass(slots=True)
@@ -48,7 +38,7 @@ class CentroidCards:
     """Files of one service; those read last are kept, since a file's hash never changes its content."""
 
     service: Service
-    _kept: dict[str, tuple[dict[str, Any], dict[int, _Layer]]] = field(default_factory=dict)
+    _kept: dict[str, tuple[dict[str, Any], dict[int, LayerCentroids]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cards(self) -> list[dict[str, Any]]:
@@ -57,7 +47,7 @@ class CentroidCards:
         Returns:
             For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, training, held_out.
         """
-        return [self._card(row) for row in self.service.shipped_centroids() + self.service.centroid_files()]
+        return [self._card(row) for row in self._rows()]
 
     def _card(self, row: dict[str, Any]) -> dict[str, Any]:
         card = {key: row[key] for key in ("name", "sha256", "base_model", "num_groups", "routing_dim", "layers")}
@@ -82,7 +72,7 @@ class CentroidCards:
         row = self._row(sha256)
         _, layers = self._read(sha256, row["name"])
         similar = [
-            {"layer": number, "similarity": np.round(_cosines(layer.centroids, layer.centroids), 3).tolist()}
+            {"layer": number, "similarity": np.round(cosines(layer.centroids, layer.centroids), 3).tolist()}
             for number, layer in layers.items()
         ]
         return {"sha256": sha256, "name": row["name"], "layers": similar, "runs": self._runs(sha256, row["num_groups"])}
@@ -125,37 +115,40 @@ class CentroidCards:
         if first == second:
             raise InputError("both sides are the same file", expected="two different files")
         rows = [self._row(first), self._row(second)]
-        found: dict[str, Any] = {"names": [row["name"] for row in rows], "problem": "", "layers": []}
+        result: dict[str, Any] = {"names": [row["name"] for row in rows], "problem": "", "layers": []}
         (training_a, a), (training_b, b) = (self._read(row["sha256"], row["name"]) for row in rows)
-        found["settings"] = _differences(rows, [training_a, training_b])
+        result["settings"] = _differences(rows, [training_a, training_b])
         shared = [number for number in a if number in b]
         widths = {layer.directions.shape[1] for layers in (a, b) for layer in layers.values()}
         if len(widths) > 1:
-            found["problem"] = "the files read hidden states of different widths, so they are for different models"
+            result["problem"] = "the files read hidden states of different widths, so they are for different models"
         elif not shared:
-            found["problem"] = "the files have no layer in common"
+            result["problem"] = "the files have no layer in common"
         else:
-            rng = np.random.default_rng(NULL_SEED)
-            found["layers"] = [{"layer": number, **_aligned(a[number], b[number], rng)} for number in shared]
-        return found
+            rng = np.random.default_rng(RANDOM_SEED)
+            result["layers"] = [{"layer": number, **match_layers(a[number], b[number], rng)} for number in shared]
+        return result
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return shipped_centroids() + uploaded_centroids(self.service.database)
 
     def _row(self, sha256: str) -> dict[str, Any]:
-        for row in self.service.shipped_centroids() + self.service.centroid_files():
+        for row in self._rows():
             if row["sha256"] == sha256:
                 return row
         raise NotFoundError(f"there is no centroid file {sha256[:16]!r}", fix="reload the page")
 
-    def _read(self, sha256: str, name: str) -> tuple[dict[str, Any], dict[int, _Layer]]:
+    def _read(self, sha256: str, name: str) -> tuple[dict[str, Any], dict[int, LayerCentroids]]:
         with self._lock:
             if sha256 in self._kept:
                 return self._kept[sha256]
-        loaded = self.service.load_centroids("default" if name == "default" else sha256)
+        loaded = load_named_centroids(self.service.database, "default" if name == "default" else sha256)
         if loaded is None or loaded.sha256 != sha256:
             raise InputError(f"{name} is not the file it was when it was added", fix="upload it again")
         layers = {}
         for number, router in sorted(loaded.routers.items()):
             centroids = router.centroids.detach().double().numpy()
-            layers[number] = _Layer(centroids, centroids @ router.projection.detach().double().numpy().T)
+            layers[number] = LayerCentroids(centroids, centroids @ router.projection.detach().double().numpy().T)
         with self._lock:
             self._kept[sha256] = (loaded.training, layers)
             while len(self._kept) > MOST_CACHED:
@@ -178,15 +171,15 @@ def balance(sizes: Sequence[int], num_groups: int) -> float:
 
 
 def _facts(training: dict[str, Any]) -> dict[str, Any]:
-    """What is known of the training; a file's own words are free-form, so only plain values are taken."""
-    found: dict[str, Any] = {}
+    """Facts of the training; the file's own record is free-form, so only plain values are taken."""
+    facts: dict[str, Any] = {}
     for key in FACTS:
         value = training.get(key)
         if isinstance(value, str | int | float) and not isinstance(value, bool):
-            found[key] = value if not isinstance(value, str) else value[:200]
+            facts[key] = value if not isinstance(value, str) else value[:200]
         elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-            found[key] = [item[:200] for item in value[:20]]
-    return found
+            facts[key] = [item[:200] for item in value[:20]]
+    return facts
 
 
 def _held_out(record: Any) -> dict[str, Any] | None:
@@ -220,36 +213,3 @@ def _differences(rows: list[dict[str, Any]], trainings: list[dict[str, Any]]) ->
     return [
         [name, sides[0].get(name), sides[1].get(name)] for name in names if sides[0].get(name) != sides[1].get(name)
     ]
-
-
-def _cosines(a: Floats, b: Floats) -> Floats:
-    """(Ka, Kb) cosines; a zero vector has cosine 0 to all."""
-    unit_a, unit_b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (a, b))
-    cosines: Floats = unit_a @ unit_b.T
-    return cosines
-
-
-def _matched(a: Floats, b: Floats) -> list[tuple[int, int, float]]:
-    distance = 1.0 - _cosines(a, b)
-    rows, columns = linear_sum_assignment(distance)
-    return [(int(i), int(j), float(distance[i, j])) for i, j in zip(rows, columns, strict=True)]
-
-
-def _aligned(a: _Layer, b: _Layer, rng: np.random.Generator) -> dict[str, Any]:
-    pairs = _matched(a.directions, b.directions)
-    groups, width = b.directions.shape
-    rank = b.centroids.shape[1]
-    random = rng.standard_normal((groups, rank)) @ rng.standard_normal((rank, width))
-    null = [distance for _, _, distance in _matched(a.directions, random)]
-    distances = [distance for _, _, distance in pairs]
-    taken_a, taken_b = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
-    return {
-        "pairs": [[i, j, round(distance, 4)] for i, j, distance in pairs],
-        "mean": round(float(np.mean(distances)), 4),
-        "worst": round(max(distances), 4),
-        "null": round(float(np.mean(null)), 4),
-        "unmatched": [
-            [i for i in range(len(a.directions)) if i not in taken_a],
-            [j for j in range(groups) if j not in taken_b],
-        ],
-    }

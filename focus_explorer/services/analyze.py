@@ -1,0 +1,147 @@
+"""Analyse a text with full attention and with Focus, and store the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from focus_explorer import settings
+from focus_explorer.errors import ConfigError
+from focus_explorer.progress import Progress
+from focus_explorer.services.centroids.files import load_named_centroids
+from focus_explorer.services.centroids.fit import calibrate, fit_centroids
+from focus_explorer.services.maps import map_payload
+from focus_explorer.services.runs import middle_layer
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import sample_text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalyzeRequest:
+    """Options of an analysis; None means the centroid file's own setting.
+
+    Attributes:
+        model: embedded name, Hugging Face id, folder or .gguf file.
+        centroids: default, random, an uploaded file's name or hash, or a path.
+        top_k: groups per token.
+        window: pairs at most this many tokens apart always attend.
+        num_sinks: first tokens that every token may attend to.
+        assignment: causal or sinkhorn.
+        max_tokens: longer texts are cut here; None means no cut.
+        repeats: timed passes.
+    """
+
+    model: str = settings.SETTINGS["model"].default
+    centroids: str = settings.SETTINGS["centroids"].default
+    top_k: int | None = None
+    window: int | None = None
+    num_sinks: int | None = None
+    assignment: str | None = None
+    max_tokens: int | None = None
+    repeats: int | None = None
+
+    def check(self) -> None:
+        """Refuse numbers that no model is needed to refuse.
+
+        Raises:
+            ConfigError: a number is out of range.
+        """
+        if self.max_tokens is not None and self.max_tokens < 2:
+            raise ConfigError(f"max_tokens is {self.max_tokens}", expected="at least 2")
+        if self.repeats is not None and self.repeats < 1:
+            raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
+
+
+def analyze(
+    service: Service,
+    text: str,
+    request: AnalyzeRequest,
+    *,
+    command: str = "",
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    announce: Callable[[str], None] = lambda message: None,
+) -> str:
+    """Analyse a text and store the run.
+
+    Args:
+        service: database and model.
+        text: the text.
+        request: model, centroids and settings.
+        command: recorded with the run.
+        progress: takes each stage and the fraction done.
+        cancelled: asked between steps; True stops the analysis, and nothing is kept.
+        announce: takes remarks while it runs.
+
+    Returns:
+        The run's id.
+
+    Raises:
+        InputError: text, model, centroids or settings cannot be used, or the database not written.
+        Cancelled: `cancelled` returned True.
+    """
+    from focus_runtime.run.engine import RunOptions
+    from focus_runtime.run.engine import analyze as run_both
+    from focus_runtime.store.runs import write_run
+    from focus_runtime.text.tokens import check_text
+
+    check_text(text)
+    request.check()
+    with service.database.write():  # learn about a full disk or a foreign file before minutes of work
+        pass
+    progress("Loading the model", 0.0)
+    read = load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
+    options = RunOptions(
+        top_k=request.top_k,
+        window=request.window,
+        num_sinks=request.num_sinks,
+        assignment=request.assignment,
+        max_tokens=request.max_tokens,
+        repeats=request.repeats,
+    )
+    with service.models.lease(request.model) as loaded:
+        centroids = fit_centroids(read, loaded, top_k=request.top_k, window=request.window)
+        if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
+            progress("Balancing the groups", 0.01)
+            calibrate(loaded, centroids)
+        trace = run_both(
+            loaded.model,
+            loaded.tokenizer,
+            text,
+            centroids,
+            options,
+            model_id=loaded.name,
+            model_fingerprint=loaded.fingerprint,
+            progress=progress,
+            cancelled=cancelled,
+            announce=announce,
+        )
+    progress("Saving", 0.98)
+    return write_run(service.database, trace, command=command)
+
+
+def analyze_sample(
+    service: Service,
+    request: AnalyzeRequest,
+    *,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> str:
+    """Analyse a sample text and make the map the page opens it with, so that the page is never blank.
+
+    Args:
+        service: database and model.
+        request: model, centroids and settings.
+        progress: takes each stage and the fraction done.
+        cancelled: asked between steps; True stops the analysis, and nothing is kept.
+
+    Returns:
+        The run's id.
+
+    Raises:
+        InputError: as `analyze`.
+    """
+    text = sample_text("Novel")
+    run_id = analyze(service, text, request, command="focus-explorer serve", progress=progress, cancelled=cancelled)
+    map_payload(service, run_id, middle_layer(service.database, run_id))
+    return run_id

@@ -1,0 +1,1 @@
+"""Centroid files: found by name, checked, kept, described and compared."""

@@ -1,0 +1,167 @@
+"""Centroid files by name: the shipped one, those a user added, and any path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.centroids.fit import check_model
+from focus_explorer.services.service import Service
+from focus_runtime.files import replacing
+from focus_runtime.store.database import Database
+
+if TYPE_CHECKING:
+    from focus_runtime.routing.centroids import Centroids
+
+
+def load_named_centroids(database: Database, name: str) -> Centroids | None:
+    """Centroids by name.
+
+    Args:
+        database: with the uploaded files.
+        name: default, random, an uploaded file's name or hash, or a path.
+
+    Returns:
+        The centroids; None for random ones, which are drawn for a model.
+
+    Raises:
+        InputError: there is no such file, or it cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    if name == "random":
+        return None
+    centroids = load_centroids(_path_of(database, name))
+    uploaded = {row["sha256"]: row["name"] for row in uploaded_centroids(database)}
+    centroids.name = "default" if name == "default" else uploaded.get(centroids.sha256, centroids.name)
+    return centroids
+
+
+def _path_of(database: Database, name: str) -> str:
+    """Where a named file lies: an upload by hash, a path, or the newest upload of that name."""
+    path = os.path.expanduser(name)
+    if name == "default":
+        return name
+    for row in uploaded_centroids(database):
+        if name == row["sha256"] or (name == row["name"] and not os.path.exists(path)):
+            return str(row["path"])
+    if os.path.exists(path) or Path(name).suffix:
+        return path
+    raise NotFoundError(
+        f"there are no centroids {name!r}", expected="default, random, a file, or an uploaded file's name"
+    )
+
+
+def check_centroids(service: Service, path: str | Path, model: str | None = None) -> tuple[Centroids, list[str]]:
+    """Validate a centroid file, against a model too when one is named.
+
+    Args:
+        service: whose model is used.
+        path: of the file.
+        model: name of the model; None to check the file alone.
+
+    Returns:
+        The centroids and a readable report.
+
+    Raises:
+        InputError: the file or the model cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    centroids = load_centroids(path)
+    if model is not None:
+        with service.models.lease(model) as loaded:
+            check_model(centroids, loaded)
+    config = centroids.config
+    report = [
+        f"{len(centroids.routers)} layers, K = {config.num_groups} groups, routing size {config.routing_dim}, "
+        f"hidden size {centroids.hidden_size}",
+        f"made for {centroids.base_model or 'a model it does not name'}"
+        + (f"; fits {model}" if model is not None else ""),
+        f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
+        f"temperature {config.temperature:g}, {config.gate} gate",
+        "column potentials present" if centroids.has_potentials else "no column potentials",
+        *(f"note: {warning}" for warning in centroids.warnings),
+    ]
+    return centroids, report
+
+
+def add_centroids(service: Service, path: str | Path, name: str, model: str | None) -> list[str]:
+    """Validate a file, keep a copy beside the database and register it.
+
+    Args:
+        service: whose database registers it.
+        path: of the file.
+        name: shown in lists.
+        model: check that it fits this one; None when the file was made from the model.
+
+    Returns:
+        The validation report.
+
+    Raises:
+        InputError: the file is bad; nothing is kept.
+    """
+    from focus_runtime.store.centroids import register_centroids
+
+    centroids, report = check_centroids(service, path, model)
+    centroids.name = name
+    target = service.database.path.parent / "centroids" / f"{centroids.sha256}{Path(path).suffix.lower()}"
+    with replacing(target, explain=_cannot_keep) as part:
+        shutil.copyfile(path, part)
+    register_centroids(service.database, centroids, report, str(target))
+    return report
+
+
+def _cannot_keep(target: Path, error: OSError) -> InputError:
+    return InputError(f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space")
+
+
+def file_sha256(path: str | Path) -> str:
+    """Hash of a valid centroid file.
+
+    Raises:
+        InputError: the file cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    return load_centroids(path).sha256
+
+
+def register_in_place(database: Database, path: str | Path) -> None:
+    """Register a centroid file without a copy or a report.
+
+    Raises:
+        InputError: the file cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+    from focus_runtime.store.centroids import register_centroids
+
+    register_centroids(database, load_centroids(path), [], str(path))
+
+
+def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
+    """Uploaded centroid files, newest first."""
+    return fetch(database, "centroid_files").to_pylist()
+
+
+def shipped_centroids() -> list[dict[str, Any]]:
+    """The default file in the form of a row of `uploaded_centroids`."""
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    centroids = load_centroids("default")
+    config = centroids.config
+    return [
+        {
+            "name": "default",
+            "sha256": centroids.sha256,
+            "base_model": centroids.base_model,
+            "config": config.to_json(),
+            "num_groups": config.num_groups,
+            "routing_dim": config.routing_dim,
+            "layers": len(centroids.routers),
+        }
+    ]

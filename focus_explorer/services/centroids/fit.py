@@ -1,0 +1,73 @@
+"""Centroids made ready for a loaded model: checked against it, drawn at random, balanced on the sample texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from focus_explorer.services.models import LoadedModel
+from focus_explorer.services.texts import all_samples
+from focus_runtime.config import FocusConfig
+
+if TYPE_CHECKING:
+    from focus_runtime.routing.centroids import Centroids
+
+CALIBRATION_TOKENS = 2048
+RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
+
+
+def calibration_ids(tokenizer: Any) -> list[int]:
+    """The tokens of the sample texts that groups are balanced on where nothing better is known."""
+    ids: list[int] = tokenizer(all_samples(), add_special_tokens=False, verbose=False).input_ids
+    return ids[:CALIBRATION_TOKENS]
+
+
+def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
+    """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings."""
+    import torch
+
+    from focus_runtime.training.calibrate import calibrate_potentials
+
+    ids = calibration_ids(loaded.tokenizer)
+    calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=next(loaded.model.parameters()).device))
+    note = f"group balance (column potentials) estimated on {len(ids):,} tokens of the sample texts"
+    centroids.warnings[:] = [w for w in centroids.warnings if "column potentials" not in w] + [note]
+
+
+def fit_centroids(
+    centroids: Centroids | None, loaded: LoadedModel, *, top_k: int | None = None, window: int | None = None
+) -> Centroids:
+    """Check centroids against a model, or draw random ones for it.
+
+    Args:
+        centroids: read from a file; None for random ones.
+        loaded: the model.
+        top_k: groups per token of random centroids; the default when None.
+        window: of random centroids, in tokens; the default when None.
+
+    Returns:
+        The same centroids with a warning where the model has other weights, or random ones.
+
+    Raises:
+        CentroidFileError: they are for a model of another shape.
+    """
+    from focus_runtime.routing.centroids import random_centroids
+
+    if centroids is None:
+        settings = {"top_k": top_k, "window": window}
+        config = FocusConfig().replace(**{key: value for key, value in settings.items() if value is not None})
+        centroids = random_centroids(loaded.model, config, seed=RANDOM_SEED)
+    check_model(centroids, loaded)
+    return centroids
+
+
+def check_model(centroids: Centroids, loaded: LoadedModel) -> None:
+    """Refuse centroids for a model of another shape; add a warning when only the weights differ.
+
+    Raises:
+        CentroidFileError: they are for a model of another shape.
+    """
+    centroids.check_fits(loaded.model)
+    if centroids.base_fingerprint and centroids.base_fingerprint != loaded.fingerprint:
+        centroids.warnings.append(
+            f"trained on {centroids.base_model or 'a model'} with other weights than {loaded.name} has"
+        )

@@ -1,0 +1,114 @@
+"""Comparisons in the background: one at a time for each service, started and stopped from the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from focus_explorer.data.queries import fetch_run
+from focus_explorer.services.compare.lengths import check_seconds, measure_lengths
+from focus_explorer.services.compare.settings import check_grid, measure_grid
+from focus_explorer.services.generate import check_generation, generate
+from focus_explorer.services.jobs import JobRunner
+from focus_explorer.services.service import Service
+
+BUSY = ("another comparison is being measured", "stop it, or wait for it")
+
+
+class Comparisons:
+    """The background comparisons of one service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._jobs = JobRunner(most_live=1, busy=BUSY)
+
+    def status(self) -> dict[str, Any] | None:
+        """The comparison started last, None before the first one."""
+        job = self._jobs.newest()
+        return None if job is None else job.status()
+
+    def stop(self) -> None:
+        """Request that the comparison stops at its next layer; what it has measured is kept."""
+        job = self._jobs.newest()
+        if job is not None:
+            job.stop()
+
+    def start_grid(self, run_id: str, top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
+        """Start `measure_grid`.
+
+        Args:
+            run_id: of the run.
+            top_k: groups per token to measure.
+            window: windows to measure, in tokens.
+            repeats: timed passes of each.
+
+        Raises:
+            InputError: the grid or the run cannot be measured, or another comparison is under way.
+        """
+        check_grid(fetch_run(self.service.database, run_id), top_k, window, repeats)
+        self._jobs.start(
+            ("grid", run_id),
+            lambda job: measure_grid(
+                self.service,
+                run_id,
+                top_k,
+                window,
+                repeats=repeats,
+                progress=job.step,
+                cancelled=job.stop_requested,
+            ),
+            kind="grid",
+            run_id=run_id,
+        )
+
+    def start_lengths(self, run_id: str, layer: int, seconds: float) -> None:
+        """Start `measure_lengths`.
+
+        Args:
+            run_id: of the run.
+            layer: layer number.
+            seconds: budget.
+
+        Raises:
+            InputError: the budget or the run cannot be used, or another comparison is under way.
+        """
+        check_seconds(seconds)
+        fetch_run(self.service.database, run_id)
+        self._jobs.start(
+            ("lengths", run_id),
+            lambda job: measure_lengths(
+                self.service, run_id, layer, seconds=seconds, progress=job.step, cancelled=job.stop_requested
+            ),
+            kind="lengths",
+            run_id=run_id,
+        )
+
+    def start_generation(self, run_id: str, prompt: str, *, max_tokens: int, temperature: float, seed: int) -> None:
+        """Start `generate`.
+
+        Args:
+            run_id: of the run.
+            prompt: text to continue.
+            max_tokens: tokens to generate.
+            temperature: 0 always takes the most probable token.
+            seed: of the draws.
+
+        Raises:
+            InputError: the prompt or the run cannot be used, or another comparison is under way.
+        """
+        check_generation(self.service, run_id, prompt, max_tokens, temperature)
+        self._jobs.start(
+            ("generation", run_id),
+            lambda job: generate(
+                self.service, run_id, prompt, job, max_tokens=max_tokens, temperature=temperature, seed=seed
+            ),
+            kind="generation",
+            run_id=run_id,
+        )
+
+    def generated(self, run_id: str) -> dict[str, Any]:
+        """Text generated so far, by mode, when the newest comparison is a generation of this run; else empty."""
+        job = self._jobs.newest()
+        if job is None or job.kind != "generation" or job.run_id != run_id:
+            return {}
+        return dict(job.partial)

@@ -1,0 +1,78 @@
+"""The model and centroids a stored run was made with, for measuring more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.centroids.files import load_named_centroids, uploaded_centroids
+from focus_explorer.services.centroids.fit import RANDOM_SEED, calibrate, fit_centroids
+from focus_explorer.services.models import LoadedModel
+from focus_explorer.services.runs import run_config
+from focus_explorer.services.service import Service
+
+if TYPE_CHECKING:
+    from focus_runtime.routing.centroids import Centroids
+
+
+@contextmanager
+def lease_run_model(service: Service, run: dict[str, Any]) -> Iterator[LoadedModel]:
+    """A lease of the model a run was made with.
+
+    Raises:
+        InputError: it cannot be loaded, or has other weights than the run's.
+    """
+    with service.models.lease(run["model_id"]) as loaded:
+        if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
+            raise InputError(
+                f"{run['model_id']} has other weights than when this run was made", fix="explore the text again"
+            )
+        yield loaded
+
+
+def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:
+    """The centroids a run was made with, looked up by their hash, balanced where the run needed that.
+
+    Args:
+        service: whose database has the run.
+        run: its row.
+        loaded: its model.
+        name: name or path of the centroids, when the caller knows it.
+
+    Raises:
+        NotFoundError: they are neither shipped, random nor uploaded.
+    """
+    config = run_config(run)
+    read = load_named_centroids(service.database, name or _centroid_name(service, run))
+    centroids = fit_centroids(read, loaded, top_k=config.top_k, window=config.window)
+    if config.assignment == "causal" and not centroids.has_potentials:
+        calibrate(loaded, centroids)
+    return centroids
+
+
+def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
+    """Seed that a run's untrained centroids were drawn from; None for trained ones and for a file that is not here."""
+    from focus_runtime.baselines.random_groups import random_seed
+
+    try:
+        centroids = load_named_centroids(service.database, _centroid_name(service, run))
+    except InputError:
+        return None
+    return RANDOM_SEED if centroids is None else random_seed(centroids)
+
+
+def _centroid_name(service: Service, run: dict[str, Any]) -> str:
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    digest = str(run["centroids_sha256"])
+    if run["centroids_name"] == "random":
+        return "random"
+    if digest in {row["sha256"] for row in uploaded_centroids(service.database)}:
+        return digest
+    if digest == load_centroids("default").sha256:
+        return "default"
+    raise NotFoundError(
+        f"the centroid file {run['centroids_name']} of this run is not here", fix="upload it on the Centroids page"
+    )

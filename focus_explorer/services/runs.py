@@ -1,0 +1,133 @@
+"""Stored runs: their list, numbers, settings, layers and tokens."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.views.payloads.runs import MaskPayload
+from focus_explorer.views.run import mask_payload
+from focus_runtime.config import FocusConfig
+from focus_runtime.store.database import Database
+
+MOST_TOKEN_ROWS = 5000
+
+
+def list_runs(database: Database) -> list[dict[str, Any]]:
+    """Complete runs, newest first, with perplexities and sparsity."""
+    return [_parsed(row) for row in fetch(database, "runs").to_pylist()]
+
+
+def run_summary(database: Database, run_id: str) -> dict[str, Any]:
+    """The numbers of one run, as `analyze --json` prints them.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    run = _parsed(fetch_run(database, run_id))
+    timings: dict[str, dict[str, Any]] = {}
+    for row in fetch(database, "timings", run_id=run_id).to_pylist():
+        spread = {key: row[key] for key in ("median", "low", "high", "repeats")}
+        timings.setdefault(row["stage"], {})[row["mode"]] = spread
+        timings[row["stage"]].setdefault("peak_memory_bytes", {})[row["mode"]] = row["peak_memory_bytes"]
+    layers = fetch(database, "layers", run_id=run_id).to_pylist()
+    far = [layer["group_only"] + layer["dropped"] for layer in layers]
+    kept = [layer["group_only"] / total for layer, total in zip(layers, far, strict=True) if total]
+    return {
+        "run_id": run_id,
+        "num_tokens": run["num_tokens"],
+        "scored_tokens": run["num_tokens"] - 1,
+        "perplexity": {"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
+        "retained_pairs": run["retained_pairs"],
+        "distant_pairs_kept": float(np.mean(kept)) if kept else None,
+        "dominance": run["dominance"],
+        "milliseconds": timings,
+        "config": run["config"],
+        "model": run["model_id"],
+        "centroids": run["centroids_name"],
+        "device": run["device"],
+        "dtype": run["dtype"],
+        "backend": run["backend"],
+        "notes": run["notes"],
+        "db": str(database.path),
+    }
+
+
+def check_run(database: Database, run_id: str) -> None:
+    """Refuse an unknown run: some answers about one would be merely empty.
+
+    Raises:
+        NotFoundError: there is no such run, or it was deleted.
+    """
+    fetch_run(database, run_id)
+
+
+def run_title(database: Database, run_id: str) -> str:
+    """The name a user gave a run, or the beginning of its text.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    run = fetch_run(database, run_id)
+    return str(run["name"] or run["title"])
+
+
+def mask_blocks(database: Database, run_id: str, layer: int) -> MaskPayload:
+    """Pair counts of one layer in blocks.
+
+    Raises:
+        NotFoundError: the run has no such layer.
+    """
+    rows = fetch(database, "mask", run_id=run_id, layer=layer)
+    if not rows.num_rows:
+        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    return mask_payload(rows)
+
+
+def layer_numbers(database: Database, run_id: str) -> list[int]:
+    """Numbers of a run's layers, in order; empty where there is no such run."""
+    return [int(layer) for layer in fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()]
+
+
+def middle_layer(database: Database, run_id: str) -> int:
+    """The layer a run opens at."""
+    layers = layer_numbers(database, run_id)
+    return layers[len(layers) // 2]
+
+
+def token_rows(database: Database, run_id: str, first: int, count: int) -> list[dict[str, Any]]:
+    """Tokens of a run with their losses and their groups in every layer.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+        first: position of the first token.
+        count: number of tokens.
+
+    Raises:
+        InputError: the part is negative or too long, or there is no such run.
+    """
+    if first < 0 or not 1 <= count <= MOST_TOKEN_ROWS:
+        raise InputError(
+            f"first is {first} and count {count}", expected=f"first from 0, count from 1 to {MOST_TOKEN_ROWS}"
+        )
+    fetch_run(database, run_id)
+    return fetch(database, "token_table", run_id=run_id, first=first, last=first + count - 1).to_pylist()
+
+
+def token_ids(database: Database, run_id: str) -> list[int]:
+    """The token ids of a run's text."""
+    return [int(value) for value in fetch(database, "token_ids", run_id=run_id)["token_id"].to_pylist()]
+
+
+def run_config(run: dict[str, Any]) -> FocusConfig:
+    """The settings a run was executed with, from its row."""
+    return FocusConfig.from_json(run["config"])
+
+
+def _parsed(run: dict[str, Any]) -> dict[str, Any]:
+    return run | {name: json.loads(run[name]) for name in ("config", "versions", "notes")}

@@ -1,0 +1,1 @@
+"""Statistics of stored runs: measurements they need, and payloads for the page."""

@@ -1,0 +1,63 @@
+"""Texts to explore: the samples that ship with the project, and a user's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from focus_explorer import settings
+from focus_explorer.errors import TextError
+from focus_runtime.assets import asset_path
+from focus_runtime.text.tokens import decode_text
+
+SAMPLES = {"Novel": "novel.txt", "Source code": "code.txt", "Dialogue": "dialogue.txt", "French": "french.txt"}
+
+
+def sample_text(name: str) -> str:
+    """One of the texts that ship with the project."""
+    return asset_path("samples", SAMPLES[name]).read_text(encoding="utf-8").strip()
+
+
+def all_samples() -> str:
+    """The sample texts in order, with blank lines between."""
+    return "\n\n".join(sample_text(name) for name in SAMPLES)
+
+
+def check_size(size: int, name: str) -> None:
+    """Refuse more bytes of text than can be handled.
+
+    Raises:
+        TextError: more than `settings.MAX_TEXT_BYTES`.
+    """
+    if size > settings.MAX_TEXT_BYTES:
+        raise TextError(
+            f"{name} has {size / 2**20:.0f} MB{' or more' if size == settings.MAX_TEXT_BYTES + 1 else ''}",
+            expected=f"at most {settings.MAX_TEXT_BYTES / 2**20:.0f} MB of text",
+            fix="cut it, for example with `head -c 1000000`",
+        )
+
+
+def read_text_stream(stream: BinaryIO, name: str) -> str:
+    """The text of a stream such as standard input, of which no more is read than a text may have.
+
+    Raises:
+        TextError: too large, or not text.
+    """
+    data = stream.read(settings.MAX_TEXT_BYTES + 1)
+    check_size(len(data), name)
+    return decode_text(data, name)
+
+
+def read_text_file(path: Path) -> str:
+    """A text file's content.
+
+    Raises:
+        TextError: missing, unreadable, too large, or not text.
+    """
+    try:
+        check_size(path.stat().st_size, path.name)
+        return decode_text(path.read_bytes(), path.name)
+    except OSError as error:
+        raise TextError(
+            f"cannot read {path}: {error.strerror}", expected="a text file, or - for standard input"
+        ) from error

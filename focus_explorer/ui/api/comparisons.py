@@ -1,0 +1,75 @@
+"""Comparisons of a run with other settings, lengths and runs, for programs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from focus_explorer.services.compare.runs import NO_PARTNER
+from focus_explorer.services.service import Service
+from focus_explorer.ui.api.question import ask
+
+
+class ComparisonFunctions:
+    """Functions about comparisons; they measure nothing themselves."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def settings(self, run_id: str) -> dict:
+        """A run's text at other settings of top-k and window, as far as they were measured; measures nothing itself.
+
+        Args:
+            run_id: as listed by runs.
+
+        Returns:
+            setting: the run's own; num_groups; suggested: values worth measuring; cells: for each measurement kind
+            (focus, window: without groups, random: untrained centroids), top_k, window_size in tokens, perplexities,
+            delta_mean, delta_low and delta_high (loss difference in nats per token, 95 % interval), retained_pairs and
+            dominance (shares), and medians with lowest and highest of the times in milliseconds.
+        """
+        payload = ask(self.service, "compare_grid", run_id)
+        return {name: value for name, value in payload.items() if name != "job"}
+
+    def lengths(self, run_id: str) -> dict:
+        """From which length Focus overtakes full attention, as far as it was measured; measures nothing itself.
+
+        Args:
+            run_id: as listed by runs.
+
+        Returns:
+            layers: by layer number, points (tokens; milliseconds of one layer's attention, full and Focus: median, low,
+            high; routing in milliseconds) and crossing (kind: interpolated, from the start, never or mixed; tokens: the
+            length of equal times, between the measured lengths below and above; clear: whether the repeats of the two
+            do not overlap).
+        """
+        return {"layers": ask(self.service, "compare_lengths", run_id)["layers"]}
+
+    def beside(self, run_id: str, other: str) -> dict:
+        """Two runs of exactly the same tokens, the second one's groups matched with those of the first.
+
+        Args:
+            run_id: as listed by runs.
+            other: another run of the same tokens.
+
+        Returns:
+            layers: for each its number, names (group of the first run for each of the second, -1 without a partner),
+            overlap (share of tokens in matched groups), rand (adjusted Rand index); top: by layer, the group of every
+            token in the second run under the first one's numbers, null without a partner; losses: Focus of the second
+            run in nats, null for the first token; difference: second minus first, mean, low and high (95 %) in nats
+            per token, and count of tokens.
+        """
+        payload = ask(self.service, "compare_beside", run_id, other=other)
+        groups = np.frombuffer(base64.b64decode(payload["top"]), dtype=np.uint8)
+        groups = groups.reshape(len(payload["layers"]), len(payload["losses"]))
+        top = [[None if group == NO_PARTNER else group for group in row] for row in groups.tolist()]
+        return payload | {"top": top}
+
+
+def functions(service: Service) -> dict[str, Callable[..., Any]]:
+    """Name -> function."""
+    made = ComparisonFunctions(service)
+    return {"settings": made.settings, "lengths": made.lengths, "beside": made.beside}

@@ -1,0 +1,53 @@
+"""Agreement of layers and maps for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from focus_explorer.services.runs import layer_numbers
+from focus_explorer.services.service import Service
+from focus_explorer.ui.api.question import ask
+
+ALL_LAYERS = -1
+
+
+class GroupFunctions:
+    """Functions about groups."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def agreement(self, run_id: str) -> dict:
+        """How far every two layers sort the tokens alike.
+
+        Args:
+            run_id: as listed by runs.
+
+        Returns:
+            layers: their numbers; agreement: layers x layers adjusted Rand indices (1 the same groups, 0 chance);
+            shuffled: least and most of neighbouring layers with one of them shuffled, null for a single layer;
+            pairs: how many neighbours that were; seed.
+        """
+        return {"layers": layer_numbers(self.service.database, run_id)} | ask(self.service, "agreement", run_id)
+
+    def map(self, run_id: str, layer: int = ALL_LAYERS, quick: bool = False) -> dict:
+        """Tokens, and a layer's centroids, in two dimensions.
+
+        Args:
+            run_id: as listed by runs.
+            layer: layer number; -1 for the map of all layers, which has no centroids.
+            quick: a PCA at once where no map is stored; otherwise a UMAP is made and stored, which can take a minute.
+
+        Returns:
+            positions: the tokens drawn, at most 4,000 evenly spaced ones; x, y: their coordinates, without a unit;
+            centroid_x, centroid_y: by group; method, parameters, seed; trustworthiness: 0 to 1, null where unknown;
+            preliminary: whether this is the PCA.
+        """
+        return ask(self.service, "map", run_id, layer=None if layer == ALL_LAYERS else layer, quick=quick)
+
+
+def functions(service: Service) -> dict[str, Callable[..., Any]]:
+    """Name -> function."""
+    made = GroupFunctions(service)
+    return {"agreement": made.agreement, "map": made.map}

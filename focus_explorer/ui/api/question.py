@@ -1,0 +1,25 @@
+"""A question of the page asked by a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from focus_explorer.services.runs import check_run
+from focus_explorer.services.service import Service
+from focus_explorer.ui.questions.answer import answer
+
+
+def ask(service: Service, what: str, run_id: str, **parameters: Any) -> dict[str, Any]:
+    """The page's answer to a question about a run.
+
+    Args:
+        service: database and model.
+        what: name of the question.
+        run_id: of the run.
+        parameters: of the question.
+
+    Raises:
+        InputError: there is no such run, or the parameters make no sense.
+    """
+    check_run(service.database, run_id)
+    return dict(answer(service, {"what": what, "run": run_id, **parameters}))

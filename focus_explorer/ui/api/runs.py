@@ -1,0 +1,96 @@
+"""Stored runs for programs: list, numbers, tables and a user's own SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from focus_explorer.exports.tables.write import table
+from focus_explorer.services.compare.runs import compare_numbers
+from focus_explorer.services.runs import list_runs, run_summary, token_rows
+from focus_explorer.services.service import Service
+from focus_explorer.services.sql import run_sql
+
+
+class RunFunctions:
+    """Functions about stored runs."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def runs(self) -> list:
+        """List the stored runs, newest first, with perplexities, pairs kept, names and tags."""
+        return [plain(row) for row in list_runs(self.service.database)]
+
+    def run(self, run_id: str) -> dict:
+        """The numbers of one run.
+
+        Args:
+            run_id: as listed by runs.
+        """
+        return run_summary(self.service.database, run_id)
+
+    def groups(self, run_id: str) -> list:
+        """Every group of every layer of a run: share of tokens, confidence, most frequent tokens.
+
+        Args:
+            run_id: as listed by runs.
+        """
+        return self._table(run_id, "groups")
+
+    def layers(self, run_id: str) -> list:
+        """Every layer of a run: largest group, pairs kept and pairs by cause.
+
+        Args:
+            run_id: as listed by runs.
+        """
+        return self._table(run_id, "layers")
+
+    def tokens(self, run_id: str, first: int = 0, count: int = 500) -> list:
+        """Tokens of a run with their losses and their groups in every layer.
+
+        Args:
+            run_id: as listed by runs.
+            first: position of the first token.
+            count: number of tokens, at most 5000.
+        """
+        return [plain(row) for row in token_rows(self.service.database, run_id, first, count)]
+
+    def compare(self, first: str, second: str) -> dict:
+        """The numbers of two runs side by side, and the settings that differ.
+
+        Args:
+            first: id of a run.
+            second: id of another run.
+        """
+        return dict(compare_numbers(self.service, first, second))
+
+    def sql(self, query: str) -> dict:
+        """Answer one SELECT statement (DuckDB) over the database; read-only, at most 10 seconds and 1000 rows.
+
+        Args:
+            query: one SELECT statement; docs/schema.md describes the tables.
+        """
+        return run_sql(self.service.database, query)
+
+    def _table(self, run_id: str, name: str) -> list:
+        return [plain(row) for row in table(self.service.database, run_id, name).to_pylist()]
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON-ready values: times as text."""
+    return {key: value.isoformat() if hasattr(value, "isoformat") else value for key, value in row.items()}
+
+
+def functions(service: Service) -> dict[str, Callable[..., Any]]:
+    """Name -> function."""
+    made = RunFunctions(service)
+    return {
+        "runs": made.runs,
+        "run": made.run,
+        "groups": made.groups,
+        "layers": made.layers,
+        "tokens": made.tokens,
+        "compare": made.compare,
+        "sql": made.sql,
+    }

@@ -1,0 +1,1 @@
+"""Files made for a person at the page, and the address they are fetched from."""

@@ -1,0 +1,90 @@
+"""Parameters of a question, checked: what the page sends is as untrusted as any other input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from focus_explorer.errors import InputError
+
+Question = dict[str, Any]
+Answer = Mapping[str, Any]  # a payload
+
+
+def run_of(question: Question, name: str = "run") -> str:
+    """A run's id; whether there is such a run is checked by the use case."""
+    return str(question.get(name))
+
+
+def layer_of(question: Question) -> int:
+    """A layer number.
+
+    Raises:
+        InputError: it is none.
+    """
+    layer = question.get("layer")
+    if not isinstance(layer, int) or isinstance(layer, bool):
+        raise InputError(f"the layer is {layer!r}", expected="a layer number")
+    return layer
+
+
+def number(question: Question, name: str, default: float | None = None) -> float:
+    """A number.
+
+    Raises:
+        InputError: it is none.
+    """
+    value = question.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{name} is {value!r}", expected="a number")
+    return value
+
+
+def whole_number(question: Question, name: str, default: int | None = None) -> int:
+    """A whole number.
+
+    Raises:
+        InputError: it is none.
+    """
+    value = question.get(name, default)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name} is {value!r}", expected="a whole number")
+    return value
+
+
+def whole_numbers(question: Question, name: str) -> list[int]:
+    """A list of whole numbers.
+
+    Raises:
+        InputError: it is none.
+    """
+    values = question.get(name)
+    if not isinstance(values, list):
+        raise InputError(f"{name} is {values!r}", expected="whole numbers")
+    return [whole_number({name: value}, name) for value in values]
+
+
+def span(question: Question, name: str) -> tuple[int, int]:
+    """First and one past the last token, from [first, last].
+
+    Raises:
+        InputError: it is not a pair of whole numbers.
+    """
+    value = question.get(name)
+    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(end, int) for end in value):
+        raise InputError(f"{name} is {value!r}", expected="first and last token")
+    return value[0], value[1] + 1
+
+
+def one_of(question: Question, name: str, known: Any) -> str:
+    """One of the known values.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    value = question.get(name)
+    if value not in known:
+        raise InputError(f"there is no {name} {value!r}", expected=" or ".join(known))
+    return str(value)

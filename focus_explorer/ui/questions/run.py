@@ -1,0 +1,20 @@
+"""Questions every view of a run may ask: cells of a layer, and classes of words."""
+
+from __future__ import annotations
+
+from focus_explorer.services.run_payload import layer_cells, word_classes
+from focus_explorer.services.service import Service
+from focus_explorer.ui.parameters import Answer, Question, run_of
+
+
+def cells(service: Service, question: Question) -> Answer:
+    """Membership, probabilities and entropy of one layer's tokens: run, layer."""
+    return layer_cells(service.database, run_of(question), question.get("layer"))
+
+
+def classes(service: Service, question: Question) -> Answer:
+    """The class of every token's word: run."""
+    return word_classes(service.database, run_of(question))
+
+
+QUESTIONS = {"layer_cells": cells, "word_classes": classes}

@@ -16,16 +16,17 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from focus_runtime.attention.backward import straight_through_attention
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
-from focus_runtime.attention.reference import token_positions
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.clock import PassClock
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
+from focus_runtime.mask.rule import PairRule, token_positions
 from focus_runtime.models.structure import OTHER_MODEL
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -124,7 +125,9 @@ class Call:
     Attributes:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
         padding: (B, Tk) bool, True for real tokens, or None when all are.
-        total: tokens of the whole text so far; more than Tk where a sliding cache forgot some.
+        total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
+        scoring: scale and softcap.
+        dropout: probability, for the layer's own attention in training.
     """
 
     query: Tensor
@@ -132,8 +135,7 @@ class Call:
     value: Tensor
     padding: Tensor | None
     total: int
-    scale: float
-    softcap: float | None
+    scoring: Scoring
     dropout: float
 
 
@@ -238,10 +240,10 @@ def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
             raise ModelError(
                 f"layer {layer.index} of this model uses {what}, which Focus does not support", fix=OTHER_MODEL
             )
-    given = kwargs.get("sliding_window", layer.sliding) or None
-    if given != layer.sliding:
+    requested = kwargs.get("sliding_window", layer.sliding) or None
+    if requested != layer.sliding:
         raise ModelError(
-            f"layer {layer.index} of this model asks for a sliding window of {given} tokens, but its settings say "
+            f"layer {layer.index} of this model asks for a sliding window of {requested} tokens, but its settings say "
             f"{layer.sliding}",
             fix="call detach() and compose again after changing the model",
         )
@@ -268,8 +270,8 @@ def _call(
     query, key, value = rows_together(query, key, value)
     if not query.dtype == key.dtype == value.dtype:  # autocast leaves what the rotary embedding touched in fp32
         device = query.device.type
-        wanted = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
-        query, key, value = query.to(wanted), key.to(wanted), value.to(wanted)
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     total = key.shape[2]
     if layer.current_pass.cached is not None:
         total = (
@@ -292,50 +294,33 @@ def _call(
             expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
             fix="pass the mask of the whole text, not of the new tokens alone",
         )
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    return Call(query, key, value, None if padding is None else padding.bool(), total, scale, softcap, dropout)
+    scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
+    return Call(query, key, value, None if padding is None else padding.bool(), total, scoring, dropout)
 
 
 def _own(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """The layer's own attention, (B, T, H, D)."""
     if layer.sliding is None or call.key.shape[2] <= layer.sliding:
         return _full(module, call)
-    return sliding_attention(
-        call.query,
-        call.key,
-        call.value,
-        sliding_window=layer.sliding,
-        scale=call.scale,
-        softcap=call.softcap,
-        key_padding=call.padding,
-    ).transpose(1, 2)
+    out_BHTD = sliding_attention(call.query, call.key, call.value, layer.sliding, call.scoring, call.padding)
+    return out_BHTD.transpose(1, 2)
 
 
 def _full(module: nn.Module, call: Call) -> Tensor:
     """Full causal attention, (B, T, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
     query, key, value, padding = call.query, call.key, call.value, call.padding
     shape = (key.shape[0], key.shape[2])
-    if call.softcap is not None:
+    if call.scoring.softcap is not None:
         everything = torch.ones(shape, dtype=torch.int64, device=key.device)
-        out = attend(
-            query,
-            key,
-            value,
-            everything,
-            backend="masked",
-            window=shape[1],
-            num_sinks=0,
-            scale=call.scale,
-            softcap=call.softcap,
-            key_padding=padding,
-        )[0]
-        return out.transpose(1, 2)
+        rule = PairRule(window=shape[1])
+        out_BHTD = attend(query, key, value, everything, rule, call.scoring, padding, backend="masked")[0]
+        return out_BHTD.transpose(1, 2)
     if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
         padding = torch.ones(shape, dtype=torch.bool, device=key.device)
     mask = None if padding is None else _causal_mask(padding, query, key)
     causal = mask is None and query.shape[2] > 1
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    return sdpa(module, query, key, value, mask, scaling=call.scale, is_causal=causal, dropout=call.dropout)[0]
+    return sdpa(module, query, key, value, mask, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout)[0]
 
 
 def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -348,57 +333,54 @@ def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 def _sparse(layer: FocusLayer, call: Call) -> Tensor:
     """Focus, (B, H, T, D)."""
-    owner, config = layer.owner, layer.owner.config
+    owner = layer.owner
     if owner.soft_gate is not None:
         return _gated(layer, call)
-    membership = _groups(layer, call)
+    rule = _rule(owner.config)
+    membership_BT = _groups(layer, call)
     if layer.sliding is not None and call.total > layer.sliding:
+        focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
         return sliding_attention(
-            call.query,
-            call.key,
-            call.value,
-            sliding_window=layer.sliding,
-            scale=call.scale,
-            softcap=call.softcap,
-            key_padding=call.padding,
-            focus=WindowedFocus(membership, _positions(layer, call, membership), config.window, config.num_sinks),
+            call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
         )
-    layer.current_pass.backend = _backend(owner.backend, call, membership, config)
+    layer.current_pass.backend = _backend(owner.backend, call, membership_BT, rule)
     return attend(
         call.query,
         call.key,
         call.value,
-        membership,
+        membership_BT,
+        rule,
+        call.scoring,
+        call.padding,
         backend=layer.current_pass.backend,
-        window=config.window,
-        num_sinks=config.num_sinks,
-        key_padding=call.padding,
-        scale=call.scale,
-        softcap=call.softcap,
         return_lse=False,
         clock=owner.seconds,
     )[0]
 
 
-def _backend(wanted: str, call: Call, membership: Tensor, config: FocusConfig) -> str:
+def _rule(config: FocusConfig) -> PairRule:
+    return PairRule(config.window, config.num_sinks)
+
+
+def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule) -> str:
     continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
-    if wanted != "auto" and not (continued and wanted not in ANY_STEP):
-        return wanted
+    if requested != "auto" and not (continued and requested not in ANY_STEP):
+        return requested
     return choose_backend(
         call.query,
         call.key,
         membership,
-        window=config.window,
-        num_sinks=config.num_sinks,
+        window=rule.window,
+        num_sinks=rule.num_sinks,
         key_padding=call.padding,
-        softcap=call.softcap,
+        softcap=call.scoring.softcap,
         gradient=needs_gradient(call.query, call.key, call.value),
         value=call.value,
     )
 
 
 def _groups(layer: FocusLayer, call: Call) -> Tensor:
-    """Membership of the keys at hand, (B, Tk); the new tokens' is put beside their keys on the way."""
+    """Membership of the keys at hand, (B, Tk); the new tokens' is stored with their keys on the way."""
     assert layer.current_pass.assignment is not None, "the pre-hook runs before attention"
     new, history = layer.current_pass.assignment.membership, layer.current_pass.history
     if history is None or layer.owner.config.assignment == "sinkhorn":
@@ -434,29 +416,27 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
             expected=f"at most {layer.sliding} tokens",
             fix="train on shorter texts",
         )
-    gate = owner.soft_gate
-    plain = call.softcap is None and call.padding is None and call.query.device.type == "cpu"
+    gate, rule = owner.soft_gate, _rule(config)
+    probabilities_BTK = layer.current_pass.assignment.probabilities
+    plain = call.scoring.softcap is None and call.padding is None and call.query.device.type == "cpu"
     if gate.hard and plain and call.total > DENSE_UP_TO:
         return straight_through_attention(
             call.query,
             call.key,
             call.value,
-            layer.current_pass.assignment.probabilities,
+            probabilities_BTK,
+            rule,
+            call.scoring.scale,
             top_k=config.top_k,
-            window=config.window,
-            num_sinks=config.num_sinks,
-            scale=call.scale,
         )
     return gated_attention(
         call.query,
         call.key,
         call.value,
-        layer.current_pass.assignment.probabilities,
-        window=config.window,
-        num_sinks=config.num_sinks,
+        probabilities_BTK,
+        rule,
+        call.scoring,
         gate=gate.gate,
         steepness=gate.steepness,
-        scale=call.scale,
         hard_top_k=config.top_k if gate.hard else None,
-        softcap=call.softcap,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 from focus_runtime.mask.tiles import TABLE_ENTRIES, Ints
 
 
@@ -19,8 +19,8 @@ class DistanceCounts:
     Attributes:
         first, last: (B,) smallest and largest distance i - j of each bin.
         counts: (5, B) int64 in the order of `CAUSES`.
-        sharing: probability that two tokens share a group once the groups are dealt out again at random.
-        shuffled: (B,) expected share of pairs kept under groups of the same sizes dealt out at random.
+        sharing: probability that two tokens share a group once the groups are permuted at random.
+        shuffled: (B,) expected share of pairs kept under a random permutation of the groups.
         window_only: (B,) share of pairs kept by window and sinks alone.
         beyond, beyond_shared: pairs beyond the window whose key is no sink, and those of them that share a group: what
             `sharing` is the expectation of.
@@ -45,7 +45,13 @@ def distance_bins(num_tokens: int, per_octave: int = 2) -> tuple[Ints, Ints]:
 
 
 def count_by_distance(membership: Ints, window: int, num_sinks: int) -> DistanceCounts:
-    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures."""
+    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures.
+
+    Args:
+        membership: (T,) int64 bit sets.
+        window: w.
+        num_sinks: s.
+    """
     total = membership.size
     first, last = distance_bins(total)
     starts = np.unique(np.append(first, min(window + 1, total - 1)))  # no stretch lies on both sides of the window

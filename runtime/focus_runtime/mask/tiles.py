@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 
 EDGES_AT_ONCE = 1 << 21  # (query, cell edge) look-ups held at once
 TABLE_ENTRIES = 1 << 24  # entries of the table of running counts held at once
@@ -24,6 +24,8 @@ def count_tile(
     Args:
         membership: (T,) int64 bit sets.
         rows, keys: first and one past the last query and key, within 0 to T.
+        window: w.
+        num_sinks: s.
         block_size: tokens per cell side; 1 gives single pairs.
 
     Returns:

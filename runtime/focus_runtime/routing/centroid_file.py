@@ -1,7 +1,7 @@
 """Centroid files: save, load, validate. Everything is checked against the header before a tensor is allocated.
 
 Format: safetensors with `layers.{i}.projection` (d, d_g), `layers.{i}.centroids` (K, d_g), optionally
-`layers.{i}.potential` (K), and header metadata described in docs/centroid-files.md. It knows nothing of training.
+`layers.{i}.potential` (K), and header metadata described in docs/centroid-files.md.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class RouterObserver:
         stop_gradient: the router passes no gradient back to its hidden states.
     """
 
-    on_embedding: Callable[[Tensor], None] | None = None
-    on_logits: Callable[[Tensor], None] | None = None
+    on_embedding: Callable[[Tensor], object] | None = None
+    on_logits: Callable[[Tensor], object] | None = None
     assign: Callable[[Tensor, Tensor | None], Assignment] | None = None
     stop_gradient: bool = False
 

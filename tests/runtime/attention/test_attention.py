@@ -12,13 +12,19 @@ import torch
 from focus_runtime.attention import choose_backend, costs, focus_attention
 from focus_runtime.attention import decomposed as decomposed_module
 from focus_runtime.attention import masked as masked_module
-from focus_runtime.attention.decomposed import decomposed_attention, subsets_of
-from focus_runtime.attention.fused import fused_attention, fused_available
-from focus_runtime.attention.masked import covers_everything, masked_attention
+from focus_runtime.attention.fused import fused_available
+from focus_runtime.attention.inclusion_exclusion import subsets_of
+from focus_runtime.attention.masked import covers_everything
 from focus_runtime.attention.merging import merge
-from focus_runtime.attention.reference import reference_attention
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
 from tests.helpers import ROOT
+from tests.runtime.attention.by_keyword import (
+    decomposed_attention,
+    fused_attention,
+    masked_attention,
+    reference_attention,
+)
 
 INF = float("inf")
 FP32 = 5e-6  # the target of RUNTIME.md for values around 1
@@ -533,14 +539,14 @@ def test_costs_rank_groups_by_their_size(length):
     found = {}
     for groups, top_k in ((4, 1), (8, 1), (8, 2)):
         sizes = costs.set_sizes(random_membership(length, groups=groups, top_k=top_k)[0])
-        found[groups, top_k] = costs.decomposed_cost(sizes, length, 64, 4)
+        found[groups, top_k] = costs.decomposed_cost(sizes, length, PairRule(64, 4))
     assert found[8, 1] < found[4, 1] < found[8, 2]
 
 
 def test_too_many_sets_of_groups_are_not_decomposed():
     membership = torch.full((1, 8192), (1 << 20) - 1)
     membership[0, 0] = 1 << 30  # else one group would hold every token
-    assert costs.cheapest_without_compiler(membership, window=8, num_sinks=0) == "masked"
+    assert costs.cheapest_without_compiler(membership, PairRule(8)) == "masked"
 
 
 @pytest.mark.parametrize("run", FAST)

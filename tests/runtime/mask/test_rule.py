@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focus_runtime.mask.blocks import count_pairs
-from focus_runtime.mask.rule import CAUSES, allowed_pairs
+from focus_runtime.mask.rule import CAUSES, PairRule, allowed_pairs
 
 
 def cause(membership, i, j, window, sinks):
@@ -51,7 +51,7 @@ def test_counts_equal_a_double_loop(membership, window, sinks, size):
 @given(memberships, st.integers(0, 50), st.integers(0, 50))
 def test_allowed_pairs_agree_with_the_definition_and_the_counts(membership, window, sinks):
     bits, position = torch.from_numpy(membership)[None], torch.arange(len(membership))[None]
-    allowed = allowed_pairs(bits, bits, position, position, window, sinks)[0]
+    allowed = allowed_pairs(bits, bits, position, position, PairRule(window, sinks))[0]
     for i in range(len(membership)):
         for j in range(len(membership)):
             assert bool(allowed[i, j]) == (j <= i and cause(membership, i, j, window, sinks) != "dropped")
@@ -63,7 +63,7 @@ def test_negative_positions_are_before_the_text():
     """Padding before the first token has negative positions; a real token's window is not shortened by it."""
     bits = torch.ones(1, 4, dtype=torch.int64)
     position = torch.tensor([[-2, -1, 0, 1]])
-    allowed = allowed_pairs(bits, bits, position, position, 0, 0)[0]
+    allowed = allowed_pairs(bits, bits, position, position, PairRule(0))[0]
     assert allowed[3, 2]
     assert not allowed[2, 3]
 

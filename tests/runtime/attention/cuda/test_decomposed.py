@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from focus_runtime.attention.cuda import choice as cuda_choice
-from focus_runtime.attention.cuda import decomposition as cuda_module
+from focus_runtime.attention.cuda import decomposed as cuda_module
 from focus_runtime.attention.cuda import varlen
 from focus_runtime.attention.cuda.choice import choose_on_cuda
-from focus_runtime.attention.cuda.decomposition import Part, flash_decomposition, merge_parts
+from focus_runtime.attention.cuda.decomposed import Part, merge_parts
 from focus_runtime.attention.cuda.packing import Extent, group_bits, group_numbers, membership_extent, pack, popcount
 from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, best_kernel, plain_varlen, unusable
-from focus_runtime.attention.reference import reference_attention
 from focus_runtime.errors import InputError
+from tests.runtime.attention.by_keyword import flash_decomposition, reference_attention
 from tests.runtime.attention.test_attention import assert_same, random_inputs, random_membership
 
 INF = float("inf")

@@ -12,7 +12,7 @@ from focus_runtime.attention.flex import BLOCK, block_lists
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule, allowed_pairs, token_positions
 from tests.runtime.attention.by_keyword import flex_focus_attention, order_tokens, reference_attention
-from tests.runtime.attention.test_attention import assert_same, padded, random_inputs, random_membership
+from tests.runtime.attention.inputs import assert_same, padded, random_inputs, random_membership
 
 
 def dense(counts, columns):

@@ -18,7 +18,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import flash_decomposition, flex_focus_attention, reference_attention
-from tests.runtime.attention.test_attention import assert_same, padded, random_membership
+from tests.runtime.attention.inputs import assert_same, padded, random_membership
 
 pytestmark = [
     pytest.mark.gpu,

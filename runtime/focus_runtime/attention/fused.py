@@ -127,7 +127,11 @@ def fused_reason() -> str:
 
 
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous."""
+    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous.
+
+    Args:
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+    """
     if key.dtype != query.dtype or value.dtype != query.dtype or key.shape != value.shape:
         return False
     contiguous = all(x.stride(3) == 1 for x in (query, key, value))

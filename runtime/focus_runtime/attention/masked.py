@@ -67,7 +67,14 @@ def masked_attention(
     scoring: Scoring,
     key_padding: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention with a mask per block of queries. Arguments and results as in `reference_attention`."""
+    """Focus attention with a mask per block of queries.
+
+    Args:
+        query, key, value, membership, rule, scoring, key_padding: as in `reference_attention`.
+
+    Returns:
+        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
+    """
     length_q, length_k = query.shape[2], key.shape[2]
     first = length_k - length_q
     fast = query.device.type == "cpu" and scoring.softcap is None

@@ -21,7 +21,7 @@ from focus_runtime.baselines.checks import check_text
 from focus_runtime.baselines.handle import Handle
 from focus_runtime.baselines.pairs import Reading
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.layer import STATE as FOCUS_STATE
+from focus_runtime.composition.state import STATE as FOCUS_STATE
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of

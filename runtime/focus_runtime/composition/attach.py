@@ -18,7 +18,8 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 
 from focus_runtime.attention.dispatch import BACKENDS
 from focus_runtime.clock import PassClock
-from focus_runtime.composition.layer import STATE, FocusLayer, SoftGate, check_called, focus_forward, route
+from focus_runtime.composition.layer import check_called, focus_forward, route
+from focus_runtime.composition.state import STATE, FocusLayer, SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of

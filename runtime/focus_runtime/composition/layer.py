@@ -3,14 +3,13 @@
 transformers calls `focus_forward` with queries, keys and values after QK-norm, rotary embedding and cache update; hooks
 before and after the module read the hidden states and check that the call was made.
 
-`Composition` is the state that all layers of a composition share; `FocusModel` in attach.py provides it.
+The state of a layer, and of the composition it belongs to, is defined in state.py.
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,100 +21,15 @@ from focus_runtime.attention.dispatch import attend, choose_backend, rows_togeth
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
-from focus_runtime.clock import PassClock
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
+from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.rule import PairRule, token_positions
 from focus_runtime.models.structure import OTHER_MODEL
-from focus_runtime.routing.router import Assignment, CentroidRouter
 
-STATE = "_focus_layer"
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
-
-
-@dataclass
-class SoftGate:
-    """Settings of a training forward pass; see `gated_attention`.
-
-    Attributes:
-        gate: "log" or "paper".
-        steepness: lambda of the paper gate.
-        hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
-            text, and then without a gradient from dropped pairs (`straight_through_attention`).
-    """
-
-    gate: str = "log"
-    steepness: float = 8.0
-    hard: bool = False
-
-
-class Composition(Protocol):
-    """State that all layers of one composition share.
-
-    Attributes:
-        model: the frozen model.
-        config: settings in force.
-        backend: attention backend, "auto" or a name.
-        seconds: clock of routing and attention.
-        measuring_full: every layer runs its own full attention, timed.
-        paused: the model runs its own attention implementation; nothing is routed.
-        soft_gate: set during training forward passes.
-    """
-
-    model: nn.Module
-    config: FocusConfig
-    backend: str
-    seconds: PassClock
-    measuring_full: bool
-    paused: bool
-    soft_gate: SoftGate | None
-
-    @property
-    def writer(self) -> str:
-        """Identifies who assigned a cache's groups."""
-
-
-class Pass(threading.local):
-    """State of one layer during a forward pass of this thread; between passes, of the latest one.
-
-    Attributes:
-        assignment: the groups of that pass's tokens.
-        cached, history: the cache layer of a running pass, and the groups stored with its keys.
-        called: whether the running pass has reached the attention interface.
-        backend: backend of the latest Focus call; empty before one.
-    """
-
-    def __init__(self) -> None:
-        self.assignment: Assignment | None = None
-        self.cached: Any = None
-        self.history: GroupHistory | None = None
-        self.called = False
-        self.backend = ""
-
-    def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
-        """A copied or pickled model starts without a pass."""
-        return Pass, ()
-
-
-@dataclass(slots=True)
-class FocusLayer:
-    """State of one composed attention module.
-
-    Attributes:
-        index: layer number.
-        router: None where the layer keeps its own attention.
-        owner: state shared by all layers.
-        sliding: the layer's own window in tokens, None for a global layer.
-        current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
-    """
-
-    index: int
-    router: CentroidRouter | None
-    owner: Composition
-    sliding: int | None = None
-    current_pass: Pass = field(default_factory=Pass)
 
 
 @dataclass(slots=True)
@@ -140,7 +54,11 @@ class Call:
 
 
 def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Before the module runs: find its cache layer, and decide the groups of the new tokens."""
+    """Pre-hook of an attention module: find its cache layer, and decide the groups of the new tokens.
+
+    Args:
+        module, args, kwargs: as torch passes them to a forward pre-hook.
+    """
     layer: FocusLayer = getattr(module, STATE)
     owner = layer.owner
     layer.current_pass.called, layer.current_pass.cached, layer.current_pass.history = False, None, None
@@ -187,7 +105,14 @@ def _padding(kwargs: dict[str, Any]) -> Tensor | None:
 
 
 def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-    """After the module ran: without a call of `focus_forward`, full attention would pass for Focus."""
+    """Hook after an attention module: without a call of `focus_forward`, full attention would pass for Focus.
+
+    Args:
+        module, args, output: as torch passes them to a forward hook.
+
+    Raises:
+        ModelError: the module did not call transformers' attention interface.
+    """
     layer: FocusLayer = getattr(module, STATE)
     called, layer.current_pass.cached, layer.current_pass.history = (
         layer.current_pass.called,
@@ -213,7 +138,20 @@ def focus_forward(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers; returns (B, T, H, D) and no weights."""
+    """The attention function registered with transformers.
+
+    Args:
+        module: the attention module.
+        query: (B, Hq, Tq, D) after norms and rotary embedding; key, value: (B, Hkv, Tk, D), the cache included.
+        attention_mask: (B, Tk), True or 1 for real tokens; None when all are.
+        scaling: factor on the scores; D^-0.5 when None.
+        softcap: scores become softcap * tanh(scores / softcap).
+        dropout: probability, for the layer's own attention in training.
+        kwargs: further arguments of transformers; those that change what attention means are refused.
+
+    Returns:
+        (B, Tq, Hq, D) and no weights.
+    """
     layer: FocusLayer | None = module.__dict__.get(STATE)
     if layer is None:
         raise ModelError(

@@ -66,13 +66,13 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
         hit = far[(membership[far] & membership[j]) != 0] - j
         sinks_shared += np.bincount(np.searchsorted(starts, hit, "right") - 1, minlength=starts.size)
     both, sink_only = np.where(near, shared, 0), sinks - sinks_shared
-    found = {
+    counts = {
         "local_only": np.where(near, pairs, 0) - both,
         "group_only": shared - both,
         "local_and_group": both,
         "sink_only": sink_only,
     }
-    found["dropped"] = pairs - sum(found.values())
+    counts["dropped"] = pairs - sum(counts.values())
     sharing = shuffled_sharing(membership)
     by_rule = np.where(near, pairs, sinks)
 
@@ -82,12 +82,12 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
     return DistanceCounts(
         first,
         last,
-        binned(np.stack([found[cause] for cause in CAUSES])),
+        binned(np.stack([counts[cause] for cause in CAUSES])),
         sharing,
         binned(by_rule + (pairs - by_rule) * sharing) / binned(pairs),
         binned(by_rule) / binned(pairs),
         int((pairs - by_rule).sum()),
-        int((found["group_only"] - sinks_shared).sum()),
+        int((counts["group_only"] - sinks_shared).sum()),
     )
 
 
@@ -96,7 +96,7 @@ def _shared_from(membership: Ints, distances: Ints) -> Ints:
     total = membership.size
     signatures, code = np.unique(membership, return_inverse=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0
-    found = np.zeros(distances.size, dtype=np.int64)
+    pairs = np.zeros(distances.size, dtype=np.int64)
     step = max(1, TABLE_ENTRIES // total)
     for start in range(0, signatures.size, step):
         table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
@@ -105,8 +105,8 @@ def _shared_from(membership: Ints, distances: Ints) -> Ints:
         own = code[queries] - start
         for number, distance in enumerate(distances):
             late = queries >= distance
-            found[number] += table[own[late], queries[late] - distance + 1].sum(dtype=np.int64)
-    return found
+            pairs[number] += table[own[late], queries[late] - distance + 1].sum(dtype=np.int64)
+    return pairs
 
 
 def shuffled_sharing(membership: Ints) -> float:

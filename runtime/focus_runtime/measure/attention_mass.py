@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.layer import FocusLayer
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
+from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule, allowed_pairs
 from focus_runtime.measure.loss import final_hidden

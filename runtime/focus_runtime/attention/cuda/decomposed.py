@@ -107,7 +107,7 @@ def merge_parts(parts: list[Part], num_tokens: int) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class FlashCall:
     """One call of `flash_decomposition`.
 
     Attributes:
@@ -124,7 +124,7 @@ class _Call:
     membership: Tensor
     extent: Extent
     scale: float
-    stage: Stage
+    stage: Stage = _unmeasured
 
     @property
     def length(self) -> int:
@@ -175,7 +175,7 @@ def _by_slot(out: Tensor, lse: Tensor, packing: Packing, sign: int = 1) -> list[
     ]
 
 
-def _same_group(call: _Call) -> list[Part]:
+def _same_group(call: FlashCall) -> list[Part]:
     """Attention inside groups for k = 1 and k = 2; k = 2 counts pairs of the same two groups twice."""
     with call.stage("sort"):
         packing = pack_groups(call.membership, call.extent)
@@ -185,7 +185,7 @@ def _same_group(call: _Call) -> list[Part]:
     return _by_slot(out_MHD, lse_HM, packing)
 
 
-def _same_two_groups(call: _Call) -> list[Part]:
+def _same_two_groups(call: FlashCall) -> list[Part]:
     """Pairs of tokens with the same two groups, to be taken off once (k = 2)."""
     with call.stage("sort"):
         packing = pack_pairs(call.membership, call.extent)
@@ -195,7 +195,7 @@ def _same_two_groups(call: _Call) -> list[Part]:
     return _by_slot(out_MHD, lse_HM, packing, sign=-1)
 
 
-def _lowest_shared_group(call: _Call) -> list[Part]:
+def _lowest_shared_group(call: FlashCall) -> list[Part]:
     """Attention inside groups for k >= 3, every pair counted in its lowest shared group only."""
     with call.stage("sort"):
         packing = pack_groups(call.membership, call.extent)
@@ -209,14 +209,14 @@ def _lowest_shared_group(call: _Call) -> list[Part]:
     return _by_slot(out_MHD, lse_HM, packing)
 
 
-def _local(call: _Call, window: int) -> Part:
+def _local(call: FlashCall, window: int) -> Part:
     batch, length = call.membership.shape
     bits_NK = group_bits(call.membership.flatten(), call.extent.num_groups)
     cu_lengths = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device=bits_NK.device)
     return Part(*call.hiding(call.flat, bits_NK, bits_NK, cu_lengths, window if window < length else None))
 
 
-def _sinks(call: _Call, rule: PairRule) -> Part:
+def _sinks(call: FlashCall, rule: PairRule) -> Part:
     """Sinks beyond the window that share no group with the query."""
     batch, length = call.membership.shape
     num_sinks = min(rule.num_sinks, length)
@@ -292,7 +292,7 @@ def flash_decomposition(
         )
     batch, length = membership.shape
     q_NHD, k_NGD, v_NGD = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
-    call = _Call(kernel, (q_NHD, k_NGD, v_NGD), membership, extent, scale, stage)
+    call = FlashCall(kernel, (q_NHD, k_NGD, v_NGD), membership, extent, scale, stage)
     parts = _lowest_shared_group(call) if extent.top_k >= 3 else _same_group(call)
     if extent.top_k == 2:
         parts += _same_two_groups(call)

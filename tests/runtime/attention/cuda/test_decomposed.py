@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.attention.cuda import decomposed as cuda_module
-from focus_runtime.attention.cuda.decomposed import Part, merge_parts
+from focus_runtime.attention.cuda.decomposed import FlashCall, Part, merge_parts
 from focus_runtime.attention.cuda.packing import Extent, membership_extent
 from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, plain_varlen
 from focus_runtime.errors import InputError
@@ -133,7 +133,8 @@ def test_a_query_whose_pairs_are_all_hidden_has_no_logsumexp(fresh_seed):
     flags = torch.rand(20, 3) < 0.3
     flags[:6, 0] = True
     cu_lengths = torch.tensor([0, 20], dtype=torch.int32)
-    out, lse = cuda_module._hiding(PLAIN, *inputs, flags, flags, cu_lengths, 20, 0.25, 4)
+    call = FlashCall(PLAIN, inputs, torch.ones(1, 20, dtype=torch.int64), Extent(3, 1, True), 0.25)
+    out, lse = call.hiding(inputs, flags, flags, cu_lengths, 4)
     place = torch.arange(20)
     distance = place[:, None] - place
     seen = (distance >= 0) & (distance <= 4) & ~(flags[:, None] & flags).any(-1)

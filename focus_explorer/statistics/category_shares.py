@@ -113,7 +113,7 @@ def _share_intervals(shares: NDArray[np.float64], replicates: NDArray[np.float64
 
 
 def _random_shares(sample: Sample, place: int, name: str, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """(K, C) shares in the random groups matched with ours, NaN where a group has no partner."""
+    """(K, C) shares in the random groups matched with the groups of the sample, NaN where a group has no partner."""
     if sample.random is None:
         return np.full(shape, np.nan)
     tops = sample.random.tops[place]

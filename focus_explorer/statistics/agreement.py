@@ -39,7 +39,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Adjusted Rand index and the share of tokens in groups that are matched one to one, with what chance gives."""
+    """Adjusted Rand index and share of tokens in groups that are matched one to one, each with its permutation null."""
 
     rand: Estimate
     overlap: Estimate
@@ -57,10 +57,13 @@ def agree(
 ) -> Agreement:
     """Compare two labellings of T tokens.
 
-    Groups are matched once on all tokens (Hungarian method); resamples keep the match, shuffles are matched anew.
+    Groups are matched once, on all tokens. Resamples keep the match, permuted labels are matched anew.
 
     Args:
         first, second: (T,) labels below `shape`.
+        shape: numbers of labels.
+        resampler: of the T tokens.
+        seed: of the permutations.
     """
     by_unit = resampler.tally(first.astype(np.int64) * shape[1] + second, shape[0] * shape[1])
     table = by_unit.sum(axis=0).reshape(shape)
@@ -83,7 +86,7 @@ def best_overlap(table: NDArray[np.integer] | Values) -> float:
 
 
 def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
-    """Every two layers of a sample, neighbours first in no order but that of layers: L (L - 1) / 2 rows.
+    """Every two of the L layers of a sample, in order of layers: L (L - 1) / 2 rows.
 
     `random` and `overlap_random` compare the same two layers under random centroids.
     """
@@ -92,26 +95,35 @@ def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
     rows = []
     for a, first in enumerate(sample.layers):
         for b in range(a + 1, len(sample.layers)):
-            found = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, seed=seed)
-            row = agreement_row(found, resampler, sample) | {"layer": first, "other_layer": sample.layers[b]}
+            agreement = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, seed=seed)
+            row = agreement_row(agreement, resampler, sample) | {"layer": first, "other_layer": sample.layers[b]}
             rows.append(row | _random(sample, a, b, shape))
     return pa.Table.from_pylist(rows, schema=schema())
 
 
-def agreement_row(found: Agreement, resampler: Resampler, sample: Sample) -> dict[str, Any]:
-    """The numbers of one comparison under the names of `COLUMNS`."""
-    low, high = found.rand.interval(resampler.count)
-    overlap_low, overlap_high = found.overlap.interval(resampler.count)
+def agreement_row(agreement: Agreement, resampler: Resampler, sample: Sample) -> dict[str, Any]:
+    """One comparison as a row.
+
+    Args:
+        agreement: of two labellings of the sample's tokens.
+        resampler: that the agreement was measured with.
+        sample: whose tokens and unit are named.
+
+    Returns:
+        Numbers under the names of `COLUMNS`, without layers.
+    """
+    low, high = agreement.rand.interval(resampler.count)
+    overlap_low, overlap_high = agreement.overlap.interval(resampler.count)
     return {
-        "adjusted_rand": found.rand.value,
+        "adjusted_rand": agreement.rand.value,
         "low": low,
         "high": high,
-        "shuffled": float(found.rand_shuffled.mean()),
-        "shuffled_high": float(percentile_ends(found.rand_shuffled)[1]),
-        "overlap": found.overlap.value,
+        "shuffled": float(agreement.rand_shuffled.mean()),
+        "shuffled_high": float(percentile_ends(agreement.rand_shuffled)[1]),
+        "overlap": agreement.overlap.value,
         "overlap_low": overlap_low,
         "overlap_high": overlap_high,
-        "overlap_shuffled": float(found.overlap_shuffled.mean()),
+        "overlap_shuffled": float(agreement.overlap_shuffled.mean()),
         "count": sample.num_tokens,
         "units": resampler.count,
         "unit": sample.unit,
@@ -128,17 +140,25 @@ def _random(sample: Sample, a: int, b: int, shape: tuple[int, int]) -> dict[str,
 
 
 def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table:
-    """Two runs of the same tokens, layer by layer: centroid files, seeds or settings. Columns of `COLUMNS`."""
+    """Two runs of the same tokens, layer by layer: centroid files, seeds or settings.
+
+    Args:
+        first, second: samples with the same tokens in the same order.
+        seed: of resamples and permutations.
+
+    Returns:
+        Columns of `COLUMNS`.
+    """
     resampler = Resampler(first.units, resamples=RESAMPLES, seed=seed)
     shape = (first.num_groups, second.num_groups)
     rows = []
     for layer in sorted(set(first.layers) & set(second.layers)):
         a, b = first.layers.index(layer), second.layers.index(layer)
-        found = agree(first.focus.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
-        row = agreement_row(found, resampler, first) | {"layer": layer, "other_layer": layer}
+        agreement = agree(first.focus.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
+        row = agreement_row(agreement, resampler, first) | {"layer": layer, "other_layer": layer}
         if first.random is not None:
-            chance = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
-            row |= {"random": chance.rand.value, "overlap_random": chance.overlap.value}
+            baseline = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
+            row |= {"random": baseline.rand.value, "overlap_random": baseline.overlap.value}
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=schema())
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control, norm
 
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.resample import Resampler, ratio
 from focus_explorer.statistics.sample import Sample
+from focus_explorer.statistics.significance import corrected_p_values, two_sided_p_values
 from focus_runtime.measure.contingency import contingency
 from focus_runtime.measure.intervals import recentred_interval
 
@@ -68,8 +68,8 @@ def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampl
     expected = sizes[:, None] * base
     spread = np.sqrt(expected * (1 - base) * (total - sizes[:, None]) / max(total - 1, 1))
     z = np.divide(counts - expected, spread, out=np.zeros_like(counts), where=spread > 0)
-    values = 2 * norm.sf(np.abs(z))
-    corrected = false_discovery_control(values.ravel()).reshape(values.shape)
+    values = two_sided_p_values(z)
+    corrected = corrected_p_values(values)
     random = _random_shares(sample, place, name, counts.shape)
     groups_used = np.flatnonzero(sizes)
     shares = counts[groups_used] / sizes[groups_used, None]
@@ -113,7 +113,7 @@ def _share_intervals(shares: NDArray[np.float64], replicates: NDArray[np.float64
 
 
 def _random_shares(sample: Sample, place: int, name: str, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """(K, C) shares in the random groups matched with ours, NaN where a group has no partner."""
+    """(K, C) shares in the random groups matched with the groups of the sample, NaN where a group has no partner."""
     if sample.random is None:
         return np.full(shape, np.nan)
     tops = sample.random.tops[place]

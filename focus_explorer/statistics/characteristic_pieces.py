@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control, norm
 
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.statistics.sample import Sample
+from focus_explorer.statistics.significance import corrected_p_values, two_sided_p_values
 from focus_runtime.measure.contingency import contingency, log_odds
 
 CHARACTERISTIC, FREQUENT = 12, 12
@@ -30,8 +30,8 @@ def characteristic_table(sample: Sample) -> pa.Table:
     for place, layer in enumerate(sample.layers):
         uses = contingency(sample.focus.tops[place], sample.piece, shape)
         scores = log_odds(uses, prior_size=sample.num_tokens / sample.num_groups)
-        values = 2 * norm.sf(np.abs(scores))
-        corrected = false_discovery_control(values.ravel()).reshape(shape)
+        values = two_sided_p_values(scores)
+        corrected = corrected_p_values(values)
         for group in range(sample.num_groups):
             z, here = scores[group], uses[group]
             strong = np.where((here >= LEAST_USES) & (z > 0) & (corrected[group] <= MOST_Q), z, 0.0)

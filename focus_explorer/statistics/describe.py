@@ -1,4 +1,4 @@
-"""A sample -> rows of statistics: every layer measured, its baselines beside it, then the mean over layers."""
+"""A sample -> rows of statistics: every layer and its baselines, then the mean over layers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control
 
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.statistics.alignment import align
@@ -17,6 +16,7 @@ from focus_explorer.statistics.layer_measures import INFORMATION, Measured, meas
 from focus_explorer.statistics.resample import Estimate, Resampler, mean_of
 from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.sample import Sample
+from focus_explorer.statistics.significance import corrected_p_values
 from focus_explorer.statistics.warnings import caution
 from focus_runtime.measure.contingency import information, purity, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
@@ -68,7 +68,8 @@ def measure(
     """Measure every layer of a sample.
 
     Args:
-        resamples: of the bootstrap; seed: of resamples and shuffles.
+        sample: of a run or corpus.
+        resamples: of the bootstrap; seed: of resamples and permutations.
         progress: called after each layer with the number done and the total.
     """
     resampler = Resampler(sample.units, resamples=resamples, seed=seed)
@@ -82,7 +83,11 @@ def measure(
 
 
 def describe(sample: Sample, layers: list[Layer], resampler: Resampler) -> pa.Table:
-    """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings."""
+    """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings.
+
+    Args:
+        sample, layers, resampler: what `measure` was given and returned.
+    """
     rows: list[StatisticRow] = []
     for layer in layers:
         rows += _group_rows(sample, layer, resampler)
@@ -314,7 +319,7 @@ def _corrected(rows: list[StatisticRow]) -> list[StatisticRow]:
             families.setdefault((row.scope, row.statistic, row.category.partition(":")[0]), []).append(place)
     corrected = list(rows)
     for places in families.values():
-        found = false_discovery_control([rows[place].p_value for place in places])
-        for place, value in zip(places, found, strict=True):
+        q_values = corrected_p_values([p for place in places if (p := rows[place].p_value) is not None])
+        for place, value in zip(places, q_values, strict=True):
             corrected[place] = replace(rows[place], q_value=float(value))
     return corrected

@@ -83,6 +83,8 @@ class Resampler:
 
         Args:
             codes: (n,) cells of the first n tokens.
+            cells: number of cells.
+            values: (n,) what is summed; tokens are counted when None.
         """
         flat = self.of_token[: codes.size] * cells + codes
         return np.bincount(flat, values, minlength=self.bins * cells).reshape(self.bins, cells).astype(np.float64)

@@ -19,7 +19,7 @@ from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.describe import Layer, describe, measure
 from focus_explorer.statistics.distances import Bins
 from focus_explorer.statistics.names import NAMES, OF_CORPUS
-from focus_explorer.statistics.pair_tables import distances_table, links_table, long_range_rows, meaningful
+from focus_explorer.statistics.pair_tables import content_words, distances_table, links_table, long_range_rows
 from focus_explorer.statistics.resample import Resampler
 from focus_explorer.statistics.run_sample import run_sample, stored_measurements
 from focus_explorer.statistics.sample import Sample
@@ -42,7 +42,7 @@ class RunStatistics:
         self._tables: dict[str, pa.Table] = {}
 
     def measured(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Any:
-        """Layers, resampler and bins of distances."""
+        """Layers, resampler and bins of distances, measured by the first call."""
         if self._measured is None:
             self._measured = measure(self.sample, progress=progress)
         return self._measured
@@ -71,14 +71,14 @@ class RunStatistics:
         return layer_agreement_table(self.sample)
 
     def _links(self) -> pa.Table:
-        return links_table(fetch(self.database, "study_links", run_id=self.run_id), self._pieces())
+        return links_table(fetch(self.database, "all_attention_links", run_id=self.run_id), self._pieces())
 
     def _pairs(self) -> pa.Table:
         rows: list[dict[str, Any]] = []
-        places = meaningful(self.sample)
-        found = fetch(self.database, "all_probabilities", run_id=self.run_id, positions=places.tolist())
-        layer = found["layer"].to_numpy()
-        flat = found["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        places = content_words(self.sample)
+        rows_of_layers = fetch(self.database, "all_probabilities", run_id=self.run_id, positions=places.tolist())
+        layer = rows_of_layers["layer"].to_numpy()
+        flat = rows_of_layers["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         chosen = flat.reshape(layer.size, -1) if layer.size else flat.reshape(0, self.sample.num_groups)
         for number in self.sample.layers:
             rows += long_range_rows(self.sample, number, places, chosen[layer == number])
@@ -117,7 +117,12 @@ def run_statistics(database: Database, run_id: str) -> RunStatistics:
 
 
 def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
-    """One of `NAMES`.
+    """One table of a run or corpus.
+
+    Args:
+        database: that holds it.
+        run_id: of a run or a corpus.
+        name: one of `NAMES`.
 
     Raises:
         InputError: unknown table or run.
@@ -131,6 +136,10 @@ def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
 
 def agreement_between(database: Database, run_id: str, other_id: str) -> pa.Table:
     """Two runs of the same tokens, layer by layer; see `agreement.between_samples`.
+
+    Args:
+        database: that holds them.
+        run_id, other_id: runs or corpora.
 
     Raises:
         InputError: the tokens differ, or there is no such run.

@@ -34,7 +34,7 @@ class Interval:
 
     Attributes:
         value: the estimate.
-        low, high: ends of the interval; None when there is one unit, which says nothing about its spread.
+        low, high: ends of the interval; None when there is one unit, whose spread is unknown.
         units: how many units it rests on.
         seeds: how many training seeds it rests on.
     """
@@ -192,7 +192,16 @@ def _weights(weights: ArrayLike | None, units: int) -> Floats:
 
 
 def resampled_means(table: Floats, weight: Floats, resamples: int, seed: int) -> Floats:
-    """(R,) means of resampled units and seeds."""
+    """Means of resampled units and seeds.
+
+    Args:
+        table: (S, N) one number for each seed and unit.
+        weight: (N,) of the units, with mean one.
+        resamples: R; seed: of the draws.
+
+    Returns:
+        (R,).
+    """
     seeds, units = table.shape
     generator = np.random.default_rng(seed)
     weighted, means = table * weight, []

@@ -88,8 +88,8 @@ def routed_text(
         )
     chosen = np.unique(np.linspace(0, whole - 1, min(count or whole, whole)).round().astype(int))
     spans = [slice(start * length, (start + 1) * length) for start in chosen]
-    found = classify(tokens.pieces)
-    numbers = np.array([CLASSES.index(name) for name in found.classes])
+    classified = classify(tokens.pieces)
+    numbers = np.array([CLASSES.index(name) for name in classified.classes])
     probabilities: dict[int, list[NDArray[np.float32]]] = {}
     focus = compose(model, centroids, **settings)
     try:
@@ -101,7 +101,7 @@ def routed_text(
         focus.detach()
     return RoutedText(
         [tokens.pieces[span] for span in spans],
-        [found.words[span] for span in spans],
+        [classified.words[span] for span in spans],
         np.stack([numbers[span] for span in spans]),
         {index: np.stack(rows) for index, rows in probabilities.items()},
         focus.config.window,
@@ -207,7 +207,7 @@ def _empty_group(group: int) -> Row:
 def _typical(
     names: NDArray[Any], here: Numbers, everywhere: Numbers, share: float, limit: int, least_count: int
 ) -> list[Row]:
-    """Pieces found more often in a group than its size explains; `share` is that size."""
+    """Pieces that occur more often in a group than its size explains; `share` is that size."""
     lift = here / (everywhere * share)
     weight = np.where(here >= least_count, here * np.log(np.clip(lift, 1e-30, None)), 0.0)
     order = [int(place) for place in np.argsort(-weight, kind="stable")[:limit] if weight[place] > 0]
@@ -256,20 +256,22 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
     unknown = sorted(set(kinds) - set(CLASSES))
     if unknown:
         raise InputError(f"kinds has {unknown[0]!r}", expected="some of " + ", ".join(CLASSES))
-    wanted = np.isin(routed.classes, [CLASSES.index(kind) for kind in kinds])
+    of_kind = np.isin(routed.classes, [CLASSES.index(kind) for kind in kinds])
     rows = []
     for layer, probabilities in routed.probabilities.items():
-        found = [
+        pairs = [
             pair
             for number, stacked in enumerate(probabilities)
-            for pair in _pairs_of(stacked, wanted[number], routed.words[number], routed.window, number)
+            for pair in _pairs_of(stacked, of_kind[number], routed.words[number], routed.window, number)
         ]
-        found.sort(key=lambda pair: (-pair["affinity"], -pair["distance"]))
+        pairs.sort(key=lambda pair: (-pair["affinity"], -pair["distance"]))
         once: dict[tuple[str, str], Row] = {}
-        for pair in found:
+        for pair in pairs:
             once.setdefault((pair["word"], pair["earlier_word"]), pair)
         top = probabilities.argmax(axis=-1)
-        among = sum((_same_group(row, mask, routed.window) for row, mask in zip(top, wanted, strict=True)), np.zeros(2))
+        among = sum(
+            (_same_group(row, mask, routed.window) for row, mask in zip(top, of_kind, strict=True)), np.zeros(2)
+        )
         every = sum((_same_group(row, np.ones_like(row, dtype=bool), routed.window) for row in top), np.zeros(2))
         rows.append(
             {
@@ -283,10 +285,10 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
 
 
 def _pairs_of(
-    probabilities: NDArray[np.float32], wanted: NDArray[np.bool_], words: Sequence[str], window: int, sequence: int
+    probabilities: NDArray[np.float32], selected: NDArray[np.bool_], words: Sequence[str], window: int, sequence: int
 ) -> list[Row]:
     """The strongest pair of every two words in one sequence, in blocks of rows."""
-    places = np.flatnonzero(wanted)
+    places = np.flatnonzero(selected)
     names, codes = np.unique(np.array([words[int(place)] for place in places], dtype=str), return_inverse=True)
     top = probabilities[places].argmax(axis=1)
     best: dict[int, Row] = {}
@@ -315,10 +317,10 @@ def _pairs_of(
     return list(best.values())
 
 
-def _same_group(top: Numbers, wanted: NDArray[np.bool_], window: int) -> NDArray[np.float64]:
-    """Pairs beyond the window with one group, and all of them, among the wanted tokens of one sequence."""
-    onehot = (top[:, None] == np.arange(top.max() + 1)) & wanted[:, None]
+def _same_group(top: Numbers, selected: NDArray[np.bool_], window: int) -> NDArray[np.float64]:
+    """Pairs beyond the window with one group, and all of them, among the selected tokens of one sequence."""
+    onehot = (top[:, None] == np.arange(top.max() + 1)) & selected[:, None]
     before = np.zeros((top.size, onehot.shape[1]))
     if window + 1 < top.size:
         before[window + 1 :] = onehot.cumsum(axis=0)[: top.size - window - 1]
-    return np.array([(onehot * before).sum(), (wanted * before.sum(axis=1)).sum()])
+    return np.array([(onehot * before).sum(), (selected * before.sum(axis=1)).sum()])

@@ -135,7 +135,7 @@ def test_a_run_of_random_centroids_never_has_itself_as_baseline(stored, model_fo
     assert stored_measurements(service.database, run_id)["random_seed"] == (
         COMPARISON_SEED if own_seed == 0 else STATISTICS_SEED
     )
-    rows = [fetch(service.database, name, run_id=run_id) for name in ("study_assignments", "baseline_assignments")]
+    rows = [fetch(service.database, name, run_id=run_id) for name in ("all_assignments", "baseline_assignments")]
     own, baseline = (row["membership"].to_numpy() for row in rows)
     assert (own == baseline).mean() < 0.9
 
@@ -179,6 +179,6 @@ def test_a_recorded_seed_gives_the_recorded_baseline(stored, model_folder):
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
     run_id = service.analyze(TEXT[:200], request)
     measure_random(service, fetch_run(service.database, run_id), lambda stage, part: None, seed=0)
-    rows = [fetch(service.database, name, run_id=run_id) for name in ("study_assignments", "baseline_assignments")]
+    rows = [fetch(service.database, name, run_id=run_id) for name in ("all_assignments", "baseline_assignments")]
     own, baseline = (row["membership"].to_numpy() for row in rows)
     assert (own == baseline).mean() > 0.95  # but for near ties

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_explorer.statistics.pair_tables import distances_table, long_range_rows, meaningful
+from focus_explorer.statistics.pair_tables import content_words, distances_table, long_range_rows
 
 
 def test_distances_have_their_baselines(found, sample):
@@ -24,7 +24,7 @@ def test_distances_have_their_baselines(found, sample):
 
 
 def test_long_range_pairs_are_distant_nouns_of_one_group(sample):
-    places = meaningful(sample)
+    places = content_words(sample)
     assert set(sample.schemes["pos"].codes[places]) == {2}
     chosen = np.eye(4, dtype=np.float32)[sample.focus.tops[1][places]]
     rows = long_range_rows(sample, 7, places, chosen)

@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 
-def test_a_sweep_has_its_nulls_beside_it(model, centroids, sequences):
+def test_a_sweep_has_both_baselines_at_every_setting(model, centroids, sequences):
     rows = sweep_masks(
         model, centroids, sequences, random_ids(40, batch=2, seed=8), top_ks=(1, 3), windows=(2, 4), sinks=(0, 1)
     )

@@ -1,15 +1,14 @@
-"""Longformer and window-only against their masks, pair by pair."""
+"""Longformer against its mask, pair by pair."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from focus_runtime.baselines import Longformer, WindowOnly
+from focus_runtime.baselines import Longformer
 from focus_runtime.baselines.longformer import longformer_attention
 from focus_runtime.baselines.pairs import Reading
-from focus_runtime.baselines.window_only import window_attention
-from focus_runtime.errors import ConfigError, InputError
+from focus_runtime.errors import ConfigError
 from tests.runtime.baselines.naive import naive_attention, random_heads
 
 
@@ -40,14 +39,6 @@ def test_longformer_reads_near_pairs_and_pairs_with_a_global_token(fresh_seed, p
     assert reading.keys_per_query == pytest.approx(pairs / (8 * 23))
 
 
-@pytest.mark.parametrize("sinks", [0, 3, 40])
-def test_window_only_reads_the_window_and_the_sinks(fresh_seed, sinks):
-    query, key, value = random_heads(23)
-    out = window_attention(query, key, value, window=4, num_sinks=sinks)
-    expected, _ = naive_attention(query, key, value, lambda b, h, i, j: 0.0 if i - j <= 4 or j < sinks else None)
-    torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)
-
-
 def test_gradients_are_those_of_the_masked_softmax(fresh_seed):
     inputs = [x.requires_grad_() for x in random_heads(19, batch=1)]
     out = longformer_attention(*inputs, window=3, positions=(0, 5))
@@ -71,31 +62,8 @@ def test_gradients_are_those_of_the_masked_softmax(fresh_seed):
         (lambda: Longformer(num_globals=1.5), "num_globals"),
         (lambda: Longformer(positions=(1, 1)), "positions"),
         (lambda: Longformer(positions=[1]), "positions"),
-        (lambda: WindowOnly(window=True), "window"),
-        (lambda: WindowOnly(num_sinks=-2), "num_sinks"),
     ],
 )
 def test_bad_settings_are_named(make, name):
     with pytest.raises(ConfigError, match=name):
         make()
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda q, k, v: (q[0], k, v), "query"),
-        (lambda q, k, v: (q, k, v[:, :, 1:]), "value"),
-        (lambda q, k, v: (q[:, :3], k, v), "multiple of key"),
-        (lambda q, k, v: (q, k.float(), v), "key is"),
-        (lambda q, k, v: (q[:, :, 1:], k, v), "as many"),
-        (lambda q, k, v: (q, k, None), "value is NoneType"),
-    ],
-)
-def test_tensors_that_do_not_fit_are_named(change, words):
-    with pytest.raises(InputError, match=words):
-        window_attention(*change(*random_heads(5)), window=2)
-
-
-def test_nothing_read_yet_is_said():
-    with pytest.raises(InputError, match="no forward pass"):
-        _ = Reading().retained_pairs

@@ -353,22 +353,6 @@ def test_asking_too_early_or_too_late_is_said(tiny_model, ids):
         handle.retained_pairs()
 
 
-def test_random_centroids_need_a_text(tiny_model):
-    with pytest.raises(InputError, match="no text"):
-        BASELINES["random_centroids"]().attach(tiny_model)
-
-
-def test_random_centroids_are_balanced_and_scored_with_their_dominance(tiny_model):
-    text = random_ids(64, batch=4, seed=3)
-    with BASELINES["random_centroids"](window=4, seed=2).attach(tiny_model, text=text) as handle:
-        with pytest.raises(InputError, match="no forward pass"):
-            handle.retained_pairs()
-        found = score(handle.focus, text)
-        assert (found.dominance < 0.5).all()
-        single = score(handle.focus, text[-1:])
-        assert handle.retained_pairs() == pytest.approx(single.retained_pairs.mean())
-
-
 @pytest.mark.parametrize("family", ["Llama", "Qwen3", "Gemma2"])
 @pytest.mark.parametrize("name", REPLACING)
 def test_autocast(name, family, ids):

@@ -21,7 +21,8 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.service import AnalyzeRequest, Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of
-from focus_explorer.services.training.train import describe_step, gather_texts
+from focus_explorer.services.training.texts import gather_texts
+from focus_explorer.services.training.train import describe_step
 from focus_explorer.views.training import POINTS, curves_payload
 from focus_runtime.errors import CentroidFileError, TextError
 from focus_runtime.routing.centroid_file import load_centroids

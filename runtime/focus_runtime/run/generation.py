@@ -65,7 +65,9 @@ class _Writer:
 
 
 def _groups(focus: FocusModel, position: int) -> dict[int, int]:
-    return {index: int(found.probabilities[0, position].argmax()) for index, found in focus.assignments().items()}
+    return {
+        index: int(assignment.probabilities[0, position].argmax()) for index, assignment in focus.assignments().items()
+    }
 
 
 @torch.no_grad()
@@ -102,5 +104,8 @@ def generate_both(
 def groups_afterwards(focus: FocusModel, ids: Tensor, start: int) -> list[dict[int, int]]:
     """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids."""
     final_hidden(focus.model, ids)
-    tops = {index: found.probabilities[0, start:].argmax(-1).tolist() for index, found in focus.assignments().items()}
+    tops = {
+        index: assignment.probabilities[0, start:].argmax(-1).tolist()
+        for index, assignment in focus.assignments().items()
+    }
     return [{index: top[number] for index, top in tops.items()} for number in range(ids.shape[1] - start)]

@@ -31,10 +31,10 @@ def write_label(
     with database.write() as connection:
         if not connection.execute("SELECT 1 FROM runs WHERE run_id = ?", [run_id]).fetchall():
             return False
-        found = connection.execute(
+        stored = connection.execute(
             "SELECT name, note, tags, deleted_at FROM run_labels WHERE run_id = ?", [run_id]
         ).fetchall()
-        old = found[0] if found else ("", "", [], None)
+        old = stored[0] if stored else ("", "", [], None)
         kept = [new if new is not None else before for new, before in zip((name, note, tags), old[:3], strict=True)]
         row = [run_id, kept[0], kept[1], list(kept[2])]
         if deleted is None:

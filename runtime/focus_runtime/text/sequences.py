@@ -1,4 +1,4 @@
-"""Token streams and the sequences cut from them. It knows nothing of models."""
+"""Token streams and the sequences cut from them."""
 
 from __future__ import annotations
 

@@ -65,20 +65,20 @@ def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
 
 
 def write_attention_queries(
-    database: Database, run_id: str, shares: Mapping[str, Mapping[int, NDArray[np.float64]]]
+    database: Database, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]
 ) -> None:
     """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`."""
     with database.write() as connection:
-        insert_queries(connection, run_id, shares)
+        insert_queries(connection, run_id, queries)
 
 
-def insert_queries(connection: Any, run_id: str, shares: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> None:
+def insert_queries(connection: Any, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> None:
     """The same within a transaction.
 
     Args:
-        shares: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
+        queries: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
     """
-    for centroids, layers in shares.items():
+    for centroids, layers in queries.items():
         connection.execute("DELETE FROM attention_queries WHERE run_id = ? AND centroids = ?", [run_id, centroids])
         for layer, shares in layers.items():
             count = len(shares)

@@ -163,6 +163,11 @@ def _load(job: CorpusJob) -> tuple[Any, Any]:
 def work_here(job: CorpusJob, tasks: Iterable[Task], loaded: tuple[Any, Any]) -> Iterator[Outcome]:
     """Do all documents in this process, in order.
 
+    Args:
+        job: what is done with every document.
+        tasks: numbers and documents.
+        loaded: model and tokenizer.
+
     Raises:
         InputError: the model does not fit, or a document cannot be written.
     """

@@ -69,6 +69,10 @@ def analyze(
     """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
 
     Args:
+        tokenizer: the model's.
+        text: what is read.
+        options: settings that replace the centroid file's, and how often is timed.
+        model_id, model_fingerprint: recorded in the trace.
         model: causal language model without Focus.
         centroids: routers with potentials (or assignment "sinkhorn").
         progress: called with a stage name and the fraction done, 0 to 1.

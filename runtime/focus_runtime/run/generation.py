@@ -80,6 +80,8 @@ def generate_both(
     their probabilities differ.
 
     Args:
+        max_tokens: of each mode.
+        seed: of the random numbers.
         focus: a composed model with causal assignment.
         ids: (1, T) prompt on the model's device.
         temperature: 0 always takes the most probable token.
@@ -102,7 +104,13 @@ def generate_both(
 
 @torch.no_grad()
 def groups_afterwards(focus: FocusModel, ids: Tensor, start: int) -> list[dict[int, int]]:
-    """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids."""
+    """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids.
+
+    Args:
+        focus: a composed model.
+        ids: (1, T) token ids on the model's device.
+        start: first position whose groups are returned.
+    """
     final_hidden(focus.model, ids)
     tops = {
         index: assignment.probabilities[0, start:].argmax(-1).tolist()

@@ -25,6 +25,12 @@ def write_label(
 ) -> bool:
     """Change what is given and keep the rest.
 
+    Args:
+        database: the store.
+        run_id: which run.
+        name, note, tags: the new values; None keeps the stored one.
+        deleted: whether the run is hidden; None keeps it as it is.
+
     Returns:
         False when there is no such run; nothing is written then.
     """

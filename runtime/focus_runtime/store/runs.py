@@ -23,6 +23,11 @@ TITLE_LENGTH = 80
 def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
     """Store a whole run in one transaction; the commit makes the run visible.
 
+    Args:
+        database: the store.
+        trace: the run.
+        command: command line to record.
+
     Returns:
         The new run's id.
 

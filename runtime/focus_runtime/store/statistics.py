@@ -22,7 +22,13 @@ CAUSES = ("local", "sinks", "grouped", "dropped")
 
 
 def write_tags(database: Database, run_id: str, tags: Tags) -> None:
-    """Store the tags of a run's tokens."""
+    """Store the tags of a run's tokens.
+
+    Args:
+        database: the store.
+        run_id: which run.
+        tags: one of each for every token.
+    """
     count = len(tags.pos)
     rows = pa.table(
         {
@@ -67,7 +73,13 @@ def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
 def write_attention_queries(
     database: Database, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]
 ) -> None:
-    """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`."""
+    """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`.
+
+    Args:
+        database: the store.
+        run_id: which run.
+        queries: as in `insert_queries`.
+    """
     with database.write() as connection:
         insert_queries(connection, run_id, queries)
 
@@ -76,6 +88,8 @@ def insert_queries(connection: Any, run_id: str, queries: Mapping[str, Mapping[i
     """The same within a transaction.
 
     Args:
+        connection: open for writing.
+        run_id: which run.
         queries: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
     """
     for centroids, layers in queries.items():

@@ -113,7 +113,13 @@ def _probe(pid: int) -> int:
 
 
 def is_alive(host: str, pid: int, started: int) -> bool:
-    """Whether the recorded process still runs; True where that cannot be known, as on another machine."""
+    """Whether the recorded process still runs; True where that cannot be known, as on another machine.
+
+    Args:
+        host: machine that was recorded.
+        pid: its process.
+        started: clock ticks since boot at the process's start; 0 when unknown.
+    """
     if host != socket.gethostname():
         return True
     now = process_start(pid)
@@ -186,7 +192,14 @@ class TrainingRecorder:
     def finish(
         self, status: str, message: str = "", *, centroids_sha256: str = "", validation: dict[str, Any] | None = None
     ) -> None:
-        """Record how it ended: "done", "stopped" or "failed"; written when the block is left."""
+        """Record how it ended: "done", "stopped" or "failed"; written when the block is left.
+
+        Args:
+            status: how it ended.
+            message: shown with the status.
+            centroids_sha256: of the file that was written.
+            validation: held-out scores.
+        """
         self._end = {
             "status": status,
             "message": message,

@@ -194,6 +194,7 @@ def write_last_word_tasks(
     The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder appears whole or not at all.
 
     Args:
+        tokenizer: counts the tokens.
         texts: (name, text) pairs.
         out: folder to make; it may exist when it is empty.
         lengths, items, window, seed: see `last_word_passages`.

@@ -99,16 +99,10 @@ def train_centroids(
         loop = centroid_loop(focus, centroids, ids, settings, identity=identity, checkpoint=checkpoint)
         if resume:
             loop.resume()
-
-        def report(step: TrainStep) -> None:
-            if on_step is not None:
-                on_step(step)
-            due = snapshot_every > 0 and step.step < settings.steps and step.step % snapshot_every == 0
-            if on_snapshot is not None and due:
-                on_snapshot(step.step, _snapshot(centroids, settings, step))
-
+        if on_snapshot is not None and snapshot_every > 0:
+            on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, settings)
         with checkpointing(model, settings.gradient_checkpointing):
-            loop.run(report, should_stop)
+            loop.run(on_step, should_stop)
     if history is not None:
         history.extend(loop.history)
     if weights_sha256(model) != hashes.weights:
@@ -124,10 +118,23 @@ def train_centroids(
     return centroids
 
 
-def _snapshot(centroids: Centroids, settings: TrainConfig, step: TrainStep) -> Centroids:
-    """The centroids with the training so far as their record; the routers are shared."""
-    training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, "loss": step.loss}
-    return replace(centroids, training=training)
+def _with_snapshots(
+    on_step: Callable[[TrainStep], None] | None,
+    on_snapshot: Callable[[int, Centroids], None],
+    every: int,
+    centroids: Centroids,
+    settings: TrainConfig,
+) -> Callable[[TrainStep], None]:
+    """`on_step`, and after every so many steps but the last one `on_snapshot`; its centroids share the routers."""
+
+    def report(step: TrainStep) -> None:
+        if on_step is not None:
+            on_step(step)
+        if step.step < settings.steps and step.step % every == 0:
+            training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, "loss": step.loss}
+            on_snapshot(step.step, replace(centroids, training=training))
+
+    return report
 
 
 def _training_summary(loop: Loop, settings: TrainConfig) -> dict[str, Any]:
@@ -147,6 +154,7 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
     """Focus composed for training, with Sinkhorn or softmax assignment; everything is undone at the end.
 
     Args:
+        centroids: whose routers are trained.
         weights: whether the model's own weights get gradients too.
     """
     before = {p: p.requires_grad for p in model.parameters()}

@@ -323,6 +323,11 @@ def compare_tasks(
 ) -> dict[str, dict[str, Any]]:
     """Focus against full attention, item by item.
 
+    Args:
+        full: results with full attention, by task.
+        focus: results with Focus on the same items.
+        seed: of resampling.
+
     Returns:
         JSON-ready, by task: items, their tokens, the share of them `longer_than_window` and the share on which Focus
         `may_differ`; for each metric both values, the mean paired difference with its interval over items (for a

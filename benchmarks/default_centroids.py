@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from focus_explorer.services.training.train import gather_texts
+from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.baselines.random_groups import STATISTICS_SEED, random_baseline
 from focus_runtime.composition.attach import compose

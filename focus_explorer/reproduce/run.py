@@ -16,7 +16,7 @@ from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.scale import scale_named
 from focus_explorer.services.texts import SAMPLES, sample_text
-from focus_explorer.services.training.train import gather_texts
+from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.files import cannot_write, check_writable_folder
 
 

@@ -1,7 +1,4 @@
-"""One setting of Focus on one text, beside full attention in the same minutes: predictions, pairs kept and time.
-
-It knows nothing of storage or of the screen.
-"""
+"""One setting of Focus on one text, measured alternately with full attention: predictions, pairs kept and time."""
 
 from __future__ import annotations
 
@@ -126,6 +123,6 @@ def _shares(focus: FocusModel) -> list[tuple[float, float]]:
     """Retained pairs and dominance by layer."""
     window, sinks = focus.config.window, focus.config.num_sinks
     return [
-        (pair_shares(found.membership[0].cpu().numpy(), window, sinks)[0], dominance(found.probabilities))
-        for found in focus.assignments().values()
+        (pair_shares(assignment.membership[0].cpu().numpy(), window, sinks)[0], dominance(assignment.probabilities))
+        for assignment in focus.assignments().values()
     ]

@@ -24,7 +24,13 @@ CAUSES = ("local", "sinks", "grouped", "dropped")
 
 
 def write_tags(database: Database, run_id: str, tags: Tags) -> None:
-    """Store the tags of a run's tokens."""
+    """Store the tags of a run's tokens.
+
+    Args:
+        database: the store.
+        run_id: which run.
+        tags: one of each for every token.
+    """
     count = len(tags.pos)
     rows = pa.table(
         {
@@ -72,20 +78,28 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
 
 
 def write_attention_queries(
-    database: Database, run_id: str, found: Mapping[str, Mapping[int, NDArray[np.float64]]]
+    database: Database, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]
 ) -> None:
-    """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`."""
+    """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`.
+
+    Args:
+        database: the store.
+        run_id: which run.
+        queries: as in `insert_queries`.
+    """
     with database.write() as connection:
-        insert_queries(connection, run_id, found)
+        insert_queries(connection, run_id, queries)
 
 
-def insert_queries(connection: Any, run_id: str, found: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> None:
+def insert_queries(connection: Any, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> None:
     """The same within a transaction.
 
     Args:
-        found: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
+        connection: open for writing.
+        run_id: which run.
+        queries: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
     """
-    for centroids, layers in found.items():
+    for centroids, layers in queries.items():
         connection.execute("DELETE FROM attention_queries WHERE run_id = ? AND centroids = ?", [run_id, centroids])
         for layer, shares in layers.items():
             count = len(shares)

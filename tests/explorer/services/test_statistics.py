@@ -12,11 +12,13 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.compare.settings import baseline_centroids
 from focus_explorer.services.corpora import CorpusRequest, analyze_corpus
-from focus_explorer.services.models import borrowed, run_centroids
-from focus_explorer.services.service import AnalyzeRequest, Service
-from focus_explorer.services.statistics import measure_random, measure_run
+from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.service import Service
+from focus_explorer.services.statistics.measure import measure_random, measure_run
 from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, stored_measurements
 from focus_explorer.statistics.run_statistics import NAMES, agreement_between, run_statistics, statistics_table
 from focus_runtime.baselines.random_groups import COMPARISON_SEED, STATISTICS_SEED
@@ -33,7 +35,7 @@ TEXT = "The quiet harbour slept. A cat sat on the wooden wall, and nobody saw it
 def stored(tmp_path_factory, model_folder):
     service = Service(tmp_path_factory.mktemp("statistics") / "runs.duckdb")
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
-    return service, service.analyze(TEXT, request, command="focus-explorer test")
+    return service, analyze(service, TEXT, request, command="focus-explorer test")
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +84,11 @@ def test_every_table_of_a_measured_run_has_rows_and_the_baselines(measured):
 def test_agreement_of_two_runs_needs_the_same_tokens(measured, model_folder):
     service, run_id = measured
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
-    other = service.analyze(TEXT, request, command="focus-explorer test")
+    other = analyze(service, TEXT, request, command="focus-explorer test")
     rows = agreement_between(service.database, run_id, other).to_pylist()
     assert [row["layer"] for row in rows] == [0, 1]
     assert rows[0]["adjusted_rand"] == 1
-    short = service.analyze(TEXT[:90], request, command="focus-explorer test")
+    short = analyze(service, TEXT[:90], request, command="focus-explorer test")
     with pytest.raises(InputError, match="have other tokens"):
         agreement_between(service.database, run_id, short)
 
@@ -118,9 +120,9 @@ def test_without_the_tagger_the_rest_goes_on(stored, monkeypatch, capsys):
 
 def saved_random(service, model_folder, path, seed):
     """A file of untrained centroids of the model, uploaded."""
-    model = service.load_model(model_folder).model
-    save_centroids(random_centroids(model, FocusConfig(window=8, num_sinks=2), seed=seed), path)
-    service.add_centroids(path, path.name, model_folder)
+    with service.models.lease(model_folder) as loaded:
+        save_centroids(random_centroids(loaded.model, FocusConfig(window=8, num_sinks=2), seed=seed), path)
+    add_centroids(service, path, path.name, model_folder)
     return str(path)
 
 
@@ -130,7 +132,7 @@ def test_a_run_of_random_centroids_never_has_itself_as_baseline(stored, model_fo
     service, _ = stored
     centroids = saved_random(service, model_folder, tmp_path / "drawn.safetensors", own_seed) if uploaded else "random"
     request = AnalyzeRequest(model=model_folder, centroids=centroids, top_k=1, window=8, repeats=1)
-    run_id = service.analyze(TEXT[:200], request)
+    run_id = analyze(service, TEXT[:200], request)
     assert measure_run(service, run_id, tags=False) == []
     assert stored_measurements(service.database, run_id)["random_seed"] == (
         COMPARISON_SEED if own_seed == 0 else STATISTICS_SEED
@@ -140,7 +142,7 @@ def test_a_run_of_random_centroids_never_has_itself_as_baseline(stored, model_fo
     assert (own == baseline).mean() < 0.9
 
     run = fetch_run(service.database, run_id)
-    with borrowed(service, run) as loaded:
+    with lease_run_model(service, run) as loaded:
         drawn = run_centroids(service, run, loaded)
         random = baseline_centroids(run, loaded, drawn)["random"]
     assert random.training["random_seed"] == (STATISTICS_SEED if own_seed == 1000 else COMPARISON_SEED)
@@ -159,7 +161,7 @@ def test_a_stored_baseline_that_is_the_run_itself_is_measured_again(stored, mode
     """Versions before 0.2 gave a run of random centroids the seed of its own as baseline."""
     service, _ = stored
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
-    run_id = service.analyze(TEXT[:200], request)
+    run_id = analyze(service, TEXT[:200], request)
     run = fetch_run(service.database, run_id)
     again = partial(measure_random, service, run, lambda stage, part: None)
     again(seed=0)
@@ -177,7 +179,7 @@ def test_a_recorded_seed_gives_the_recorded_baseline(stored, model_folder):
     """A bundle records the seed of its baseline, also of one made before the rule."""
     service, _ = stored
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
-    run_id = service.analyze(TEXT[:200], request)
+    run_id = analyze(service, TEXT[:200], request)
     measure_random(service, fetch_run(service.database, run_id), lambda stage, part: None, seed=0)
     rows = [fetch(service.database, name, run_id=run_id) for name in ("all_assignments", "baseline_assignments")]
     own, baseline = (row["membership"].to_numpy() for row in rows)

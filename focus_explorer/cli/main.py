@@ -218,13 +218,10 @@ def _service(arguments: argparse.Namespace) -> Any:
 
 
 def _read(source: str) -> str:
-    from focus_explorer.services.texts import check_size, read_text_file
-    from focus_runtime.text.tokens import decode_text
+    from focus_explorer.services.texts import read_text_file, read_text_stream
 
     if source == "-":
-        data = sys.stdin.buffer.read(settings.MAX_TEXT_BYTES + 1)
-        check_size(len(data), "standard input")
-        return decode_text(data, "standard input")
+        return read_text_stream(sys.stdin.buffer, "standard input")
     return read_text_file(Path(os.path.expanduser(source)))
 
 

@@ -12,7 +12,6 @@ from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
 from focus_explorer.statistics import mean_interval
-from focus_runtime.mask.rule import CAUSES
 from focus_runtime.store.database import Database
 
 Row = dict[str, Any]
@@ -171,4 +170,6 @@ def _mass(database: Database, run_id: str) -> Row | None:
 
 def cause_shares(report: RunReport) -> Row:
     """Cause -> mean share of the causal pairs over layers."""
+    from focus_runtime.mask.rule import CAUSES
+
     return {cause: float(np.mean([row[cause] / row["causal_pairs"] for row in report.causes])) for cause in CAUSES}

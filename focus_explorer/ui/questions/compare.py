@@ -74,7 +74,7 @@ def start_generation(service: Service, question: Question) -> Payload:
 
 def generation(service: Service, question: Question) -> Payload:
     """Text the newest generation of this run has written so far: run."""
-    return _with_job(service, {}) | {"sides": service.part(Comparisons).generated(run_of(question))}
+    return _with_job(service, {"sides": service.part(Comparisons).generated(run_of(question))})
 
 
 QUESTIONS = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 Progress = Callable[[str, float], None]  # a stage's name, and the fraction done, 0 to 1
+StageBar = Callable[[], AbstractContextManager[Progress]]  # `stage_bar`, `no_stages`
+Bar = Callable[[int], AbstractContextManager[Callable[[int, str], None]]]  # `step_bar`, `no_bar`
 
 
 @contextmanager
@@ -24,6 +26,37 @@ def stage_bar() -> Iterator[Progress]:
             bar.refresh()
 
         yield update
+
+
+@contextmanager
+def no_stages() -> Iterator[Progress]:
+    """Takes the same as a `stage_bar` and shows nothing."""
+    yield lambda stage, fraction: None
+
+
+@contextmanager
+def step_bar(total: int, layout: str | None = None) -> Iterator[Callable[[int, str], None]]:
+    """A bar of a training; it takes the steps done and a line of numbers.
+
+    Args:
+        total: steps of the whole training.
+        layout: tqdm's format of the bar; its own when None.
+    """
+    from tqdm import tqdm
+
+    with tqdm(total=total, file=sys.stderr, bar_format=layout, desc="Training", disable=None) as bar:
+
+        def update(done: int, numbers: str) -> None:
+            bar.update(done - bar.n)
+            bar.set_postfix_str(numbers)
+
+        yield update
+
+
+@contextmanager
+def no_bar(total: int) -> Iterator[Callable[[int, str], None]]:
+    """Takes the same as a `step_bar` and shows nothing."""
+    yield lambda done, numbers: None
 
 
 @contextmanager

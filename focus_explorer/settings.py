@@ -6,6 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from focus_runtime.version import __version__
+
+VERSION = __version__
 MAX_UPLOAD_BYTES = 512 * 1024 * 1024
 MAX_TEXT_BYTES = 20 * 1024 * 1024
 

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from focus_explorer.cli.main import _parser
+from focus_explorer.cli.main import parser
 from focus_runtime.store.database import Database
 from tests.helpers import ROOT
 
@@ -33,7 +33,7 @@ def test_commands_parse_and_links_lead_somewhere(path):
     for command in [line for line in plain.splitlines() if line.startswith("focus-explorer")] + inline:
         words = shlex.split(command)[1:]
         if len(words) > 1 or words == ["runs"]:
-            _parser().parse_args(words)
+            parser().parse_args(words)
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert "://" in target or (path.parent / target).exists(), target
 

@@ -1,16 +1,14 @@
-"""The compare command: a text at several settings, as the page's Compare view measures and keeps it."""
+"""`focus-explorer compare`: a text at several settings, as the page's Compare view measures and stores it."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
-from focus_explorer import settings
+from focus_explorer.cli.options import add_settings, command_line, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
@@ -20,25 +18,16 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
 
 
-def add_parser(commands: Any) -> None:
-    """The `compare` command."""
-    parser = commands.add_parser(
-        "compare", help="measure a text at several settings, beside full attention, random centroids and window alone"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Text, grid of settings, model and centroids."""
     parser.add_argument("text", help="a UTF-8 text file, which is explored first, or the id of a stored run")
     parser.add_argument("--top-k", help="groups a token belongs to, such as 1,2 (default: values that suit the text)")
     parser.add_argument("--window", help="window sizes, such as 64,128 (default: values that suit the text)")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"timed repeats (default: {REPEATS})")
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
-    for name in ("model", "centroids", "db"):
-        option = settings.SETTINGS[name]
-        parser.add_argument(
-            f"--{name}",
-            default=option.default or None,
-            help=f"{option.help} (default: {option.default or 'the user data folder'})",
-        )
+    add_settings(parser, "model", "centroids", "db")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=compare)
+    parser.set_defaults(run=run)
 
 
 def _values(text: str | None, option: str) -> list[int] | None:
@@ -50,26 +39,26 @@ def _values(text: str | None, option: str) -> list[int] | None:
         raise InputError(f"{option} is {text!r}", expected="whole numbers such as 1,2") from error
 
 
-def compare(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Explore the text where it is not a stored run, measure the grid, print it."""
-    chosen = {name: _values(getattr(arguments, name), f"--{name.replace('_', '-')}") for name in ("top_k", "window")}
+    given = {name: _values(getattr(arguments, name), f"--{name.replace('_', '-')}") for name in ("top_k", "window")}
     service = Service(arguments.db)
     with stage_bar() as progress:
         run_id = _run_of(service, arguments, progress)
-        known = run_id == arguments.text
-        found = grid(service, run_id)
-        values = {name: found["suggested"][name] if value is None else value for name, value in chosen.items()}
+        stored = run_id == arguments.text
+        measured = grid(service, run_id)
+        values = {name: measured["suggested"][name] if value is None else value for name, value in given.items()}
         measure_grid(
             service,
             run_id,
             values["top_k"],
             values["window"],
             repeats=arguments.repeats,
-            centroids=None if known else arguments.centroids,
+            centroids=None if stored else arguments.centroids,
             progress=progress,
         )
-    found = grid(service, run_id)
-    result = {"run_id": run_id, "cells": found["cells"], "db": str(service.database.path)}
+    measured = grid(service, run_id)
+    result = {"run_id": run_id, "cells": measured["cells"], "db": str(service.database.path)}
     print(json.dumps(result, ensure_ascii=False) if arguments.json else describe(result))
 
 
@@ -80,14 +69,13 @@ def _run_of(service: Service, arguments: argparse.Namespace, progress: Any) -> s
     request = AnalyzeRequest(
         model=arguments.model, centroids=arguments.centroids, max_tokens=arguments.max_tokens, repeats=1
     )
-    words = shlex.join(["focus-explorer", *sys.argv[1:]]).encode("utf-8", "backslashreplace").decode()
     return analyze(
         service,
         read_text_file(Path(os.path.expanduser(text))),
         request,
-        command=words,
+        command=command_line(),
         progress=progress,
-        announce=lambda message: print(f"note: {message}", file=sys.stderr),
+        announce=print_note,
     )
 
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.reproduce.run import REPORTS, reproduce
+from focus_explorer.reproduce.names import REPORTS
 
 
-def add_parser(commands: Any) -> None:
-    """The sub-command's options."""
-    parser = commands.add_parser(
-        "reproduce",
-        help="measure a table or figure of the paper again",
-        description="Reports: " + "; ".join(f"{name} ({what})" for name, (_, what) in REPORTS.items()),
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Reports, scale, texts and folders."""
+    parser.description = "Reports: " + "; ".join(f"{name} ({what})" for name, (_, what) in REPORTS.items())
     parser.add_argument(
         "names",
         nargs="+",
@@ -45,7 +40,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Entry point of the sub-command; returns the exit status."""
+    """Measure the reports and write them; returns the exit status."""
+    from focus_explorer.reproduce.run import reproduce
+
     try:
         reproduce(arguments)
     except (KeyboardInterrupt, TrainingStopped):

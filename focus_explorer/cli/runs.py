@@ -7,15 +7,25 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from focus_explorer.settings import SETTINGS
+from focus_explorer.cli.options import add_action_database, add_settings
+from focus_explorer.services.labels import (
+    KEEP_DAYS,
+    all_runs,
+    change_tags,
+    delete_run,
+    label_run,
+    purge_deleted,
+    undelete_run,
+)
+from focus_explorer.services.runs import list_runs
+from focus_explorer.services.service import Service
 
 _EMPTY = "no runs yet; `focus-explorer analyze FILE` makes one"
 
 
-def add_parser(commands: Any) -> None:
-    """The command and its actions; without an action it lists."""
-    parser = commands.add_parser("runs", help="list stored runs, newest first; name, tag or delete them")
-    _add_database(parser, default=SETTINGS["db"].default or None)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the list, and the actions on a run; without an action it lists."""
+    add_settings(parser, "db")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.add_argument("--deleted", action="store_true", help="list deleted runs instead")
     parser.set_defaults(run=_list)
@@ -28,7 +38,7 @@ def add_parser(commands: Any) -> None:
     _add(actions, "delete", "hide a run at once; its rows are removed 30 days later", _delete)
     _add(actions, "undelete", "bring a deleted run back", _undelete)
     purge = actions.add_parser("purge", help="remove deleted runs for good")
-    _add_database(purge)
+    add_action_database(purge)
     purge.add_argument("--days", type=float, default=0.0, help="only those deleted so many days ago (default: 0)")
     purge.set_defaults(run=_purge)
 
@@ -36,27 +46,13 @@ def add_parser(commands: Any) -> None:
 def _add(actions: Any, name: str, text: str, work: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=text)
     parser.add_argument("run_id", help="as listed by `focus-explorer runs`")
-    _add_database(parser)
+    add_action_database(parser)
     parser.set_defaults(run=work)
     return parser
 
 
-def _add_database(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
-    """`--db`; after an action it must not overwrite one given before the action."""
-    parser.add_argument("--db", default=default, help=f"{SETTINGS['db'].help} (default: the user data folder)")
-
-
-def _service(arguments: argparse.Namespace) -> Any:
-    from focus_explorer.services.service import Service
-
-    return Service(arguments.db)
-
-
 def _list(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.labels import all_runs
-    from focus_explorer.services.runs import list_runs
-
-    service = _service(arguments)
+    service = Service(arguments.db)
     if arguments.deleted:
         texts = ("config", "versions", "notes")
         rows = [row | {name: json.loads(row[name]) for name in texts} for row in all_runs(service) if row["deleted_at"]]
@@ -84,30 +80,22 @@ def describe_run(row: dict[str, Any]) -> str:
 
 
 def _rename(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.labels import label_run
-
-    name = label_run(_service(arguments), arguments.run_id, name=arguments.name)["name"]
+    name = label_run(Service(arguments.db), arguments.run_id, name=arguments.name)["name"]
     print(f"{arguments.run_id} is named {name!r}" if name else f"{arguments.run_id} has no name")
 
 
 def _note(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.labels import label_run
-
-    label_run(_service(arguments), arguments.run_id, note=arguments.note)
+    label_run(Service(arguments.db), arguments.run_id, note=arguments.note)
     print(f"the note of {arguments.run_id} is {'kept' if arguments.note.strip() else 'removed'}")
 
 
 def _tag(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.labels import change_tags
-
-    tags = change_tags(_service(arguments), arguments.run_id, arguments.tags, arguments.remove)["tags"]
+    tags = change_tags(Service(arguments.db), arguments.run_id, arguments.tags, arguments.remove)["tags"]
     print(f"{arguments.run_id} has the tags {', '.join(tags)}" if tags else f"{arguments.run_id} has no tags")
 
 
 def _delete(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.labels import KEEP_DAYS, delete_run
-
-    delete_run(_service(arguments), arguments.run_id)
+    delete_run(Service(arguments.db), arguments.run_id)
     print(
         f"{arguments.run_id} is hidden; `focus-explorer runs undelete {arguments.run_id}` brings it back within "
         f"{KEEP_DAYS} days, `focus-explorer runs purge` removes it now"
@@ -115,14 +103,10 @@ def _delete(arguments: argparse.Namespace) -> None:
 
 
 def _undelete(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.labels import undelete_run
-
-    undelete_run(_service(arguments), arguments.run_id)
+    undelete_run(Service(arguments.db), arguments.run_id)
     print(f"{arguments.run_id} is back")
 
 
 def _purge(arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.labels import purge_deleted
-
-    gone = purge_deleted(_service(arguments), days=arguments.days)
-    print(f"{len(gone)} deleted run{'s' if len(gone) != 1 else ''} removed for good")
+    purged = purge_deleted(Service(arguments.db), days=arguments.days)
+    print(f"{len(purged)} deleted run{'s' if len(purged) != 1 else ''} removed for good")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
 import pyarrow as pa
 
-from focus_explorer import settings
+from focus_explorer.cli.options import add_settings, print_note
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import stage_bar
 
@@ -32,11 +31,8 @@ NAMES = {
 }
 
 
-def add_parser(commands: Any) -> None:
-    """The `statistics` command."""
-    parser = commands.add_parser(
-        "statistics", help="what the groups of a run or a corpus are, with intervals and baselines"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The run, and what is measured and compared."""
     parser.add_argument("run_id", metavar="RUN", help="a run or a corpus, as listed by `runs` and `corpora`")
     parser.add_argument(
         "--with",
@@ -50,22 +46,21 @@ def add_parser(commands: Any) -> None:
         help="also measure full attention under both masks: two slower passes over the first 4,096 tokens",
     )
     parser.add_argument("--no-measure", action="store_true", help="use what is stored: tag no words, run no model")
-    option = settings.SETTINGS["db"]
-    parser.add_argument("--db", default=option.default or None, help=f"{option.help} (default: the user data folder)")
+    add_settings(parser, "db")
     parser.add_argument(
         "--json", action="store_true", help="print every row of all layers and groups as one JSON object"
     )
-    parser.set_defaults(run=statistics)
+    parser.set_defaults(run=run)
 
 
-def statistics(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
+    from focus_explorer.services.corpora import is_stored_corpus
     from focus_explorer.services.service import Service
     from focus_explorer.statistics.tables import agreement_between, study
-    from focus_runtime.store.corpora import corpus_row
 
     service = Service(arguments.db)
-    if corpus_row(service.database, arguments.run_id) is not None:
+    if is_stored_corpus(service, arguments.run_id):
         _refuse_for_corpus(arguments)
     elif not arguments.no_measure:
         _measure(service, arguments)
@@ -101,7 +96,7 @@ def _measure(service: Any, arguments: argparse.Namespace) -> None:
             except InputError as error:  # a model that is gone need not keep anybody from what is stored
                 problems = [str(error)]
         for problem in problems:
-            print(f"note: {problem}", file=sys.stderr)
+            print_note(problem)
 
 
 def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None) -> str:

@@ -16,6 +16,17 @@ from focus_runtime.tasks.next_sentence import TASK, write_next_sentence_task
 
 HUB_TASK = "truthfulqa_mc1"
 RANK = 4
+COLUMNS = [
+    Column("method", "method"),
+    Column("rate", "learning rate", 4),
+    Column("accuracy", "right answers", 1, percent=True),
+    Column("accuracy_p", "p", 4),
+    Column("ppl", "perplexity"),
+    Column("relative", "against full attention", percent=True, signed=True),
+    Column("retained", "pairs kept", 1, percent=True),
+    Column("dominance", "largest group", 1, percent=True),
+    Column("paper_accuracy", "TruthfulQA MC1 (Mistral-7B-Instruct)", 1, paper=True, percent=True),
+]
 
 
 def _tasks(lab: Lab) -> tuple[str, dict[str, Any]]:
@@ -31,19 +42,27 @@ def _tasks(lab: Lab) -> tuple[str, dict[str, Any]]:
     return TASK, load_tasks([TASK], task_folder=folder)
 
 
-def table4(lab: Lab) -> Report:
-    """Accuracy of multiple choice after adaptation: centroids, and LoRA at several rates."""
-    name, tasks = _tasks(lab)
-    scale, full = lab.scale, lab.full()
-    measured: list[TaskResult] = []
+class _Answers:
+    """Answers of several models to one task, each compared with those of the first."""
 
-    def answers(model: Any) -> dict[str, Any]:
-        found = run_tasks(model, lab.tokenizer, tasks, window=scale.window, num_sinks=4)[name]
-        measured.append(found)
+    def __init__(self, lab: Lab, name: str, tasks: dict[str, Any]) -> None:
+        self.lab, self.name, self.tasks = lab, name, tasks
+        self.measured: list[TaskResult] = []
+
+    @property
+    def first(self) -> TaskResult:
+        """Of the model measured first."""
+        return self.measured[0]
+
+    def cells(self, model: Any) -> dict[str, Any]:
+        """Accuracy with its interval and its paired comparison with the first model."""
+        lab, name = self.lab, self.name
+        found = run_tasks(model, lab.tokenizer, self.tasks, window=lab.scale.window, num_sinks=4)[name]
+        self.measured.append(found)
         metric = found.metrics["acc"]
         share = found.beyond_window.mean()
         lab.log(f"{name}: accuracy {metric.value:.3f} on {found.items} items, {share:.0%} beyond the window")
-        test = compare_tasks({name: measured[0]}, {name: found})[name]["metrics"]["acc"]
+        test = compare_tasks({name: self.first}, {name: found})[name]["metrics"]["acc"]
         return {
             "accuracy": with_error(metric.value, metric.stderr),
             "accuracy_p": test["p_value"],
@@ -51,12 +70,18 @@ def table4(lab: Lab) -> Report:
             "test": test,
         }
 
+
+def table4(lab: Lab) -> Report:
+    """Accuracy of multiple choice after adaptation: centroids, and LoRA at several rates."""
+    name, tasks = _tasks(lab)
+    scale, full = lab.scale, lab.full()
+    answers = _Answers(lab, name, tasks)
     rows: list[dict[str, Any]] = [
         {
             "method": "as it is",
             "ppl": full.perplexity,
             "retained": 1.0,
-            **answers(lab.model),
+            **answers.cells(lab.model),
             "paper_accuracy": paper.TRUTHFUL["base"] / 100,
         },
     ]
@@ -69,7 +94,7 @@ def table4(lab: Lab) -> Report:
                     "method": f"centroids, k={top_k}",
                     "rate": scale.learning_rate,
                     **quality_cells(full, score(focus, lab.sequences())),
-                    **answers(focus),
+                    **answers.cells(focus),
                     "paper_accuracy": paper.TRUTHFUL["centroids"] / 100 if top_k == 2 else None,
                 }
             )
@@ -85,30 +110,19 @@ def table4(lab: Lab) -> Report:
                     "rate": rate,
                     "retained": 1.0,
                     **plain_cells(full, score(handle.model, lab.sequences())),
-                    **answers(handle.model),
+                    **answers.cells(handle.model),
                 }
             )
-    columns = [
-        Column("method", "method"),
-        Column("rate", "learning rate", 4),
-        Column("accuracy", "right answers", 1, percent=True),
-        Column("accuracy_p", "p", 4),
-        Column("ppl", "perplexity"),
-        Column("relative", "against full attention", percent=True, signed=True),
-        Column("retained", "pairs kept", 1, percent=True),
-        Column("dominance", "largest group", 1, percent=True),
-        Column("paper_accuracy", "TruthfulQA MC1 (Mistral-7B-Instruct)", 1, paper=True, percent=True),
-    ]
     return Report(
         "table4",
         f"Multiple-choice answers after adaptation ({name})",
-        columns,
+        COLUMNS,
         rows,
         {
             **lab.base_setting(),
             "task": name,
             "items": int(next(iter(tasks.values())).eval_docs.__len__()),
-            "share of items longer than the window": f"{measured[0].beyond_window.mean():.0%}",
+            "share of items longer than the window": f"{answers.first.beyond_window.mean():.0%}",
             "window": scale.window,
             "sinks": 4,
             "steps": scale.steps,

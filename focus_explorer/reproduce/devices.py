@@ -32,57 +32,11 @@ def devices(lab: Lab) -> Report:
     found = study(
         lab.model, lab.tokenizer, lab.texts, lab.sequences(count=count), config, settings, top_ks=(1,), on_step=report
     )
-    rows = []
-    for row in found:
-        cells: dict[str, Any] = {
-            "device": row["device"],
-            "meaning": row["meaning"],
-            "training": row["training_dominance"],
-            "training_max": row["training_dominance_max"],
-            "dead": row["dead_groups"],
-        }
-        for entry in row["scores"]:
-            kind = "after" if entry["calibrated"] else "before"
-            cells |= {
-                kind: entry["perplexity"],
-                f"{kind}_dominance": entry["dominance"],
-                f"{kind}_max": entry["dominance_max"],
-                f"{kind}_retained": entry["retained_pairs"],
-            }
-        rows.append(cells)
-    best = min(rows, key=lambda row: row["after"])
-    base = next(row for row in rows if row["device"] == "sinkhorn-20")
-    level = 1.5 / GROUPS
-    claims = [
-        Claim(
-            "Sinkhorn alone keeps hard groups balanced in training",
-            base["before_max"] <= level,
-            f"N = 20: worst layer {base['training_max']:.1%} in the last batch, {base['before_max']:.1%} on held-out "
-            f"text before balancing the potentials, {base['after_max']:.1%} after (1.5/K = {level:.1%})",
-        ),
-        Claim(
-            "(ours) another device trains better groups than Sinkhorn with N = 20 at equal pairs kept",
-            best["after"] < 0.995 * base["after"]
-            if abs(best["after_retained"] - base["after_retained"]) < 0.01
-            else None,
-            f"best {best['device']} {best['after']:.2f} at {best['after_retained']:.1%} of pairs, sinkhorn-20 "
-            f"{base['after']:.2f} at {base['after_retained']:.1%}",
-        ),
-    ]
-    columns = [Column("device", "device"), Column("training", "largest group, last batch", 1, percent=True)]
-    columns += [Column("training_max", "worst layer", 1, percent=True), Column("dead", "empty groups of 8", 1)]
-    for kind, label in (("before", "before balancing"), ("after", "after balancing")):
-        columns += [
-            Column(kind, f"{label}: perplexity, k = 1"),
-            Column(f"{kind}_retained", "pairs kept", 1, percent=True),
-            Column(f"{kind}_dominance", "largest group", 1, percent=True),
-            Column(f"{kind}_max", "worst layer", 1, percent=True),
-        ]
-    columns.append(Column("meaning", "definition"))
+    rows = [_cells(row) for row in found]
     return Report(
         "devices",
         "What keeps hard groups balanced in training (K = 8, k = 1)",
-        columns,
+        _columns(),
         rows,
         {
             **lab.base_setting(),
@@ -99,6 +53,61 @@ def devices(lab: Lab) -> Report:
             "on training text.",
             "One seed; the rate is three times the recipe's.",
         ],
-        claims,
+        _claims(rows),
         raw={"rows": found},
     )
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    cells: dict[str, Any] = {
+        "device": row["device"],
+        "meaning": row["meaning"],
+        "training": row["training_dominance"],
+        "training_max": row["training_dominance_max"],
+        "dead": row["dead_groups"],
+    }
+    for entry in row["scores"]:
+        kind = "after" if entry["calibrated"] else "before"
+        cells |= {
+            kind: entry["perplexity"],
+            f"{kind}_dominance": entry["dominance"],
+            f"{kind}_max": entry["dominance_max"],
+            f"{kind}_retained": entry["retained_pairs"],
+        }
+    return cells
+
+
+def _columns() -> list[Column]:
+    columns = [Column("device", "device"), Column("training", "largest group, last batch", 1, percent=True)]
+    columns += [Column("training_max", "worst layer", 1, percent=True), Column("dead", "empty groups of 8", 1)]
+    for kind, label in (("before", "before balancing"), ("after", "after balancing")):
+        columns += [
+            Column(kind, f"{label}: perplexity, k = 1"),
+            Column(f"{kind}_retained", "pairs kept", 1, percent=True),
+            Column(f"{kind}_dominance", "largest group", 1, percent=True),
+            Column(f"{kind}_max", "worst layer", 1, percent=True),
+        ]
+    columns.append(Column("meaning", "definition"))
+    return columns
+
+
+def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
+    best = min(rows, key=lambda row: row["after"])
+    base = next(row for row in rows if row["device"] == "sinkhorn-20")
+    level = 1.5 / GROUPS
+    return [
+        Claim(
+            "Sinkhorn alone keeps hard groups balanced in training",
+            base["before_max"] <= level,
+            f"N = 20: worst layer {base['training_max']:.1%} in the last batch, {base['before_max']:.1%} on held-out "
+            f"text before balancing the potentials, {base['after_max']:.1%} after (1.5/K = {level:.1%})",
+        ),
+        Claim(
+            "(ours) another device trains better groups than Sinkhorn with N = 20 at equal pairs kept",
+            best["after"] < 0.995 * base["after"]
+            if abs(best["after_retained"] - base["after_retained"]) < 0.01
+            else None,
+            f"best {best['device']} {best['after']:.2f} at {best['after_retained']:.1%} of pairs, sinkhorn-20 "
+            f"{base['after']:.2f} at {base['after_retained']:.1%}",
+        ),
+    ]

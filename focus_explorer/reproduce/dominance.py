@@ -15,6 +15,17 @@ from focus_runtime.studies.dominance import STRATEGIES, study
 GROUPS = 8
 RATE = 1e-2  # high, so that what collapses does so within the steps of a scale
 LAST = 5  # steps averaged at the end
+COLUMNS = [
+    Column("mitigation", "mitigation"),
+    Column("start", "largest group at the start", 1, percent=True),
+    Column("dominance", "at the end", 1, percent=True),
+    Column("dominance_max", "worst layer at the end", 1, percent=True),
+    Column("dead", "empty groups of 8", 1),
+    Column("retained", "pairs kept, k = 1", 1, percent=True),
+    Column("loss", "loss, last steps", 3),
+    Column("meaning", "definition"),
+    Column("paper_outcome", "outcome", paper=True),
+]
 
 
 def _table9(lab: Lab) -> Report:
@@ -48,41 +59,10 @@ def _table9(lab: Lab) -> Report:
     rows = [_summary(name, curve) for name, curve in curves.items()]
     for row in rows:
         row["meaning"] = next(s.meaning for s in strategies if s.name == row["mitigation"])
-    by = {row["mitigation"]: row for row in rows}
-    soft, held = by["softmax"], by["sinkhorn"]
-    claims = [
-        Claim(
-            "softmax assignment collapses into one group (99.4 % at the end)",
-            soft["dominance"] > 0.9,
-            f"largest group {soft['dominance']:.1%} on average, {soft['dominance_max']:.1%} in the worst layer after "
-            f"{settings.steps} steps",
-        ),
-        Claim(
-            "Sinkhorn holds (14.6 % with K = 8)",
-            held["dominance"] <= 1.5 / GROUPS,
-            f"largest group {held['dominance']:.1%} on average, {held['dominance_max']:.1%} in the worst layer",
-        ),
-        Claim(
-            "no other mitigation is stable",
-            all(row["dominance"] > 1.5 / GROUPS or row["dead"] >= 1 for row in rows if row["mitigation"] != "sinkhorn"),
-            "; ".join(f"{row['mitigation']} {row['dominance']:.1%}" for row in rows),
-        ),
-    ]
-    columns = [
-        Column("mitigation", "mitigation"),
-        Column("start", "largest group at the start", 1, percent=True),
-        Column("dominance", "at the end", 1, percent=True),
-        Column("dominance_max", "worst layer at the end", 1, percent=True),
-        Column("dead", "empty groups of 8", 1),
-        Column("retained", "pairs kept, k = 1", 1, percent=True),
-        Column("loss", "loss, last steps", 3),
-        Column("meaning", "definition"),
-        Column("paper_outcome", "outcome", paper=True),
-    ]
     return Report(
         "table9",
         "What keeps groups balanced in training (K = 8, perfect balance 12.5 %)",
-        columns,
+        COLUMNS,
         rows,
         {
             **lab.base_setting(),
@@ -99,10 +79,33 @@ def _table9(lab: Lab) -> Report:
             "The loss of a collapsed strategy is that of nearly full attention: read it beside pairs kept.",
             "A high rate is used so that what collapses does so within these steps; the recipe's rate is lower.",
         ],
-        claims,
+        _claims(rows, settings.steps),
         _figure(curves),
         {"curves": curves},
     )
+
+
+def _claims(rows: list[dict[str, Any]], steps: int) -> list[Claim]:
+    by = {row["mitigation"]: row for row in rows}
+    soft, held = by["softmax"], by["sinkhorn"]
+    return [
+        Claim(
+            "softmax assignment collapses into one group (99.4 % at the end)",
+            soft["dominance"] > 0.9,
+            f"largest group {soft['dominance']:.1%} on average, {soft['dominance_max']:.1%} in the worst layer after "
+            f"{steps} steps",
+        ),
+        Claim(
+            "Sinkhorn holds (14.6 % with K = 8)",
+            held["dominance"] <= 1.5 / GROUPS,
+            f"largest group {held['dominance']:.1%} on average, {held['dominance_max']:.1%} in the worst layer",
+        ),
+        Claim(
+            "no other mitigation is stable",
+            all(row["dominance"] > 1.5 / GROUPS or row["dead"] >= 1 for row in rows if row["mitigation"] != "sinkhorn"),
+            "; ".join(f"{row['mitigation']} {row['dominance']:.1%}" for row in rows),
+        ),
+    ]
 
 
 def _summary(name: str, curve: list[dict[str, Any]]) -> dict[str, Any]:

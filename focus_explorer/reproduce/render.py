@@ -6,19 +6,20 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from focus_explorer.errors import InputError
+from focus_explorer.exports.tables.latex import MACROS, escape, short_table
+from focus_explorer.exports.tables.markdown import escape_pipes, line
 from focus_explorer.reproduce.report import Claim, Column, Report
+from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.intervals import Interval
 
 HELD = {True: "held", False: "did not hold", None: "not decided here"}
 PAPER = "paper: "
+LATEX_HEADER = "% needs \\usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII\n"
 
 
 def cell(value: Any, column: Column) -> str:
@@ -40,7 +41,7 @@ def cell(value: Any, column: Column) -> str:
 
 
 def heading(column: Column) -> str:
-    """The column's heading; the paper's columns say so."""
+    """The column's heading, marked where the numbers are the paper's."""
     return (PAPER if column.paper else "") + column.label
 
 
@@ -51,11 +52,10 @@ def _claim(claim: Claim) -> str:
 def markdown(report: Report) -> str:
     """The whole report."""
     lines = [f"# {report.name}: {report.title}", ""]
-    lines.append("| " + " | ".join(heading(c) for c in report.columns) + " |")
+    lines.append(line(heading(c) for c in report.columns))
     lines.append("|" + "---|" * len(report.columns))
     for row in report.rows:
-        cells = [cell(row.get(c.key), c).replace("|", "\\|") for c in report.columns]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(line(escape_pipes(cell(row.get(c.key), c)) for c in report.columns))
     if report.claims:
         lines += ["", "## What the paper claims, and what was found", ""]
         lines += [f"- {_claim(claim)}" for claim in report.claims]
@@ -98,50 +98,21 @@ def comma_separated(report: Report) -> str:
 
 def latex(report: Report) -> str:
     """A booktabs table whose caption states the setting."""
-    columns = "".join("l" if _is_text(report, c) else "r" for c in report.columns)
-    rows = [" & ".join(_escape(cell(row.get(c.key), c)) for c in report.columns) + r" \\" for row in report.rows]
-    head = " & ".join(_escape(heading(c)) for c in report.columns) + r" \\"
-    caption = _escape(f"{report.title}. " + "; ".join(f"{k}: {_plain(v)}" for k, v in report.setting.items()) + ".")
-    return "\n".join(
-        [
-            r"% needs \usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII",
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{caption}}}",
-            rf"\label{{tab:focus-{report.name}}}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    alignment = "".join("l" if _is_text(report, c) else "r" for c in report.columns)
+    rows = [" & ".join(_latex(cell(row.get(c.key), c)) for c in report.columns) + r" \\" for row in report.rows]
+    head = " & ".join(_latex(heading(c)) for c in report.columns) + r" \\"
+    caption = _latex(f"{report.title}. " + "; ".join(f"{k}: {_plain(v)}" for k, v in report.setting.items()) + ".")
+    lines = short_table(alignment, head, rows, rf"\caption{{{caption}}}", f"tab:focus-{report.name}")
+    return LATEX_HEADER + MACROS + "\n".join(lines) + "\n"
 
 
 def _is_text(report: Report, column: Column) -> bool:
     return any(isinstance(row.get(column.key), str) for row in report.rows)
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "τ": r"$\tau$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "×": r"$\times$",
-    "−": r"$-$",
-}
-
-
-def _escape(text: str) -> str:
-    found = "".join("\\" + c if c in "&%$#_{}" else _LATEX.get(c, c) for c in text)
-    return found.replace(" \\%", "\\,\\%")
+def _latex(text: str) -> str:
+    """Escaped text, with a thin space before per cent."""
+    return escape(text, mathematics=True).replace(r" \%", r"\,\%")
 
 
 def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
@@ -182,18 +153,6 @@ def _finite(value: Any) -> Any:
 
 
 def _write(target: Path, data: bytes) -> Path:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            os.chmod(name, 0o644)
-            os.replace(name, target)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {target}: {error.strerror or error}", fix="choose another --out with space in it"
-        ) from error
+    with replacing(target, explain=cannot_write("choose another --out with space in it")) as part:
+        part.write_bytes(data)
     return target

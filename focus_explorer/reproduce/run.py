@@ -13,33 +13,11 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.scale import scale_named
 from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.services.training.train import gather_texts
-
-REPORTS: dict[str, tuple[str, str]] = {  # name -> module and what it shows
-    "table1": ("adaptation", "sparse attentions retrofitted onto a pretrained model"),
-    "table2": ("adaptation", "centroids beside LoRA"),
-    "table3": ("weights", "frozen models of five attention kinds"),
-    "table4": ("alignment", "multiple-choice answers after adaptation"),
-    "table5": ("weights", "weights trained with Focus and with full attention"),
-    "table6": ("quality", "speed and quality by k"),
-    "table7": ("speed", "speed of one attention layer by length"),
-    "table8": ("ablation", "settings varied one at a time"),
-    "table9": ("dominance", "what keeps groups balanced in training"),
-    "table10": ("ablation", "size of the routing space"),
-    "figure1": ("dominance", "largest group during training"),
-    "figure2": ("quality", "perplexity against pairs kept"),
-    "figure3": ("speed", "times as fast as full attention by length"),
-    "long-context": ("quality", "perplexity by text length"),
-    "groups": ("groups", "what the groups contain"),
-    "mass": ("questions", "attention the mask keeps, by layer and head"),
-    "leak": ("questions", "how much the future leaks through Sinkhorn"),
-    "sinks": ("questions", "attention sinks, 0 to 8"),
-    "layers": ("questions", "which layers should get routers"),
-    "balance": ("questions", "largest group by layer"),
-    "devices": ("devices", "what keeps hard groups balanced in training"),
-}
+from focus_runtime.files import cannot_write, check_writable_folder
 
 
 def _texts(arguments: argparse.Namespace) -> tuple[list[str], list[str], dict[str, list[str]]]:
@@ -75,7 +53,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
     names = list(REPORTS) if "all" in arguments.names else list(dict.fromkeys(arguments.names))
     texts, held_out, text_names = _texts(arguments)
     out = Path(os.path.expanduser(arguments.out or Path("reproduced") / scale.name))
-    _check_writable(out)
+    check_writable_folder(out, explain=cannot_write("choose a writable --out folder", problem="cannot write to"))
     model = arguments.model or scale.model
     with stage_bar() as bar:
         bar(f"Loading {model}", 0.0)
@@ -108,14 +86,14 @@ def reproduce(arguments: argparse.Namespace) -> None:
         print("written      " + ", ".join(path for paths in written.values() for path in paths))
 
 
-def _device(asked: str | None) -> str:
+def _device(requested: str | None) -> str:
     import torch
 
-    if asked is None:
+    if requested is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if asked.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"--device is {asked}, but torch finds no GPU here", fix="use --device cpu")
-    return asked
+    if requested.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"--device is {requested}, but torch finds no GPU here", fix="use --device cpu")
+    return requested
 
 
 def find(name: str) -> Any:
@@ -131,14 +109,3 @@ def _command(arguments: argparse.Namespace, name: str) -> str:
     words += ["--model", Path(arguments.model).name] if arguments.model else []
     words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
     return " ".join(words)
-
-
-def _check_writable(out: Path) -> None:
-    import tempfile
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise InputError(f"cannot write to {out}: {error.strerror}", fix="choose a writable --out folder") from error

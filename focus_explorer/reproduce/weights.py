@@ -14,6 +14,7 @@ from focus_explorer.reproduce.report import Claim, Column, Report, agreed, decid
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
+from focus_runtime.files import replacing
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroids import Centroids
@@ -79,10 +80,8 @@ def _pretrained(lab: Lab, kind: str) -> Any:
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     lab.adapt(f"pretraining {kind}", model, list(model.parameters()), SCRATCH_RATE, steps=lab.scale.scratch_steps)
-    folder.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    torch.save(model.state_dict(), part)
-    part.replace(file)
+    with replacing(file, explain=None) as part:
+        torch.save(model.state_dict(), part)
     return model
 
 
@@ -209,7 +208,7 @@ def _kind(model: Any) -> str:
 
 
 def table5(lab: Lab) -> Report:
-    """Weights trained with Focus beside the same training with full attention."""
+    """Weights trained with Focus compared with the same training with full attention."""
     scale = lab.scale
     sequences = lab.sequences()
     rows = []
@@ -225,7 +224,7 @@ def table5(lab: Lab) -> Report:
     for name, model, regime, rate in plans:
         for seed in scale.seeds[: 1 if regime == "two_phase" else None]:
             rows += _pair(lab, name, model, regime, rate, seed, sequences)
-    claims = _twin_claims(rows, word_frequencies(lab.train_ids, sequences, len(lab.tokenizer)))
+    claims = twin_claims(rows, word_frequencies(lab.train_ids, sequences, len(lab.tokenizer)))
     columns = [
         Column("method", "training"),
         Column("attention", "attention"),
@@ -264,13 +263,13 @@ def word_frequencies(train: torch.Tensor, sequences: torch.Tensor, vocabulary: i
     return math.exp(-logs[sequences[:, 1:].cpu()].mean().item())
 
 
-def _twin_claims(rows: list[dict[str, Any]], frequencies: float) -> list[Claim]:
-    """Focus beside its twin; a twin that does no better than token frequencies has learnt no attention to compare."""
+def twin_claims(rows: list[dict[str, Any]], frequencies: float) -> list[Claim]:
+    """Focus compared with its twin, undecided where the twin is no better than token frequencies."""
     claims = []
     for name in dict.fromkeys(row["method"] for row in rows):
-        mine = [row for row in rows if row["method"] == name]
-        twins = [row["ppl"] for row in mine if row["attention"] == "full attention"]
-        gaps = [row["relative"] for row in mine if row["attention"] == "Focus, k = 2"]
+        trained = [row for row in rows if row["method"] == name]
+        twins = [row["ppl"] for row in trained if row["attention"] == "full attention"]
+        gaps = [row["relative"] for row in trained if row["attention"] == "Focus, k = 2"]
         learnt = max(twins) < 0.8 * frequencies
         evidence = "k = 2 against the twin, by seed: " + ", ".join(f"{gap.value:+.2%}" for gap in gaps)
         evidence += "; as good is at most 1 % more perplexity"

@@ -22,11 +22,26 @@ from focus_explorer.services.service import Service
 from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.corpus.ray import Cluster, check_ray, work_on_ray
-from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source
+from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source, is_corpus
 from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
+from focus_runtime.measure.intervals import COARSE_BELOW
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.run.engine import versions
 from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, go_on_with
+
+__all__ = [  # the command line takes the constants and `is_corpus` from here
+    "COARSE_BELOW",
+    "GLOB",
+    "TEXT_COLUMN",
+    "CorpusRequest",
+    "CorpusStopped",
+    "analyze_corpus",
+    "corpus_summary",
+    "delete_corpus",
+    "is_corpus",
+    "is_stored_corpus",
+    "list_corpora",
+]
 
 ENGINES = ("local", "ray")
 Announce = Callable[[str], None]
@@ -315,6 +330,21 @@ def list_corpora(service: Service) -> list[dict[str, Any]]:
             row |= {"status": "running" if working else "interrupted", "documents": len(folder.numbers())}
         rows.append(row)
     return rows
+
+
+def is_stored_corpus(service: Service, corpus_id: str) -> bool:
+    """Whether the register has a corpus of that id."""
+    return corpus_row(service.database, corpus_id) is not None
+
+
+def corpus_summary(service: Service, corpus_id: str, *, documents: bool = False) -> dict[str, Any]:
+    """Pooled numbers of a corpus; with `documents` also those of every document, as `per_document`.
+
+    Raises:
+        NotFoundError: there is no such corpus, or it has no documents.
+    """
+    data = CorpusData(service.database, corpus_id)
+    return data.summary() | ({"per_document": data.per_document()} if documents else {})
 
 
 def delete_corpus(service: Service, corpus_id: str) -> bool:

@@ -1,169 +1,111 @@
-"""The finetune command: all weights trained with Focus, or its twin with full attention, into a model folder."""
+"""All weights of a model trained with Focus, or its twin with full attention, into a model folder."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
-import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from focus_explorer import settings
-from focus_explorer.errors import InputError, TrainingError, TrainingStopped
-from focus_explorer.services.training.train import describe_step, gather_texts, stop_on_signal
+from focus_explorer.errors import InputError, TrainingError
+from focus_explorer.progress import Bar, no_bar
+from focus_explorer.services.training.texts import gather_texts
+from focus_explorer.services.training.train import describe_step, stop_on_signal
+from focus_runtime.files import cannot_write, check_writable_folder
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
 CENTROIDS = "centroids.safetensors"
+VAL_SEQUENCES = 16
 
 
-def add_parser(commands: Any) -> None:
-    """The sub-command's options."""
-    parser = commands.add_parser(
-        "finetune",
-        help="train all weights of a model with Focus, or with full attention",
-        description="two-phase: centroids first, then all weights with them. from-scratch: weights and centroids from "
-        "random initialisation. --twin trains with full attention on the same data in the same order.",
-    )
-    parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
-    parser.add_argument("--out", required=True, help="folder to write the model and its centroids to")
-    parser.add_argument("--val", nargs="*", default=[], help="held-out text, scored at the end")
-    parser.add_argument("--model", default=settings.SETTINGS["model"].default, help="model name, folder or file")
-    parser.add_argument("--regime", choices=tuple(REGIMES), default="two-phase", help="(default: two-phase)")
-    parser.add_argument("--twin", action="store_true", help="full attention instead of Focus, same data and rates")
-    numbers = (
-        ("--centroid-steps", 300, "steps of the phase that trains centroids alone (two-phase)"),
-        ("--steps", 300, "steps of the phase that trains all weights"),
-        ("--seq-len", 512, "tokens per sequence"),
-        ("--batch", 1, "sequences per pass"),
-        ("--accumulate", 1, "passes whose gradients make one step"),
-        ("--groups", 4, "K, groups per layer"),
-        ("--top-k", 2, "groups per token in use"),
-        ("--window", 128, "pairs at most this far apart always attend"),
-        ("--sinks", 4, "first tokens all may see"),
-        ("--seed", 0, "of initialisation and data order"),
-        ("--checkpoint-every", 50, "steps between checkpoints"),
-    )
-    for name, default, text in numbers:
-        parser.add_argument(name, type=int, default=default, help=f"{text} (default: {default})")
-    parser.add_argument("--lr", type=float, default=2e-5, help="peak rate of the weights (default: 0.00002)")
-    parser.add_argument("--centroid-lr", type=float, default=3e-3, help="of the first phase (default: 0.003)")
-    parser.add_argument(
-        "--router-lr", type=float, default=3e-4, help="of the centroids while weights train (default: 0.0003)"
-    )
-    parser.add_argument("--precision", choices=("no", "bf16", "fp16"), default="no", help="(default: no)")
-    parser.add_argument("--gradient-checkpointing", action="store_true", help="less memory, more time")
-    parser.add_argument("--resume", action="store_true", help="go on where the training with the same --out stopped")
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.set_defaults(run=run)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinetuneRequest:
+    """What is trained, on what and how; the names are those of the command's options.
+
+    Attributes:
+        text, val: text files, or folders of .txt files; `val` is held out and scored at the end.
+        out: folder for the model and its centroids.
+        regime: a key of `REGIMES`.
+        twin: full attention instead of Focus, on the same data with the same rates.
+        centroid_steps, centroid_lr: of the phase that trains centroids alone; two-phase only.
+        router_lr: peak rate of the centroids while weights train.
+        resume: continue the stopped training with the same `out`.
+    """
+
+    text: tuple[str, ...]
+    out: str
+    val: tuple[str, ...] = ()
+    model: str = settings.SETTINGS["model"].default
+    regime: str = "two-phase"
+    twin: bool = False
+    centroid_steps: int = 300
+    steps: int = 300
+    seq_len: int = 512
+    batch: int = 1
+    accumulate: int = 1
+    groups: int = 4
+    top_k: int = 2
+    window: int = 128
+    sinks: int = 4
+    seed: int = 0
+    checkpoint_every: int = 50
+    lr: float = 2e-5
+    centroid_lr: float = 3e-3
+    router_lr: float = 3e-4
+    precision: str = "no"
+    gradient_checkpointing: bool = False
+    resume: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder to write to."""
+        return Path(os.path.expanduser(self.out))
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where an unfinished training is kept."""
+        return self.folder / "checkpoint"
+
+    @property
+    def trains_centroids_first(self) -> bool:
+        """Whether a phase trains the centroids alone."""
+        return self.regime == "two-phase" and not self.twin
 
 
-def _plan(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    from focus_runtime.config import FocusConfig
-    from focus_runtime.training.loop import TrainConfig
-    from focus_runtime.training.regimes import RegimePlan
-
-    def phase(steps: int, rate: float) -> TrainConfig:
-        return TrainConfig(
-            steps=steps,
-            seq_len=arguments.seq_len,
-            batch=arguments.batch,
-            accumulation=arguments.accumulate,
-            learning_rate=rate,
-            seed=arguments.seed,
-            warmup=min(20, max(0, steps) // 5),
-            mixed_precision=arguments.precision,
-            gradient_checkpointing=arguments.gradient_checkpointing,
-            checkpoint_every=arguments.checkpoint_every,
-        )
-
-    config = FocusConfig(
-        num_groups=arguments.groups, top_k=arguments.top_k, window=arguments.window, num_sinks=arguments.sinks
-    )
-    two = arguments.regime == "two-phase"
-    plan = RegimePlan(
-        regime=REGIMES[arguments.regime],
-        centroids=phase(arguments.centroid_steps, arguments.centroid_lr) if two else None,
-        weights=phase(arguments.steps, arguments.lr),
-        router_rate=arguments.router_lr,
-    )
-    return plan, config
-
-
-def _check_out(arguments: argparse.Namespace) -> Path:
-    """The folder to write to: new, empty, or that of the training to go on with."""
-    out = Path(os.path.expanduser(arguments.out))
-    kept = out / "checkpoint"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / ".writable").touch()
-        (out / ".writable").unlink()
-        others = [path for path in out.iterdir() if path != kept]
-    except OSError as error:
-        raise InputError(f"cannot write to {out}: {error.strerror}", fix="choose a writable --out folder") from error
-    if others and not (arguments.resume and kept.exists()):
-        raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
-    if kept.exists() and not arguments.resume:
-        raise InputError(
-            f"{kept} keeps a training that was stopped", fix="add --resume to go on, or delete it to start over"
-        )
-    if arguments.resume and not kept.exists():
-        raise InputError(f"there is nothing in {out} to go on from", fix="start without --resume")
-    return out
-
-
-def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
+def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
     """Train, save the model folder and its centroids, and score held-out text if any was given.
 
+    Args:
+        request: what to train.
+        bar: opens a progress display for a number of steps; it takes the steps done and a line of numbers.
+
+    Returns:
+        What `training.json` in the folder holds, and `out`.
+
     Raises:
-        InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under --out.
+        InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under `out`.
     """
     from accelerate import PartialState
-    from safetensors import SafetensorError
-    from tqdm import tqdm
 
-    from focus_runtime.measure.scores import score
     from focus_runtime.models.loading import load_model
-    from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.text.sequences import encode_texts, even_sequences
-    from focus_runtime.training.regimes import run_regime
 
-    plan, config = _plan(arguments)
-    texts, _ = gather_texts(arguments.text, arguments.val)
-    held_out = gather_texts(arguments.val, [])[0] if arguments.val else []
-    out = _check_out(arguments)
-    device = str(PartialState().device)
-    model, tokenizer = load_model(arguments.model, device=device, cache_dir=settings.cache_dir())
+    plan, config = _plan(request)
+    texts, _ = gather_texts(request.text, request.val)
+    held_out = gather_texts(request.val)[0] if request.val else []
+    _check_folder(request)
+    model, tokenizer = load_model(request.model, device=str(PartialState().device), cache_dir=settings.cache_dir())
     sequences = None
     if held_out:
-        sequences = even_sequences(encode_texts(tokenizer, held_out, arguments.seq_len), 16, arguments.seq_len)
-    total = plan.weights.steps + (plan.centroids.steps if plan.centroids is not None and not arguments.twin else 0)
-    done = {"centroids": 0, "weights": 0}
-    with tqdm(total=total, file=sys.stderr, desc="Training", disable=None) as bar, stop_on_signal() as asked:
-
-        def report(step: Any) -> None:
-            done[step.phase or "weights"] = step.step
-            bar.update(sum(done.values()) - bar.n)
-            bar.set_postfix_str(f"{step.phase}: {describe_step(step)}")
-
-        result = run_regime(
-            plan,
-            model,
-            tokenizer,
-            texts,
-            config,
-            twin=arguments.twin,
-            model_id=arguments.model,
-            on_step=report,
-            checkpoint=out / "checkpoint",
-            resume=arguments.resume,
-            should_stop=asked.is_set,
-        )
+        ids = encode_texts(tokenizer, held_out, request.seq_len)
+        sequences = even_sequences(ids, VAL_SEQUENCES, request.seq_len)
+    result = _train(request, plan, config, (model, tokenizer, texts), bar)
     summary: dict[str, Any] = {
-        "regime": arguments.regime,
-        "attention": "full" if arguments.twin else "focus",
+        "regime": request.regime,
+        "attention": "full" if request.twin else "focus",
         "plan": asdict(plan),
         "config": config.to_dict(),
         "seconds": round(result.seconds, 1),
@@ -171,6 +113,95 @@ def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
         "weights_after": result.weights_after,
         "final_loss": {name: steps[-1].loss for name, steps in result.phases.items() if steps},
     }
+    summary |= _save(request, result, tokenizer)
+    if sequences is not None:
+        summary["held_out"] = _scores(request, result, sequences)
+    (request.folder / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(request.checkpoint, ignore_errors=True)
+    return {"out": str(request.folder), **summary}
+
+
+def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
+    """The RegimePlan and the FocusConfig."""
+    from focus_runtime.config import FocusConfig
+    from focus_runtime.training.loop import TrainConfig
+    from focus_runtime.training.regimes import RegimePlan
+
+    def phase(steps: int, rate: float) -> TrainConfig:
+        return TrainConfig(
+            steps=steps,
+            seq_len=request.seq_len,
+            batch=request.batch,
+            accumulation=request.accumulate,
+            learning_rate=rate,
+            seed=request.seed,
+            warmup=min(20, max(0, steps) // 5),
+            mixed_precision=request.precision,
+            gradient_checkpointing=request.gradient_checkpointing,
+            checkpoint_every=request.checkpoint_every,
+        )
+
+    config = FocusConfig(num_groups=request.groups, top_k=request.top_k, window=request.window, num_sinks=request.sinks)
+    plan = RegimePlan(
+        regime=REGIMES[request.regime],
+        centroids=phase(request.centroid_steps, request.centroid_lr) if request.regime == "two-phase" else None,
+        weights=phase(request.steps, request.lr),
+        router_rate=request.router_lr,
+    )
+    return plan, config
+
+
+def _check_folder(request: FinetuneRequest) -> None:
+    """Refuse a folder that is neither new, nor empty, nor that of the training to resume."""
+    out, kept = request.folder, request.checkpoint
+    explain = cannot_write("choose a writable --out folder", problem="cannot write to")
+    check_writable_folder(out, explain=explain)
+    try:
+        others = [path for path in out.iterdir() if path != kept]
+    except OSError as error:
+        raise explain(out, error) from error
+    if others and not (request.resume and kept.exists()):
+        raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
+    if kept.exists() and not request.resume:
+        raise InputError(
+            f"{kept} keeps a training that was stopped", fix="add --resume to go on, or delete it to start over"
+        )
+    if request.resume and not kept.exists():
+        raise InputError(f"there is nothing in {out} to go on from", fix="start without --resume")
+
+
+def _train(request: FinetuneRequest, plan: Any, config: Any, inputs: tuple[Any, Any, list[str]], bar: Bar) -> Any:
+    """Run the regime on `inputs`, which are model, tokenizer and texts, until it is done or a signal stops it."""
+    from focus_runtime.training.regimes import run_regime
+
+    total = plan.weights.steps + (plan.centroids.steps if request.trains_centroids_first else 0)
+    done = {"centroids": 0, "weights": 0}
+    with bar(total) as show, stop_on_signal() as stopped:
+
+        def report(step: Any) -> None:
+            done[step.phase or "weights"] = step.step
+            show(sum(done.values()), f"{step.phase}: {describe_step(step)}")
+
+        return run_regime(
+            plan,
+            *inputs,
+            config,
+            twin=request.twin,
+            model_id=request.model,
+            on_step=report,
+            checkpoint=request.checkpoint,
+            resume=request.resume,
+            should_stop=stopped.is_set,
+        )
+
+
+def _save(request: FinetuneRequest, result: Any, tokenizer: Any) -> dict[str, Any]:
+    """Write model, tokenizer and centroids; returns the centroids' hash, if there are any."""
+    from safetensors import SafetensorError
+
+    from focus_runtime.routing.centroid_file import save_centroids
+
+    out = request.folder
     try:
         result.model.save_pretrained(out)
         tokenizer.save_pretrained(out)
@@ -179,38 +210,23 @@ def finetune(arguments: argparse.Namespace) -> dict[str, Any]:
             f"the model cannot be written to {out}: {error}",
             fix="free some space and run the command again with --resume",
         ) from error
+    if result.centroids is None:
+        return {}
+    result.centroids.base_model = out.name
+    return {"centroids_sha256": save_centroids(result.centroids, out / CENTROIDS)}
+
+
+def _scores(request: FinetuneRequest, result: Any, sequences: Any) -> dict[str, Any]:
+    """Held-out perplexity of the trained model with full attention and, unless it is a twin, with Focus."""
+    from focus_runtime.measure.scores import score
+
+    full = score(result.model, sequences)
+    scores = {"full attention": full.perplexity, "tokens": int(full.scored.sum())}
     if result.centroids is not None:
-        result.centroids.base_model = out.name
-        summary["centroids_sha256"] = save_centroids(result.centroids, out / CENTROIDS)
-    if sequences is not None:
-        full = score(result.model, sequences)
-        summary["held_out"] = {"full attention": full.perplexity, "tokens": int(full.scored.sum())}
-        if result.centroids is not None:
-            found = result.score(sequences, top_k=arguments.top_k)
-            summary["held_out"] |= {
-                f"Focus, k = {arguments.top_k}": found.perplexity,
-                "pairs kept": float(found.retained_pairs.mean()),
-                "largest group": float(found.dominance.mean()),
-            }
-    (out / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(out / "checkpoint", ignore_errors=True)
-    return {"out": str(out), **summary}
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Entry point of the sub-command; returns the exit status."""
-    try:
-        result = finetune(arguments)
-    except TrainingStopped as stopped:
-        print(f"{stopped}; the same command with --resume goes on", file=sys.stderr)
-        return 130
-    except KeyboardInterrupt:
-        print("stopped; the same command with --resume goes on from the last checkpoint", file=sys.stderr)
-        return 130
-    if arguments.json:
-        print(json.dumps(result))
-        return 0
-    print(f"wrote {result['out']} ({result['attention']} attention, {result['regime']}, {result['seconds']:.0f} s)")
-    for name, value in result.get("held_out", {}).items():
-        print(f"held-out {name}: {value:,.3f}" if isinstance(value, float) else f"held-out {name}: {value:,}")
-    return 0
+        focus = result.score(sequences, top_k=request.top_k)
+        scores |= {
+            f"Focus, k = {request.top_k}": focus.perplexity,
+            "pairs kept": float(focus.retained_pairs.mean()),
+            "largest group": float(focus.dominance.mean()),
+        }
+    return scores

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from focus_explorer.statistics.group_content import (
     shuffled_agreement,
     shuffled_purity,
 )
+from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
@@ -77,7 +78,7 @@ def read_routes(database: Database, run_id: str) -> Routes:
     return Routes(numbers.tolist(), groups, tops, classes, list(known), codes)
 
 
-def group_payload(database: Database, run_id: str) -> Row:
+def group_payload(database: Database, run_id: str) -> GroupsPayload:
     """Every group of every layer.
 
     Returns:
@@ -102,7 +103,7 @@ def group_payload(database: Database, run_id: str) -> Row:
         cell = groups[routes.layers.index(row["layer"])][row["group_index"]]
         cell |= {"confidence": row["mean_confidence"], "entropy": row["mean_entropy"]}
     return {
-        "groups": groups,
+        "groups": cast(list[list[GroupPayload]], groups),
         "class_names": list(CLASSES),
         "class_shares": np.round(base, 5).tolist(),
         "classes": encode(routes.classes),
@@ -159,7 +160,7 @@ def _characteristic(
     return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in order if wanted[i] >= LEAST_Z]
 
 
-def agreement_payload(database: Database, run_id: str) -> Row:
+def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
     """How far every two layers sort the tokens alike.
 
     Returns:
@@ -173,7 +174,7 @@ def agreement_payload(database: Database, run_id: str) -> Row:
     shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)
     return {
         "agreement": np.round(layer_agreement(routes.tops, routes.num_groups), 4).tolist(),
-        "shuffled": [float(shuffled.min()), float(shuffled.max())] if shuffled.size else None,
+        "shuffled": (float(shuffled.min()), float(shuffled.max())) if shuffled.size else None,
         "pairs": int(shuffled.size),
         "seed": SEED,
     }

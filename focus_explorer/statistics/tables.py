@@ -17,6 +17,7 @@ from focus_explorer.statistics.content import categories_table, characteristic_t
 from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.describe import Layer, describe, measure
 from focus_explorer.statistics.distances import Bins
+from focus_explorer.statistics.names import NAMES, OF_CORPUS
 from focus_explorer.statistics.pair_tables import distances_table, links_table, long_range_rows, meaningful
 from focus_explorer.statistics.resample import Resampler
 from focus_explorer.statistics.run_sample import run_sample, study_run
@@ -24,8 +25,6 @@ from focus_explorer.statistics.sample import Sample
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
-NAMES = ("statistics", "characteristic", "categories", "agreement", "distances", "links", "pairs")
-OF_CORPUS = ("statistics", "characteristic", "categories", "agreement", "distances")
 KEPT = 2
 
 

@@ -8,6 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.views.payloads.pairs import (
+    AttentionLinksPayload,
+    AttentionMassPayload,
+    DistanceMeanPayload,
+    DistancePayload,
+    MaskTilePayload,
+)
 from focus_explorer.views.run import encode
 from focus_runtime.mask.distances import DistanceCounts
 from focus_runtime.mask.rule import CAUSES
@@ -17,17 +24,20 @@ DIGITS = 6
 
 def tile_payload(
     counts: NDArray[np.int64], rows: tuple[int, int], keys: tuple[int, int], block_size: int
-) -> dict[str, Any]:
+) -> MaskTilePayload:
     """Counts of a rectangle in the fewest bytes that hold a full cell.
 
     Args:
-        counts: (5, R, C); rows, keys: first and one past the last.
+        counts: (5, R, C) pairs by cause, row and column of cells.
+        rows: first query and one past the last.
+        keys: first key and one past the last.
+        block_size: tokens to a side of a cell.
     """
     kind = np.min_scalar_type(block_size * block_size)
     return {
         "block_size": block_size,
-        "rows": list(rows),
-        "keys": list(keys),
+        "rows": rows,
+        "keys": keys,
         "num_rows": counts.shape[1],
         "num_columns": counts.shape[2],
         "causes": list(CAUSES),
@@ -36,22 +46,22 @@ def tile_payload(
     }
 
 
-def distance_payload(found: DistanceCounts) -> dict[str, Any]:
-    """Pairs of one layer by distance: counts by cause, and the nulls' shares."""
+def distance_payload(counts: DistanceCounts) -> DistancePayload:
+    """Pairs of one layer by distance: counts by cause, and the shares of the baselines."""
     return {
-        "first": found.first.tolist(),
-        "last": found.last.tolist(),
+        "first": counts.first.tolist(),
+        "last": counts.last.tolist(),
         "causes": list(CAUSES),
-        "counts": found.counts.tolist(),
-        "sharing": found.sharing,
-        "beyond": [found.beyond_shared / found.beyond if found.beyond else None],
-        "shuffled": _rounded(found.shuffled),
-        "window_only": _rounded(found.window_only),
+        "counts": counts.counts.tolist(),
+        "sharing": counts.sharing,
+        "beyond": [counts.beyond_shared / counts.beyond if counts.beyond else None],
+        "shuffled": _rounded(counts.shuffled),
+        "window_only": _rounded(counts.window_only),
     }
 
 
-def mean_payload(layers: list[DistanceCounts]) -> dict[str, Any]:
-    """Shares by distance, mean over layers, with the least and most of any layer; nulls of every layer as a whole."""
+def mean_payload(layers: list[DistanceCounts]) -> DistanceMeanPayload:
+    """Shares by distance, mean over layers, with the least and most of any layer; baselines of every layer."""
     pairs = layers[0].counts.sum(axis=0)
     shares = np.stack([layer.counts / pairs for layer in layers])
     kept = 1.0 - shares[:, CAUSES.index("dropped")]
@@ -74,7 +84,7 @@ def mean_payload(layers: list[DistanceCounts]) -> dict[str, Any]:
     }
 
 
-def mass_payload(rows: pa.Table, sharing: list[float]) -> dict[str, Any]:
+def mass_payload(rows: pa.Table, sharing: list[float]) -> AttentionMassPayload:
     """Share of full attention kept, layers x heads.
 
     Args:
@@ -82,26 +92,33 @@ def mass_payload(rows: pa.Table, sharing: list[float]) -> dict[str, Any]:
     """
     layers = np.unique(rows["layer"].to_numpy())
 
-    def grid(name: str) -> list[list[float | None]]:
+    def grid(name: str) -> list[list[Any]]:
         values = rows[name].to_pylist()
         heads = len(values) // layers.size
         return [values[start : start + heads] for start in range(0, len(values), heads)]
 
     return {
+        "state": "done",
         "num_tokens": rows["num_tokens"][0].as_py(),
-        **{name: grid(name) for name in ("mass_kept", "distant_mass_kept", "local", "sinks", "grouped", "dropped")},
+        "mass_kept": grid("mass_kept"),
+        "distant_mass_kept": grid("distant_mass_kept"),
+        "local": grid("local"),
+        "sinks": grid("sinks"),
+        "grouped": grid("grouped"),
+        "dropped": grid("dropped"),
         "sharing": sharing,
     }
 
 
-def links_payload(rows: pa.Table) -> dict[str, Any]:
+def links_payload(rows: pa.Table) -> AttentionLinksPayload:
     """Strongest links by kind, strongest first: head, query, key, probability, affinity."""
-    names = ("head", "query", "key", "probability", "affinity")
-    kinds: dict[str, list[list[Any]]] = {"dropped": [], "kept": []}
+    kinds: dict[str, list[tuple[int, int, int, float, float]]] = {"dropped": [], "kept": []}
     for row in rows.to_pylist():
-        kinds[row["kind"]].append([row[name] for name in names])
-    return {"columns": list(names), **kinds}
+        kinds[row["kind"]].append((row["head"], row["query"], row["key"], row["probability"], row["affinity"]))
+    columns = ["head", "query", "key", "probability", "affinity"]
+    return {"columns": columns, "dropped": kinds["dropped"], "kept": kinds["kept"]}
 
 
 def _rounded(values: NDArray[np.float64]) -> list[float]:
-    return np.round(values, DIGITS).tolist()
+    rounded: list[float] = np.round(values, DIGITS).tolist()
+    return rounded

@@ -1,4 +1,4 @@
-"""A stored run -> the compact JSON the page works from: what all views share first, then layer by layer."""
+"""A stored run -> the compact JSON of the page: what all views share, then layer by layer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.statistics import mean_interval
+from focus_explorer.views.payloads.runs import (
+    CausesPayload,
+    LayerCellsPayload,
+    LayerPayload,
+    MapPayload,
+    MaskPayload,
+    QualityPayload,
+    RunGroupPayload,
+    RunPayload,
+)
 from focus_runtime.mask.rule import CAUSES
 
 Rows = list[dict[str, Any]]
@@ -31,33 +41,35 @@ def run_payload(
     layers: Rows,
     losses: pa.Table,
     timings: Rows,
-) -> dict[str, Any]:
-    """What every view needs of one run, in the order layer, position; the rest follows layer by layer.
+) -> RunPayload:
+    """What every view needs of one run, in the order layer, position; `cells` is empty, they follow layer by layer.
 
     Sizes: one byte per token and layer, eight per token, and the pieces.
 
     Args:
+        run: its row.
+        pieces: (T,) text of every token.
         tops: (L, T) most probable group.
+        groups: L x K rows of the query `groups`, by layer and group.
+        frequent: rows of the query `group_pieces`, most frequent first.
+        layers: L rows of the query `layers`.
+        losses: mode and nll in nats, by mode and position.
+        timings: rows of the query `timings`.
     """
     config = json.loads(run["config"])
     nll = _losses(losses, run["num_tokens"])
     return {
         "run": {
-            **{
-                key: run[key]
-                for key in (
-                    "run_id",
-                    "title",
-                    "model_id",
-                    "centroids_name",
-                    "num_tokens",
-                    "device",
-                    "dtype",
-                    "backend",
-                    "seed",
-                )
-            },
+            "run_id": run["run_id"],
+            "title": run["title"],
             "name": run["name"],
+            "model_id": run["model_id"],
+            "centroids_name": run["centroids_name"],
+            "num_tokens": run["num_tokens"],
+            "device": run["device"],
+            "dtype": run["dtype"],
+            "backend": run["backend"],
+            "seed": run["seed"],
             "created_at": run["created_at"].isoformat(),
             "config": config,
             "notes": json.loads(run["notes"]),
@@ -68,9 +80,22 @@ def run_payload(
         "top": encode(tops),
         "groups": _groups(groups, frequent, len(layers), config["num_groups"]),
         "layers": [_layer(layer) for layer in layers],
-        "losses": {mode: encode(values.astype(np.float32)) for mode, values in nll.items()},
+        "losses": {"full": encode(nll["full"].astype(np.float32)), "focus": encode(nll["focus"].astype(np.float32))},
         "quality": _quality(nll),
-        "timings": timings,
+        "timings": [
+            {
+                "mode": row["mode"],
+                "stage": row["stage"],
+                "median": row["median"],
+                "low": row["low"],
+                "high": row["high"],
+                "repeats": row["repeats"],
+                "sequence_length": row["sequence_length"],
+                "backend": row["backend"],
+                "peak_memory_bytes": row["peak_memory_bytes"],
+            }
+            for row in timings
+        ],
         "cells": {},
     }
 
@@ -82,13 +107,15 @@ def membership_width(num_groups: int) -> int:
 
 def cells_payload(
     membership: NDArray[np.int64], probabilities: NDArray[np.float32], entropy: NDArray[np.float32]
-) -> dict[str, Any]:
+) -> LayerCellsPayload:
     """What one layer adds to `run_payload`, in order of position.
 
     Sizes: per token one byte for each group, one for the entropy, and 1, 2, 4 or 8 for the membership.
 
     Args:
-        membership: (T,) bit sets; probabilities: (T, K); entropy: (T,) nats.
+        membership: (T,) bit sets.
+        probabilities: (T, K).
+        entropy: (T,) nats.
     """
     groups = probabilities.shape[1]
     width = membership_width(groups)
@@ -103,12 +130,12 @@ def cells_payload(
 
 def _losses(losses: pa.Table, count: int) -> dict[str, NDArray[np.float64]]:
     modes, values = losses["mode"].to_numpy(zero_copy_only=False), losses["nll"].to_numpy()
-    found = {mode: values[modes == mode] for mode in ("full", "focus")}
-    assert all(nll.size == count - 1 for nll in found.values()), "a visible run is whole"
-    return found
+    by_mode = {mode: values[modes == mode] for mode in ("full", "focus")}
+    assert all(nll.size == count - 1 for nll in by_mode.values()), "a visible run is whole"
+    return by_mode
 
 
-def _quality(nll: dict[str, NDArray[np.float64]]) -> dict[str, Any]:
+def _quality(nll: dict[str, NDArray[np.float64]]) -> QualityPayload:
     mean, low, high = mean_interval(nll["focus"] - nll["full"])
     return {
         "full": float(np.exp(nll["full"].mean())),
@@ -120,11 +147,11 @@ def _quality(nll: dict[str, NDArray[np.float64]]) -> dict[str, Any]:
     }
 
 
-def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> list[list[dict[str, Any]]]:
-    frequent: dict[tuple[int, int], list[list[Any]]] = {}
+def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> list[list[RunGroupPayload]]:
+    frequent: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for row in pieces:
-        frequent.setdefault((row["layer"], row["top_group"]), []).append([row["piece"], row["uses"]])
-    cells = [
+        frequent.setdefault((row["layer"], row["top_group"]), []).append((row["piece"], row["uses"]))
+    cells: list[RunGroupPayload] = [
         {
             "share": row["share"],
             "confidence": row["mean_confidence"],
@@ -136,16 +163,26 @@ def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> lis
     return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]
 
 
-def _layer(row: dict[str, Any]) -> dict[str, Any]:
-    far = row["group_only"] + row["dropped"]
+def _layer(row: dict[str, Any]) -> LayerPayload:
+    distant = row["group_only"] + row["dropped"]
+    pairs: CausesPayload = {
+        "local_only": row["local_only"],
+        "group_only": row["group_only"],
+        "local_and_group": row["local_and_group"],
+        "sink_only": row["sink_only"],
+        "dropped": row["dropped"],
+    }
     return {
-        **{key: row[key] for key in ("layer", "attention_kind", "dominance", "retained_pairs")},
-        "distant_kept": row["group_only"] / far if far else None,
-        "pairs": {cause: row[cause] for cause in CAUSES},
+        "layer": row["layer"],
+        "attention_kind": row["attention_kind"],
+        "dominance": row["dominance"],
+        "retained_pairs": row["retained_pairs"],
+        "distant_kept": row["group_only"] / distant if distant else None,
+        "pairs": pairs,
     }
 
 
-def mask_payload(mask: pa.Table) -> dict[str, Any]:
+def mask_payload(mask: pa.Table) -> MaskPayload:
     """Block counts of one layer, lower triangle row by row."""
     counts = np.stack([mask[cause].to_numpy() for cause in CAUSES])
     return {
@@ -156,8 +193,8 @@ def mask_payload(mask: pa.Table) -> dict[str, Any]:
     }
 
 
-def projection_payload(projection: pa.Table) -> dict[str, Any]:
-    """Coordinates of the tokens drawn and of the centroids, which have the positions -1 ... -K."""
+def projection_payload(projection: pa.Table) -> MapPayload:
+    """Coordinates of a stored map: of the tokens drawn, and of the centroids, which have the positions -1 ... -K."""
     first = projection.slice(0, 1).to_pylist()[0]
     position, x, y = (projection[name].to_numpy() for name in ("position", "x", "y"))
     token, centroid = position >= 0, position < 0
@@ -171,4 +208,5 @@ def projection_payload(projection: pa.Table) -> dict[str, Any]:
         "y": np.round(y[token], 4).tolist(),
         "centroid_x": np.round(x[centroid][::-1], 4).tolist(),
         "centroid_y": np.round(y[centroid][::-1], 4).tolist(),
+        "preliminary": False,
     }

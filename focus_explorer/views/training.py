@@ -3,74 +3,64 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-POINTS = 2000
-COLUMNS = ("loss", "dominance", "dominance_max", "retained_pairs", "tokens_per_second", "learning_rate")
-_PLAIN = (
-    "training_id",
-    "name",
-    "status",
-    "message",
-    "kind",
-    "model_id",
-    "device",
-    "dtype",
-    "seed",
-    "steps",
-    "step",
-    "elapsed",
-    "loss",
-    "perplexity",
-    "dominance",
-    "dominance_max",
-    "retained_pairs",
-    "tokens_per_second",
-    "resumable",
-    "usable",
-    "out",
+from focus_explorer.views.payloads.trainings import (
+    CurvePayload,
+    TrainingConfigPayload,
+    TrainingPayload,
+    TrainingSettingsPayload,
+    ValidationPayload,
 )
-Rows = list[dict[str, Any]]
+
+POINTS = 2000
+_CONFIG = tuple(TrainingConfigPayload.__annotations__)
+_SETTINGS = tuple(TrainingSettingsPayload.__annotations__)
 
 
-def training_summary(row: dict[str, Any]) -> dict[str, Any]:
+def training_summary(row: dict[str, Any]) -> TrainingPayload:
     """One training as the list and the header show it; JSON-ready."""
     left = row["steps"] - row["step"]
     pace = row["seconds_per_step"]
     config, settings = row["config"], row["settings"]
     return {
-        **{name: _plain(row[name]) for name in _PLAIN},
+        "training_id": row["training_id"],
+        "name": row["name"],
+        "status": row["status"],
+        "message": row["message"],
+        "kind": row["kind"],
+        "model_id": row["model_id"],
+        "device": row["device"],
+        "dtype": row["dtype"],
+        "seed": row["seed"],
+        "steps": row["steps"],
+        "step": row["step"],
+        "elapsed": _plain(row["elapsed"]),
+        "loss": _plain(row["loss"]),
+        "perplexity": _plain(row["perplexity"]),
+        "dominance": _plain(row["dominance"]),
+        "dominance_max": _plain(row["dominance_max"]),
+        "retained_pairs": _plain(row["retained_pairs"]),
+        "tokens_per_second": _plain(row["tokens_per_second"]),
+        "resumable": row["resumable"],
+        "usable": row["usable"],
+        "out": row["out"],
         "created_at": row["created_at"].isoformat(),
         "remaining": pace * left if pace and row["status"] in ("running", "stopping") else None,
         "texts": [name.rsplit("/", 1)[-1] for name in row["texts"]],
-        "config": {
-            name: config[name]
-            for name in (
-                "num_groups",
-                "routing_dim",
-                "top_k",
-                "window",
-                "num_sinks",
-                "gate",
-                "normalisation",
-                "assignment",
-            )
-            if name in config
-        },
-        "settings": {
-            name: settings[name] for name in ("seq_len", "batch", "accumulation", "learning_rate") if name in settings
-        },
+        "config": cast(TrainingConfigPayload, {name: config[name] for name in _CONFIG if name in config}),
+        "settings": cast(TrainingSettingsPayload, {name: settings[name] for name in _SETTINGS if name in settings}),
         "validation": _validation(row["validation"]),
         # a resumed training does some steps again: what was drawn of it before is then out of date
         "part": f"{row['pid']}-{row['process_started']}",
     }
 
 
-def _validation(report: dict[str, Any]) -> dict[str, Any]:
+def _validation(report: dict[str, Any]) -> ValidationPayload:
     """{"full": perplexity, "scored": tokens, "focus": {"k=1": perplexity, ...}}; empty without held-out text."""
     if "full" not in report:
         return {}
@@ -78,31 +68,39 @@ def _validation(report: dict[str, Any]) -> dict[str, Any]:
     return {"full": report["full"], "scored": report["scored_tokens"], "focus": focus}
 
 
-def curves_payload(steps: pa.Table) -> dict[str, dict[str, dict[str, Any]]]:
+def curves_payload(steps: pa.Table) -> dict[str, dict[str, CurvePayload]]:
     """Steps -> {training_id: {mode: columns}}; every column is a list as long as `step`.
 
     Args:
         steps: rows of `training_steps` ordered by training_id, mode and step.
 
     Returns:
-        Per mode `step`, the columns of `COLUMNS`, `stride` (steps a point is the mean of) and `last` (the newest step).
+        Per mode `step`, the columns, `stride` (steps a point is the mean of) and `last` (the newest step).
     """
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    curves: dict[str, dict[str, CurvePayload]] = {}
     ids, modes = (steps[name].to_numpy(zero_copy_only=False) for name in ("training_id", "mode"))
     for training_id in dict.fromkeys(ids):
         for mode in dict.fromkeys(modes[ids == training_id]):
             rows = steps.filter(pa.array((ids == training_id) & (modes == mode)))
-            found.setdefault(str(training_id), {})[str(mode)] = _curve(rows)
-    return found
+            curves.setdefault(str(training_id), {})[str(mode)] = _curve(rows)
+    return curves
 
 
-def _curve(rows: pa.Table) -> dict[str, Any]:
+def _curve(rows: pa.Table) -> CurvePayload:
     stride = math.ceil(rows.num_rows / POINTS)
     step = rows["step"].to_numpy()
-    columns = {name: _thin(rows[name].to_numpy(zero_copy_only=False), stride) for name in COLUMNS}
+
+    def column(name: str) -> list[float | None]:
+        return [_rounded(value) for value in _thin(rows[name].to_numpy(zero_copy_only=False), stride).tolist()]
+
     return {
         "step": step[stride - 1 :: stride].tolist() + ([int(step[-1])] if step.size % stride else []),
-        **{name: [_rounded(value) for value in values.tolist()] for name, values in columns.items()},
+        "loss": column("loss"),
+        "dominance": column("dominance"),
+        "dominance_max": column("dominance_max"),
+        "retained_pairs": column("retained_pairs"),
+        "tokens_per_second": column("tokens_per_second"),
+        "learning_rate": column("learning_rate"),
         "stride": stride,
         "last": int(step[-1]),
     }

@@ -1,10 +1,185 @@
-"""Where files outside the package lie, and how they are written."""
+"""Files written whole or not at all, and where files outside the package lie.
+
+A file or folder is made under a temporary name in the folder of its target and renamed when it is complete, so that a
+reader never sees half of one and an interrupted write leaves the earlier version as it was.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from focus_runtime.errors import InputError
+
+PART = ".part-"  # how temporary names begin
+RENAMES = 3  # attempts to take an occupied target's place
+
+Explain = Callable[[Path, OSError], Exception]
 
 
 def default_cache_dir() -> Path:
     """Where converted models are kept between runs."""
     return Path.home() / ".cache" / "focus-explorer"
+
+
+def cannot_write(
+    fix: str = "choose a writable folder with space",
+    kind: type[InputError] = InputError,
+    *,
+    problem: str = "cannot write",
+) -> Explain:
+    """Make the function that turns an OSError into "PROBLEM TARGET: REASON; FIX".
+
+    Args:
+        fix: what the user can do.
+        kind: type of the exception.
+        problem: how the message begins.
+    """
+    return lambda target, error: kind(f"{problem} {target}: {error.strerror or error}", fix=fix)
+
+
+CANNOT_WRITE = cannot_write()
+
+
+@contextmanager
+def replacing(
+    target: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE, mode: int = 0o644, sync: bool = False
+) -> Iterator[Path]:
+    """Replace a file atomically: the block fills a temporary file, which takes the target's place when it ends well.
+
+    Folders above the target are made. The temporary file has the target's suffix and is removed when the block fails.
+
+    Args:
+        target: the file to write; an existing one is replaced.
+        explain: target and OSError, of the block or of the renaming -> the exception to raise; with None the OSError
+            itself is raised.
+        mode: permissions of the written file.
+        sync: wait until the content is on the disk before renaming, so that a power failure cannot lose both versions.
+
+    Yields:
+        The empty temporary file.
+
+    Raises:
+        InputError: it cannot be written; another type where `explain` returns one.
+    """
+    target = Path(target)
+    with _explained(target, explain):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=PART, suffix=target.suffix)
+        os.close(handle)
+        part = Path(name)
+        try:
+            yield part
+            part.chmod(mode)
+            if sync:
+                _sync(part)
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(
+    target: str | os.PathLike[str],
+    *,
+    explain: Explain | None = CANNOT_WRITE,
+    mode: int = 0o755,
+    clear: Callable[[], object] | None = None,
+) -> Iterator[Path]:
+    """Make a folder atomically: the block fills a temporary folder, which is renamed to the target when it ends well.
+
+    Args:
+        target: the folder to make; an empty one may be there.
+        explain: as in `replacing`.
+        mode: permissions of the folder.
+        clear: moves a folder with content out of the way; it is called again when another process was faster. Without
+            it such a folder is an error.
+
+    Yields:
+        The empty temporary folder, removed when the block fails.
+
+    Raises:
+        InputError: it cannot be written; another type where `explain` returns one.
+    """
+    target = Path(target)
+    with _explained(target, explain):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=PART))
+        try:
+            yield part
+            part.chmod(mode)
+            _rename_folder(part, target, clear)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def check_writable(target: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE) -> None:
+    """Find out before any work whether a file could be written; its folder is made.
+
+    Raises:
+        InputError: it could not, or is a folder; another type where `explain` returns one.
+    """
+    target = Path(target)
+    with _explained(target, explain):
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        check_writable_folder(target.parent, explain=None)
+
+
+def check_writable_folder(folder: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE) -> None:
+    """Find out before any work whether files could be written to a folder; it is made.
+
+    Raises:
+        InputError: they could not; another type where `explain` returns one.
+    """
+    folder = Path(folder)
+    with _explained(folder, explain):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the temporary files and folders that killed processes left in a folder."""
+    for path in folder.glob(f"{PART}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _explained(target: Path, explain: Explain | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if explain is None:
+            raise
+        raise explain(target, error) from error
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+def _rename_folder(part: Path, target: Path, clear: Callable[[], object] | None) -> None:
+    if clear is None:
+        if target.is_dir() and not any(target.iterdir()):
+            target.rmdir()  # only POSIX renames onto an empty folder
+        os.rename(part, target)
+        return
+    for _ in range(RENAMES):
+        try:
+            os.rename(part, target)
+            return
+        except OSError:
+            if not target.is_dir():
+                raise
+        clear()
+    raise OSError(errno.EEXIST, f"{target} is written to by somebody else")

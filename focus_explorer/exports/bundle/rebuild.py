@@ -18,6 +18,7 @@ from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recor
 from focus_explorer.exports.bundle.tables import files_of, share, write_tables
 from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.service import Service
+from focus_runtime.files import replacing_folder
 
 Progress = Callable[[str, float], None]
 
@@ -96,12 +97,13 @@ def rebuild(
                 entry["run_id"],
                 folder,
                 with_text=bundle.manifest["includes_text"],
-                wanted=entry["tables"],
+                only=entry["tables"],
                 progress=part,
             )
             _add(found.tables, differences.of_tables(bundle, entry, folder, left_out))
         _add(found.surroundings, _machine_differences(bundle))
-        _move(folder, target)
+        with replacing_folder(target) as fresh:  # the target may be on another disk than the scratch folder
+            shutil.copytree(folder, fresh, dirs_exist_ok=True)
     return found
 
 
@@ -202,22 +204,3 @@ def _machine_differences(bundle: Bundle) -> list[str]:
     found = bundle.manifest
     lines = differences.of_values("version of ", found["versions"], manifest.versions())
     return lines + differences.of_values("machine, ", found["machine"], manifest.machine())
-
-
-def _move(folder: Path, target: Path) -> None:
-    """Whole or not at all: made beside the target first, for it may lie on another disk."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=".rebuild-"))
-        try:
-            shutil.copytree(folder, part, dirs_exist_ok=True)
-            part.chmod(0o755)
-            if target.exists():
-                target.rmdir()
-            part.replace(target)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {target}: {error.strerror or error}", fix="choose a writable folder with space"
-        ) from error

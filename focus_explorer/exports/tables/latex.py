@@ -1,4 +1,7 @@
-"""A table for reading as LaTeX: booktabs, numbers aligned by siunitx, a longtable where it is longer than a page."""
+"""A table for reading as LaTeX: booktabs, numbers aligned by siunitx, a longtable where it is longer than a page.
+
+`escape` is the one LaTeX escape of the project.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from focus_explorer.exports.tables.columns import Column, number, reading_columns, setting_sentence, shown_piece
-from focus_explorer.exports.tables.sources import ABOUT
+from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
 
 ONE_PAGE = 40  # rows
 WIDE = 7  # columns, from which on type and gaps are smaller
@@ -34,6 +37,7 @@ _COMMANDS = {
     "–": r"\textendash{}",
     "—": r"\textemdash{}",
 }
+_MATHEMATICS = {"τ": r"$\tau$", "≤": r"$\leq$", "≥": r"$\geq$", "−": r"$-$"}
 _LIGATURES = ("--", ",,", "?`", "!`")  # that fonts make of two characters
 # Accents that every engine sets without further packages.
 _ACCENTS = {"̀", "́", "̂", "̃", "̈", "̊", "̌", "̧"}
@@ -41,7 +45,7 @@ HEADER = r"""% needs \usepackage{booktabs,longtable,array,siunitx}; with pdfLaTe
 % LuaLaTeX and XeLaTeX print every character the font has; others, and all but accented Latin under pdfLaTeX, are
 % printed as their number, such as U+1F642. A longtable finds its widths in two or three runs.
 """
-_MACROS = r"""\providecommand{\FocusCode}[1]{{\scriptsize U+#1}}
+MACROS = r"""\providecommand{\FocusCode}[1]{{\scriptsize U+#1}}
 \providecommand{\FocusChar}[2]{\ifdefined\Umathchar\iffontchar\font"#1 #2\else\FocusCode{#1}\fi\else\FocusCode{#1}\fi}
 """
 
@@ -51,31 +55,44 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
 
     Args:
         rows: the rows to show.
+        what: name of the table.
         total: rows the table has.
     """
-    found, columns = rows.to_pylist(), reading_columns(rows, what)
-    caption = escape(ABOUT[what]) + (" " + escape(setting_sentence(found[0])) if found else " No rows.")
-    if total > len(found):
-        caption += f" The first {len(found):,} of {total:,} rows."
-    label = f"tab:focus-{what}" + (f"-{re.sub('[^A-Za-z0-9-]', '', found[0]['run_id'])}" if found else "")
-    specification = "".join(_alignment(found, column) for column in columns)
+    shown, columns = rows.to_pylist(), reading_columns(rows, what)
+    caption = escape(TABLE_DESCRIPTIONS[what]) + (" " + escape(setting_sentence(shown[0])) if shown else " No rows.")
+    if total > len(shown):
+        caption += f" The first {len(shown):,} of {total:,} rows."
+    label = f"tab:focus-{what}" + (f"-{re.sub('[^A-Za-z0-9-]', '', shown[0]['run_id'])}" if shown else "")
+    specification = "".join(_alignment(shown, column) for column in columns)
     heading = " & ".join("{" + escape(column.title) + "}" for column in columns) + r" \\"
-    body = [" & ".join(_cell(row, column) for column in columns) + r" \\" for row in found]
+    body = [" & ".join(_cell(row, column) for column in columns) + r" \\" for row in shown]
     head = HEADER
-    if total > len(found):
-        head += f"% only the first {len(found)} of {total} rows; choose how many with --rows\n"
+    if total > len(shown):
+        head += f"% only the first {len(shown)} of {total} rows; choose how many with --rows\n"
     lines_of_a_row = 3 if any(column.kind == "prose" for column in columns) else 1
-    frame = _long if len(found) * lines_of_a_row > ONE_PAGE else _short
+    frame = _long_table if len(shown) * lines_of_a_row > ONE_PAGE else short_table
     size = r"\small" if len(columns) < WIDE else r"\footnotesize\setlength{\tabcolsep}{3pt}"
     lines = frame(specification, heading, body, f"\\caption{{{caption}}}", label, size)
-    return head + _MACROS + "\n".join(lines) + "\n"
+    return head + MACROS + "\n".join(lines) + "\n"
 
 
-def _short(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
+def short_table(
+    specification: str, heading: str, body: list[str], caption: str, label: str, size: str = ""
+) -> list[str]:
+    """Lines of a table that fits on a page.
+
+    Args:
+        specification: of the columns.
+        heading: cells of the head, ending with a line break.
+        body: the same for every row.
+        caption: the command with its text.
+        label: for references.
+        size: commands that choose the type, if any.
+    """
     return [
         r"\begin{table}",
         r"\centering",
-        size,
+        *([size] if size else []),
         caption,
         f"\\label{{{label}}}",
         rf"\begin{{tabular}}{{{specification}}}",
@@ -89,7 +106,7 @@ def _short(specification: str, heading: str, body: list[str], caption: str, labe
     ]
 
 
-def _long(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
+def _long_table(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
     return [
         "{" + size,
         rf"\begin{{longtable}}{{{specification}}}",
@@ -147,22 +164,24 @@ def _plain(value: float, column: Column) -> str:
     return f"$-${text[1:]}" if text.startswith("-") else text
 
 
-def escape(text: str, *, spaces: bool = False) -> str:
-    """Text that LaTeX prints as it is, in every engine.
+def escape(text: str, *, spaces: bool = False, mathematics: bool = False) -> str:
+    """Text that LaTeX prints as it is, in every engine; it uses `MACROS` where the text is not Latin.
 
     Args:
         spaces: print them as visible ones.
+        mathematics: set τ, ≤, ≥ and the minus sign in math mode, which every font has.
     """
+    commands = _COMMANDS | _MATHEMATICS if mathematics else _COMMANDS
     written = []
     for place, character in enumerate(text):
-        joined = text[place : place + 2] in _LIGATURES
-        written.append(_character(character, spaces) + ("{}" if joined else ""))
+        ligature = text[place : place + 2] in _LIGATURES
+        written.append(_character(character, commands, spaces) + ("{}" if ligature else ""))
     return "".join(written)
 
 
-def _character(character: str, spaces: bool) -> str:
-    if character in _COMMANDS:
-        return _COMMANDS[character]
+def _character(character: str, commands: dict[str, str], spaces: bool) -> str:
+    if character in commands:
+        return commands[character]
     if character == " ":
         return r"\textvisiblespace{}" if spaces else " "
     if character.isascii() and character.isprintable():

@@ -1,4 +1,7 @@
-"""What can be exported of a run, read from the named queries in pieces that fit in memory."""
+"""The tables that can be exported, read from the named queries in pieces that fit in memory.
+
+Statistics and corpora are imported where they are read: the other tables need neither scipy nor torch.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,18 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from focus_explorer.data.corpus import CorpusData
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.statistics.tables import NAMES, OF_CORPUS, statistics_table
+from focus_explorer.exports.tables.arrays import repeated, text_array
+from focus_explorer.statistics.names import NAMES, OF_CORPUS
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
 
-WHAT: dict[str, str] = {
+TABLES: dict[str, str] = {  # of a run
     "groups": "Size, confidence and most frequent tokens of every group of every layer.",
     "tokens": "Every token with its loss under full attention and Focus, and its group in every layer.",
     "layers": "Every layer with its largest group and its pairs by what keeps or drops them.",
@@ -37,12 +39,12 @@ WHAT: dict[str, str] = {
     "links": "The strongest kept and dropped links of full attention.",
     "pairs": "The strongest pairs of the same group that are far apart.",
 }
-WHAT_OF_CORPUS = {name: WHAT[name] for name in OF_CORPUS} | {
+CORPUS_TABLES = {name: TABLES[name] for name in OF_CORPUS} | {
     "documents": "Every document of a corpus with its perplexities and the time of its forward passes."
 }
-ABOUT = WHAT | WHAT_OF_CORPUS
+TABLE_DESCRIPTIONS = TABLES | CORPUS_TABLES
 
-_PLAIN = {
+_QUERIES = {  # tables that are the rows of one named query
     "layers": "layers",
     "losses": "losses",
     "timings": "timings",
@@ -54,43 +56,40 @@ _PLAIN = {
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS)
 ROWS_AT_ONCE = 600_000
-# What people say about a run changes while its numbers do not, and its title is a piece of the text.
+# Name, note and tags of a run change while its numbers do not, and its title is a part of the text.
 _NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
 
 
 def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
-    """The rows of a table in order, in pieces of one schema, at least one of them.
+    """The rows of a table in order, in pieces of one schema, at least one piece.
 
     Raises:
         InputError: unknown table or run; before the first piece.
     """
     corpus = corpus_row(database, run_id)
-    known, kind = (WHAT, "run") if corpus is None else (WHAT_OF_CORPUS, "corpus")
-    if what not in known:
-        raise InputError(f"there is no table {what!r} of a {kind}", expected=" or ".join(known))
+    tables, kind = (TABLES, "run") if corpus is None else (CORPUS_TABLES, "corpus")
+    if what not in tables:
+        raise InputError(f"there is no table {what!r} of a {kind}", expected=" or ".join(tables))
     run = fetch_run(database, run_id) if corpus is None else as_run(corpus)
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
-    metadata = {"focus_explorer": json.dumps(_about(run, what), sort_keys=True, ensure_ascii=False)}
+    about = provenance(run) | {"table": what, "about": TABLE_DESCRIPTIONS[what]}
+    metadata = {"focus_explorer": json.dumps(about, sort_keys=True, ensure_ascii=False)}
     pieces = _with_setting(_pieces(database, run, what), setting)
     return (rows.replace_schema_metadata(metadata) for rows in pieces)
 
 
 def as_run(corpus: dict[str, Any]) -> dict[str, Any]:
     """A corpus in the form of a run, as far as tables and figures need it."""
-    whole = {key: json.dumps(corpus[key], sort_keys=True) for key in ("config", "settings", "versions")}
-    return {key: value for key, value in corpus.items() if key != "skipped"} | whole | {"run_id": corpus["corpus_id"]}
+    encoded = {key: json.dumps(corpus[key], sort_keys=True) for key in ("config", "settings", "versions")}
+    return {key: value for key, value in corpus.items() if key != "skipped"} | encoded | {"run_id": corpus["corpus_id"]}
 
 
 def provenance(run: dict[str, Any]) -> dict[str, str]:
     """Where a run's numbers come from: its row and this tool's version."""
-    known = {key: str(value) for key, value in run.items() if value is not None and key not in _NOT_PROVENANCE}
-    return known | {"exported_by": f"focus-explorer {__version__}"}
-
-
-def _about(run: dict[str, Any], what: str) -> dict[str, str]:
-    return provenance(run) | {"table": what, "about": ABOUT[what]}
+    fields = {key: str(value) for key, value in run.items() if value is not None and key not in _NOT_PROVENANCE}
+    return fields | {"exported_by": f"focus-explorer {__version__}"}
 
 
 def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterator[pa.Table]:
@@ -101,8 +100,7 @@ def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterat
             if name in rows.column_names:
                 continue
             if len(shared.get(name, ())) < rows.num_rows or name not in shared:
-                one = pa.array([value])
-                shared[name] = one.take(pa.array(np.zeros(rows.num_rows, dtype=np.int32)))
+                shared[name] = repeated(value, rows.num_rows)
             rows = rows.append_column(name, shared[name].slice(0, rows.num_rows))
         yield rows
 
@@ -110,19 +108,21 @@ def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterat
 def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.Table]:
     run_id = run["run_id"]
     if what == "documents":
+        from focus_explorer.data.corpus import CorpusData
+
         yield CorpusData(database, run_id).documents()
     elif what in NAMES:
+        from focus_explorer.statistics.tables import statistics_table
+
         yield statistics_table(database, run_id, what)
-    elif what in _PLAIN:
-        yield _exact(database, _PLAIN[what], run_id)
+    elif what in _QUERIES:
+        yield fetch_in_order(database, _QUERIES[what], run_id)
     else:
-        several: dict[str, Callable[[Database, dict[str, Any]], Iterator[pa.Table]]]
-        several = {"groups": _groups, "tokens": _tokens, "assignments": _assignments}
-        yield from several[what](database, run)
+        yield from _COMPOSED[what](database, run)
 
 
-def _exact(database: Database, name: str, run_id: str) -> pa.Table:
-    """A named query on one thread: sums in the same order give the same last digit every time."""
+def fetch_in_order(database: Database, name: str, run_id: str) -> pa.Table:
+    """The rows of a named query, computed on one thread: sums in the same order have the same last digit."""
     with database.read() as connection:
         connection.execute("SET threads = 1")
         try:
@@ -132,15 +132,15 @@ def _exact(database: Database, name: str, run_id: str) -> pa.Table:
 
 
 def _groups(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
-    rows = _exact(database, "groups", run["run_id"])
+    rows = fetch_in_order(database, "groups", run["run_id"])
     pieces: dict[tuple[int, int], list[str]] = {}
     for row in fetch(database, "group_pieces", run_id=run["run_id"]).to_pylist():
         pieces.setdefault((row["layer"], row["top_group"]), []).append(
             f"{json.dumps(row['piece'], ensure_ascii=False)}×{row['uses']}"
         )
     keys = list(zip(rows["layer"].to_pylist(), rows["group_index"].to_pylist(), strict=True))
-    rows = rows.add_column(2, "label", pa.array([group_label(group) for _, group in keys], pa.string()))
-    frequent = pa.array([" ".join(pieces.get(key, [])) for key in keys], pa.string())
+    rows = rows.add_column(2, "label", text_array([group_label(group) for _, group in keys]))
+    frequent = text_array([" ".join(pieces.get(key, [])) for key in keys])
     yield rows.append_column("frequent_tokens", frequent)
 
 
@@ -160,7 +160,7 @@ def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
     run_id, tokens = run["run_id"], max(1, run["num_tokens"])
     numbers, pieces = _layer_numbers(database, run_id), fetch(database, "pieces", run_id=run_id)["piece"]
     pieces = pieces.combine_chunks()
-    letters = pa.array([group_label(group) for group in range(json.loads(run["config"])["num_groups"])])
+    letters = text_array([group_label(group) for group in range(json.loads(run["config"])["num_groups"])])
     together = max(1, ROWS_AT_ONCE // tokens)
     for place in range(0, len(numbers), together):
         first_layer, last_layer = numbers[place], numbers[min(place + together, len(numbers)) - 1]
@@ -176,3 +176,10 @@ def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
             )
             rows = rows.add_column(2, "piece", pieces.take(rows["position"]))
             yield rows.add_column(5, "label", letters.take(rows["top_group"]))
+
+
+_COMPOSED: dict[str, Callable[[Database, dict[str, Any]], Iterator[pa.Table]]] = {
+    "groups": _groups,
+    "tokens": _tokens,
+    "assignments": _assignments,
+}

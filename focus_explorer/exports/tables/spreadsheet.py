@@ -12,7 +12,7 @@ STARTS = ("=", "+", "-", "@", "\t", "\r")
 _PATTERN = "^[=+@\\t\\r-]"
 
 
-def harmless(rows: pa.Table) -> pa.Table:
+def escape_formulas(rows: pa.Table) -> pa.Table:
     """The table with an apostrophe before every text cell that starts with one of `STARTS`; numbers stay."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):

@@ -16,20 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from focus_explorer.data.group_labels import group_label
 from focus_explorer.errors import InputError
-from focus_explorer.exports.files import replacing
 from focus_explorer.exports.tables.columns import reading_order
 from focus_explorer.exports.tables.latex import latex_table
 from focus_explorer.exports.tables.markdown import markdown_table
-from focus_explorer.exports.tables.sources import WHAT, read
-from focus_explorer.exports.tables.spreadsheet import harmless
+from focus_explorer.exports.tables.sources import read
+from focus_explorer.exports.tables.spreadsheet import escape_formulas
+from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
-
-__all__ = ["FORMATS", "READING_ROWS", "SUFFIXES", "WHAT", "group_label", "table", "write_table"]
 
 FORMATS = ("csv", "json", "parquet", "latex", "markdown")
 SUFFIXES = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "latex": ".tex", "markdown": ".md"}
@@ -37,7 +35,7 @@ READING_ROWS = 300  # of LaTeX and Markdown; seven pages
 
 
 def table(database: Database, run_id: str, what: str) -> pa.Table:
-    """One of the tables in `WHAT`, every row with the run and the setting it was measured in.
+    """One of the tables in `sources.TABLE_DESCRIPTIONS`, every row with its run and setting.
 
     Returns:
         Rows with provenance as JSON under `focus_explorer` in the schema's metadata.
@@ -62,6 +60,11 @@ def write_table(
     """Write a table atomically.
 
     Args:
+        database: has the run or corpus.
+        run_id: of a run or a corpus.
+        what: one of `sources.TABLES` (of a run) or `sources.CORPUS_TABLES`.
+        file_format: one of `FORMATS`.
+        out: file to write; folders above it are made.
         raw: leave text cells of a CSV file as they are, also where a spreadsheet would run them.
         rows: write at most the first so many; None means all, or `READING_ROWS` of LaTeX and Markdown.
         layer: only the rows of this layer.
@@ -73,6 +76,7 @@ def write_table(
         raise InputError(f"there is no format {file_format!r}", expected=" or ".join(FORMATS))
     if rows is not None and rows < 1:
         raise InputError(f"rows is {rows}", expected="at least 1")
+    target = Path(os.path.expanduser(out))
     pieces = read(database, run_id, what)
     if layer is not None:
         pieces = _only_layer(pieces, run_id, what, layer)
@@ -80,32 +84,31 @@ def write_table(
         if rows is not None:
             pieces = _first_rows(pieces, rows)
         if file_format == "csv" and not raw:
-            pieces = map(harmless, pieces)
+            pieces = map(escape_formulas, pieces)
         first = next(pieces)
         write: dict[str, Callable[[pa.Table, Iterator[pa.Table], Path], None]]
         write = {"csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
-        with replacing(out) as part:
+        with replacing(target) as part:
             write[file_format](first, pieces, part)
     else:
         limit = READING_ROWS if rows is None else rows
         shown, total = _beginning((reading_order(piece, what) for piece in pieces), limit)
         text = (latex_table if file_format == "latex" else markdown_table)(shown, what, total)
-        with replacing(out) as part:
+        with replacing(target) as part:
             part.write_text(text, encoding="utf-8", newline="\n")
-    return Path(os.path.expanduser(out))
+    return target
 
 
 def _only_layer(pieces: Iterator[pa.Table], run_id: str, what: str, layer: int) -> Iterator[pa.Table]:
-    first, found = None, False
+    layer_exists = False
     for piece in pieces:
         if "layer" not in piece.column_names:
             raise InputError(f"the table {what} has no layers", fix="leave the layer out")
-        chosen = piece.filter(pa.compute.equal(piece["layer"], layer))
-        first = chosen if first is None else first
+        chosen = piece.filter(pc.equal(piece["layer"], layer))
         if chosen.num_rows:
-            found = True
+            layer_exists = True
             yield chosen
-    if not found:
+    if not layer_exists:
         raise InputError(f"the table {what} of run {run_id} has no layer {layer}", fix="choose a layer of this run")
 
 

@@ -11,6 +11,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.service import Service
+from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
@@ -109,15 +110,37 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
     centroids, report = check_centroids(service, path, model)
     centroids.name = name
     target = service.database.path.parent / "centroids" / f"{centroids.sha256}{Path(path).suffix.lower()}"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(".part")
+    with replacing(target, explain=_cannot_keep) as part:
         shutil.copyfile(path, part)
-        part.replace(target)
-    except OSError as error:
-        raise InputError(f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space") from error
     register_centroids(service.database, centroids, report, str(target))
     return report
+
+
+def _cannot_keep(target: Path, error: OSError) -> InputError:
+    return InputError(f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space")
+
+
+def file_sha256(path: str | Path) -> str:
+    """Hash of a valid centroid file.
+
+    Raises:
+        InputError: the file cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    return load_centroids(path).sha256
+
+
+def register_in_place(database: Database, path: str | Path) -> None:
+    """Register a centroid file without a copy or a report.
+
+    Raises:
+        InputError: the file cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+    from focus_runtime.store.centroids import register_centroids
+
+    register_centroids(database, load_centroids(path), [], str(path))
 
 
 def uploaded_centroids(database: Database) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer
-from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, WHAT
+from focus_explorer.exports.tables.sources import TABLES
+from focus_explorer.exports.tables.write import FORMATS, SUFFIXES
 from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 from focus_explorer.settings import default_database
@@ -89,7 +90,7 @@ def read_request(service: Service, question: Question) -> ExportRequest:
     if kind == "report":
         return ExportRequest(kind=kind, run_id=run_id, format=one_of(question, "format", REPORT_FORMATS))
     if kind == "table":
-        name, form = one_of(question, "name", WHAT), one_of(question, "format", FORMATS)
+        name, form = one_of(question, "name", TABLES), one_of(question, "format", FORMATS)
         return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, layer=_layer(service, run_id, question))
     if kind == "figure":
         name, form = one_of(question, "name", FIGURES), one_of(question, "format", FIGURE_FORMATS)

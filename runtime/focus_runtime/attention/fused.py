@@ -8,10 +8,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import torch
@@ -20,6 +18,7 @@ from torch import Tensor
 from focus_runtime.attention import costs
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
+from focus_runtime.files import replacing
 
 SOURCE = Path(__file__).with_name("fused.cpp")
 NATIVE = "-march=native"
@@ -68,9 +67,7 @@ def _build(folder: Path) -> Path:
     target = folder / f"focus-attention-{key.hexdigest()[:20]}.so"
     if target.is_file():
         return target
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:  # in the folder, so that the rename is atomic
-        fresh = Path(scratch) / "kernel.so"
+    with replacing(target, explain=None, mode=0o755) as fresh:
         for flags in (FLAGS, tuple(flag for flag in FLAGS if flag != NATIVE)):  # some compilers know no "native"
             command = [compiler, *flags, str(SOURCE), "-o", str(fresh)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
@@ -78,7 +75,6 @@ def _build(folder: Path) -> Path:
                 break
         else:
             raise OSError(f"{compiler} failed: {(done.stderr.strip().splitlines() or ['no message'])[0]}")
-        os.replace(fresh, target)
     return target
 
 

@@ -16,7 +16,7 @@ from focus_runtime.training.calibrate import calibrate_potentials
 class NoGroups(CentroidRouter):
     """A router that puts no token into any group: window and sinks are all that is left."""
 
-    def assign(self, hidden: Tensor, **_: Any) -> Assignment:
+    def own_assignment(self, hidden: Tensor, **_: Any) -> Assignment:
         """Uniform probabilities and empty memberships, whatever the hidden states."""
         groups, device = self.config.num_groups, hidden.device
         return Assignment(

@@ -1,7 +1,7 @@
 """Attach Focus to a frozen Hugging Face model and take it off again, through transformers' attention interface.
 
-The model's weights and code are never changed. layer.py is what one attention module does while Focus is attached,
-cache.py what a key-value cache stores of the groups.
+The model's weights and code are never changed. layer.py defines what one attention module does while Focus is attached,
+cache.py what a key-value cache stores of the groups, observe.py how to listen to routers and attention calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 
 from focus_runtime.attention.dispatch import BACKENDS
 from focus_runtime.clock import PassClock
-from focus_runtime.composition.layer import STATE, FocusLayer, check_called, focus_forward, route
+from focus_runtime.composition.layer import STATE, FocusLayer, SoftGate, check_called, focus_forward, route
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
@@ -27,20 +27,6 @@ from focus_runtime.routing.router import Assignment, CentroidRouter
 
 IMPLEMENTATION = "focus"
 SLIDING_LAYERS = ("auto", "own", "focus")
-
-
-@dataclass
-class SoftGate:
-    """Settings of a training forward pass; see `gated_attention`.
-
-    Attributes:
-        hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
-            text, and then without a gradient from dropped pairs (`straight_through_attention`).
-    """
-
-    gate: str = "log"
-    steepness: float = 8.0
-    hard: bool = False
 
 
 AttentionInterface.register(IMPLEMENTATION, focus_forward)
@@ -83,7 +69,11 @@ class FocusModel:
 
     def assignments(self) -> dict[int, Assignment]:
         """What this thread's last forward pass decided for its tokens, by layer; only layers that ran Focus."""
-        return {layer.index: layer.now.assignment for layer in self._layers() if layer.now.assignment is not None}
+        return {
+            layer.index: layer.current_pass.assignment
+            for layer in self._layers()
+            if layer.current_pass.assignment is not None
+        }
 
     @property
     def focused_layers(self) -> list[int]:
@@ -92,7 +82,7 @@ class FocusModel:
 
     def backends(self) -> dict[int, str]:
         """Which backend ran the latest Focus call, by layer."""
-        return {layer.index: layer.now.backend for layer in self._layers() if layer.now.backend}
+        return {layer.index: layer.current_pass.backend for layer in self._layers() if layer.current_pass.backend}
 
     def reset_seconds(self) -> None:
         """Start the stage clocks again. On a GPU this makes every stage wait for the device, so that times are true."""

@@ -1,14 +1,16 @@
 """What one attention module does while Focus is composed: route its hidden states, then attend.
 
 transformers calls `focus_forward` with queries, keys and values after QK-norm, rotary embedding and cache update; hooks
-before and after the module fetch the hidden states and see to it that the call was made at all.
+before and after the module read the hidden states and check that the call was made.
+
+`Composition` is the state that all layers of a composition share; `FocusModel` in attach.py provides it.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,28 +22,68 @@ from focus_runtime.attention.dispatch import attend, choose_backend, rows_togeth
 from focus_runtime.attention.reference import token_positions
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
+from focus_runtime.clock import PassClock
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
-if TYPE_CHECKING:
-    from focus_runtime.composition.attach import FocusModel
-
 STATE = "_focus_layer"
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
 
 
-class Pass(threading.local):
-    """What a layer knows of the pass that runs in this thread, and of the latest one when none does.
+@dataclass
+class SoftGate:
+    """Settings of a training forward pass; see `gated_attention`.
 
     Attributes:
-        assignment: what the router decided, for that pass's tokens.
-        cached, history: the cache layer of a pass that is running and the groups beside its keys.
+        gate: "log" or "paper".
+        steepness: lambda of the paper gate.
+        hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
+            text, and then without a gradient from dropped pairs (`straight_through_attention`).
+    """
+
+    gate: str = "log"
+    steepness: float = 8.0
+    hard: bool = False
+
+
+class Composition(Protocol):
+    """State that all layers of one composition share.
+
+    Attributes:
+        model: the frozen model.
+        config: settings in force.
+        backend: attention backend, "auto" or a name.
+        seconds: clock of routing and attention.
+        measuring_full: every layer runs its own full attention, timed.
+        paused: the model runs its own attention implementation; nothing is routed.
+        soft_gate: set during training forward passes.
+    """
+
+    model: nn.Module
+    config: FocusConfig
+    backend: str
+    seconds: PassClock
+    measuring_full: bool
+    paused: bool
+    soft_gate: SoftGate | None
+
+    @property
+    def writer(self) -> str:
+        """Identifies who assigned a cache's groups."""
+
+
+class Pass(threading.local):
+    """State of one layer during a forward pass of this thread; between passes, of the latest one.
+
+    Attributes:
+        assignment: the groups of that pass's tokens.
+        cached, history: the cache layer of a running pass, and the groups stored with its keys.
         called: whether the running pass has reached the attention interface.
-        backend: what ran the latest Focus call; empty before one.
+        backend: backend of the latest Focus call; empty before one.
     """
 
     def __init__(self) -> None:
@@ -58,20 +100,21 @@ class Pass(threading.local):
 
 @dataclass(slots=True)
 class FocusLayer:
-    """What one composed attention module holds.
+    """State of one composed attention module.
 
     Attributes:
         index: layer number.
         router: None where the layer keeps its own attention.
+        owner: state shared by all layers.
         sliding: the layer's own window in tokens, None for a global layer.
-        now: the state of a pass; each thread has its own, so that several may run the model at once.
+        current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
     """
 
     index: int
     router: CentroidRouter | None
-    owner: FocusModel
+    owner: Composition
     sliding: int | None = None
-    now: Pass = field(default_factory=Pass)
+    current_pass: Pass = field(default_factory=Pass)
 
 
 @dataclass(slots=True)
@@ -98,21 +141,23 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     """Before the module runs: find its cache layer, and decide the groups of the new tokens."""
     layer: FocusLayer = getattr(module, STATE)
     owner = layer.owner
-    layer.now.called, layer.now.cached, layer.now.history = False, None, None
+    layer.current_pass.called, layer.current_pass.cached, layer.current_pass.history = False, None, None
     if owner.paused:
         return
     cache = kwargs.get("past_key_values")
     if cache is not None:
-        layer.now.cached = layer_of(cache, layer.index)
+        layer.current_pass.cached = layer_of(cache, layer.index)
     if owner.measuring_full or layer.router is None:
         return
-    if layer.now.cached is not None:
-        layer.now.history = history_of(layer.now.cached)
-        _check_past(layer, layer.now.history)
+    if layer.current_pass.cached is not None:
+        layer.current_pass.history = history_of(layer.current_pass.cached)
+        _check_past(layer, layer.current_pass.history)
     hidden = args[0] if args else kwargs["hidden_states"]
     layer.router.config = owner.config
     with owner.seconds("routing"):
-        layer.now.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=owner.config.assignment)
+        layer.current_pass.assignment = layer.router.assign(
+            hidden, padding=_padding(kwargs), assignment=owner.config.assignment
+        )
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
@@ -142,7 +187,11 @@ def _padding(kwargs: dict[str, Any]) -> Tensor | None:
 def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
     """After the module ran: without a call of `focus_forward`, full attention would pass for Focus."""
     layer: FocusLayer = getattr(module, STATE)
-    called, layer.now.cached, layer.now.history = layer.now.called, None, None  # the groups belong to the cache alone
+    called, layer.current_pass.cached, layer.current_pass.history = (
+        layer.current_pass.called,
+        None,
+        None,
+    )  # the groups belong to the cache alone
     if not layer.owner.paused and not called:
         raise ModelError(
             f"{type(module).__name__} of {type(layer.owner.model).__name__} ran layer {layer.index} without calling "
@@ -169,7 +218,7 @@ def focus_forward(
             "Focus was composed onto another model that shares this model's configuration object",
             fix="give every model its own copy of the configuration, or call detach() on the other one first",
         )
-    layer.now.called = True
+    layer.current_pass.called = True
     owner = layer.owner
     _refuse_unsupported(layer, kwargs)
     call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
@@ -222,8 +271,12 @@ def _call(
         wanted = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
         query, key, value = query.to(wanted), key.to(wanted), value.to(wanted)
     total = key.shape[2]
-    if layer.now.cached is not None:
-        total = layer.now.history.seen if layer.now.history is not None else int(layer.now.cached.get_seq_length())
+    if layer.current_pass.cached is not None:
+        total = (
+            layer.current_pass.history.seen
+            if layer.current_pass.history is not None
+            else int(layer.current_pass.cached.get_seq_length())
+        )
     elif query.shape[2] != total:
         raise InputError(
             f"layer {layer.index} got {total} keys for {query.shape[2]} queries but no cache that Focus can find",
@@ -310,13 +363,13 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
             key_padding=call.padding,
             focus=WindowedFocus(membership, _positions(layer, call, membership), config.window, config.num_sinks),
         )
-    layer.now.backend = _backend(owner.backend, call, membership, config)
+    layer.current_pass.backend = _backend(owner.backend, call, membership, config)
     return attend(
         call.query,
         call.key,
         call.value,
         membership,
-        backend=layer.now.backend,
+        backend=layer.current_pass.backend,
         window=config.window,
         num_sinks=config.num_sinks,
         key_padding=call.padding,
@@ -346,8 +399,8 @@ def _backend(wanted: str, call: Call, membership: Tensor, config: FocusConfig) -
 
 def _groups(layer: FocusLayer, call: Call) -> Tensor:
     """Membership of the keys at hand, (B, Tk); the new tokens' is put beside their keys on the way."""
-    assert layer.now.assignment is not None, "the pre-hook runs before attention"
-    new, history = layer.now.assignment.membership, layer.now.history
+    assert layer.current_pass.assignment is not None, "the pre-hook runs before attention"
+    new, history = layer.current_pass.assignment.membership, layer.current_pass.history
     if history is None or layer.owner.config.assignment == "sinkhorn":
         return new  # a first pass: nothing will continue from sinkhorn groups
     count = new.shape[1]
@@ -364,16 +417,16 @@ def _groups(layer: FocusLayer, call: Call) -> Tensor:
 
 def _positions(layer: FocusLayer, call: Call, membership: Tensor) -> Tensor:
     """(B, Tk) positions of the keys at hand, counted from each text's first real token."""
-    if layer.now.history is None or layer.now.history.first_real is None:
+    if layer.current_pass.history is None or layer.current_pass.history.first_real is None:
         return token_positions(membership, call.padding)
     count = torch.arange(call.total - call.key.shape[2], call.total, device=membership.device)
-    return count - layer.now.history.first_real[:, None]
+    return count - layer.current_pass.history.first_real[:, None]
 
 
 def _gated(layer: FocusLayer, call: Call) -> Tensor:
     owner, config = layer.owner, layer.owner.config
     assert owner.soft_gate is not None
-    assert layer.now.assignment is not None
+    assert layer.current_pass.assignment is not None
     if layer.sliding is not None and call.total > layer.sliding:
         raise ModelError(
             f"layer {layer.index} of this model attends to the last {layer.sliding} tokens only, but the training "
@@ -388,7 +441,7 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
             call.query,
             call.key,
             call.value,
-            layer.now.assignment.probabilities,
+            layer.current_pass.assignment.probabilities,
             top_k=config.top_k,
             window=config.window,
             num_sinks=config.num_sinks,
@@ -398,7 +451,7 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
         call.query,
         call.key,
         call.value,
-        layer.now.assignment.probabilities,
+        layer.current_pass.assignment.probabilities,
         window=config.window,
         num_sinks=config.num_sinks,
         gate=gate.gate,

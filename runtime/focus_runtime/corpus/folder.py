@@ -1,7 +1,7 @@
 """A corpus on disk: FOLDER/run=ID/document=NUMBER/{tokens,assignments,layers,document}.parquet.
 
-A document is written to a folder of its own and renamed, so that it is there wholly or not at all, whoever wrote it and
-however often. It knows nothing of models.
+A document is written to a temporary folder and renamed, so that it is complete or absent, whichever worker wrote it and
+however often.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 
 from focus_runtime.corpus.document import TABLES, Tables
 from focus_runtime.errors import InputError, StoreError
+from focus_runtime.files import PART, remove_parts, replacing, replacing_folder
 
-_LISTING, _LOCK, _PART, _TRY = "listing.parquet", ".lock", ".part-", ".try-"
+_LISTING, _LOCK, _TRY = "listing.parquet", ".lock", ".try-"
 _NUMBERED = re.compile(r"document=([0-9]+)")
 
 
@@ -75,32 +76,17 @@ class CorpusFolder:
         Raises:
             StoreError: it cannot be written; an earlier version is left as it was.
         """
-        part = self.path / f"{_PART}{number}-{secrets.token_hex(4)}"
-        try:
-            part.mkdir(parents=True)
+        with replacing_folder(
+            self.document(number),
+            explain=lambda _, error: _unwritable(self.path, error),
+            clear=lambda: self.remove(number),  # an earlier text, or another worker's copy of this one
+        ) as part:
             for name in TABLES:
                 pq.write_table(tables[name], part / f"{name}.parquet", compression="zstd", use_dictionary=_DICTIONARY)
-            self._replace(part, number)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-
-    def _replace(self, part: Path, number: int) -> None:
-        target = self.document(number)
-        for _ in range(3):
-            try:
-                os.rename(part, target)
-                return
-            except OSError:
-                if not target.is_dir():
-                    raise
-            self.remove(number)  # an earlier text, or another worker's copy of this one
-        raise OSError(None, f"{target} is written to by somebody else")
 
     def remove(self, number: int) -> None:
         """Take a document away."""
-        gone = self.path / f"{_PART}{number}-{secrets.token_hex(4)}"
+        gone = self.path / f"{PART}{number}-{secrets.token_hex(4)}"
         try:
             os.rename(self.document(number), gone)
         except FileNotFoundError:
@@ -127,8 +113,7 @@ class CorpusFolder:
 
     def sweep(self) -> None:
         """Remove what interrupted workers left half written."""
-        for path in self.path.glob(f"{_PART}*"):
-            shutil.rmtree(path, ignore_errors=True)
+        remove_parts(self.path)
         for path in self.path.glob(f"{_TRY}*"):
             path.unlink(missing_ok=True)
 
@@ -149,9 +134,10 @@ class CorpusFolder:
             numbers = {name: before[name] if name in before else next(fresh) for name in names}
             everything = before | numbers  # a name that comes back gets its number back
             if everything != before:
-                part = self.path / f"{_LISTING}.{secrets.token_hex(4)}"
-                pq.write_table(pa.table({"number": list(everything.values()), "name": list(everything.keys())}), part)
-                part.replace(listing)
+                with replacing(listing, explain=None) as part:
+                    pq.write_table(
+                        pa.table({"number": list(everything.values()), "name": list(everything.keys())}), part
+                    )
         except OSError as error:
             raise _unwritable(self.path, error) from error
         wanted = set(numbers.values())

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.layer import FocusLayer
+from focus_runtime.composition.observe import observe_attention
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.measure import attention_mass
-from focus_runtime.measure.attention_mass import MASS_CAUSES, full_probabilities, observed, pair_causes
+from focus_runtime.measure.attention_mass import MASS_CAUSES, full_probabilities, pair_causes
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.routing.centroids import random_centroids
 
@@ -102,7 +103,7 @@ def measure_attention(
     try:
         if set(focus.focused_layers) != set(membership):
             raise InputError("the run's layers are not those this model attends in", fix="explore the text again")
-        with torch.no_grad(), observed(focus, observe):
+        with torch.no_grad(), observe_attention(focus, observe):
             final_hidden(model, torch.tensor([ids], device=device))
     finally:
         focus.detach()

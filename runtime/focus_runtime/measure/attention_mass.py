@@ -7,30 +7,24 @@ before. Every pair has one cause: `local` (i - j <= w), else `sinks` (j < s), el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+from torch import Tensor
 
-from focus_runtime.composition.attach import IMPLEMENTATION as FOCUS
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.layer import STATE, FocusLayer, focus_forward
+from focus_runtime.composition.layer import FocusLayer
+from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import allowed_pairs
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.models.structure import attention_modules
 
 MASS_CAUSES = ("local", "sinks", "group", "dropped")
 GROUPS_FROM = ("full", "focus")
-IMPLEMENTATION = "focus_mass"
-OBSERVER = "_focus_mass"
 BLOCK_SCORES = 1 << 22  # attention scores held at once, 16 MB in float32
 
 
@@ -143,7 +137,15 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tens
                 sliding_window=layer.sliding,
             )
 
-    with observed(focus, observe), _routed(focus, groups if membership is None else None):
+    def route(index: int, hidden: Tensor) -> None:
+        router = focus.routers[index]
+        router.config = focus.config  # the same router may have been composed with other settings before
+        groups[index] = router.assign(hidden).membership
+
+    routing = (
+        nullcontext() if membership is not None else observe_hidden_states(focus.model, focus.focused_layers, route)
+    )
+    with observe_attention(focus, observe), routing:
         final_hidden(focus.model, ids)
     return torch.stack([shares[index] for index in focus.focused_layers], dim=1)
 
@@ -209,66 +211,3 @@ def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_s
     near = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], window, num_sinks)
     allowed = allowed_pairs(*sides, window, num_sinks)
     return torch.stack([local, near & ~local, allowed & ~near, ~allowed], dim=-1)
-
-
-def _observed_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Show queries and keys to whoever asked, then attend as Focus would."""
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    module.__dict__[OBSERVER](getattr(module, STATE), query, key, scale, softcap)
-    return focus_forward(module, query, key, value, attention_mask, scaling, softcap, dropout, **kwargs)
-
-
-AttentionInterface.register(IMPLEMENTATION, _observed_forward)
-AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
-
-Observer = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
-
-
-@contextmanager
-def observed(focus: FocusModel, observe: Observer) -> Iterator[None]:
-    """Full attention, with every layer's queries and keys (after norms and rotary embedding) shown to `observe`."""
-    modules = attention_modules(focus.model).values()
-    network: Any = focus.model
-    for module in modules:
-        module.__dict__[OBSERVER] = observe
-    network.set_attn_implementation(IMPLEMENTATION)
-    try:
-        with focus.measured_full_attention():
-            yield
-    finally:
-        network.set_attn_implementation(FOCUS)
-        for module in modules:
-            del module.__dict__[OBSERVER]
-
-
-@contextmanager
-def _routed(focus: FocusModel, into: dict[int, Tensor] | None) -> Iterator[None]:
-    """Fill `into` with the membership of the hidden states that enter each layer; nothing when None."""
-    hooks = []
-    for index, module in attention_modules(focus.model).items():
-        if into is not None and index in focus.focused_layers:
-            hooks.append(module.register_forward_pre_hook(_route_into(focus, index, into), with_kwargs=True))
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _route_into(focus: FocusModel, index: int, into: dict[int, Tensor]) -> Any:
-    def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        router = focus.routers[index]
-        router.config = focus.config  # the same router may have been composed with other settings before
-        into[index] = router.assign(args[0] if args else kwargs["hidden_states"]).membership
-
-    return hook

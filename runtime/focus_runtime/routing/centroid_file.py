@@ -1,7 +1,7 @@
 """Centroid files: save, load, validate. Everything is checked against the header before a tensor is allocated.
 
 Format: safetensors with `layers.{i}.projection` (d, d_g), `layers.{i}.centroids` (K, d_g), optionally
-`layers.{i}.potential` (K), and header metadata described in docs/centroid-files.md. It knows nothing of training.
+`layers.{i}.potential` (K), and header metadata described in docs/centroid-files.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 import os
 import re
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from torch import Tensor
 from focus_runtime.assets import asset_path
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
+from focus_runtime.files import cannot_write, replacing
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.version import __version__
@@ -65,20 +65,8 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
         "written_by": f"focus-explorer {__version__}",
     }
     data = _sorted_header(save_safetensors(tensors, metadata))
-    target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise CentroidFileError(f"cannot write {target}: {error.strerror}", fix="choose a writable folder") from error
+    with replacing(path, explain=cannot_write("choose a writable folder", CentroidFileError)) as part:
+        part.write_bytes(data)
     return hashlib.sha256(data).hexdigest()
 
 

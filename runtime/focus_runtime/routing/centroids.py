@@ -11,6 +11,7 @@ from torch import nn
 
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError
+from focus_runtime.models.structure import attention_modules, hidden_size
 from focus_runtime.routing.router import CentroidRouter
 
 
@@ -56,8 +57,6 @@ class Centroids:
         Raises:
             CentroidFileError: hidden size or layers differ.
         """
-        from focus_runtime.models.structure import attention_modules, hidden_size
-
         layers, width = attention_modules(model), hidden_size(model)
         made_for = f" (made for {self.base_model})" if self.base_model else ""
         if width != self.hidden_size:
@@ -78,8 +77,6 @@ class Centroids:
 
 def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, name: str = "random") -> Centroids:
     """Untrained routers, the null baseline for anything learned. Calibrate potentials before causal use."""
-    from focus_runtime.models.structure import attention_modules, hidden_size
-
     generator = torch.Generator().manual_seed(seed)
     layers = config.layers if config.layers is not None else tuple(attention_modules(model))
     routers = {}

@@ -1,10 +1,11 @@
 """CentroidRouter: hidden states -> group probabilities -> membership, for one attention layer.
 
-It knows nothing of attention or of models. Shapes: B batch, T tokens, K groups, d hidden size, G = d_g routing size.
+Shape suffixes: B batch, T tokens, E model width (d in the paper), R routing size (d_g), K groups.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +29,31 @@ class Assignment:
     potential: Tensor
 
 
-def sinkhorn_potential(logits: Tensor, iterations: int, padding: Tensor | None = None) -> Tensor:
+@dataclass(frozen=True, eq=False, slots=True)
+class RouterObserver:
+    """Functions that one router calls while it is observed; attached by `focus_runtime.composition.observe`.
+
+    Attributes:
+        on_embedding: receives the routing vectors (B, T, R), attached to the autograd graph.
+        on_logits: receives the scores over temperature (B, T, K).
+        assign: replaces `CentroidRouter.own_assignment`; takes hidden states (B, T, E) and padding (B, T) or None.
+        stop_gradient: the router passes no gradient back to its hidden states.
+    """
+
+    on_embedding: Callable[[Tensor], None] | None = None
+    on_logits: Callable[[Tensor], None] | None = None
+    assign: Callable[[Tensor, Tensor | None], Assignment] | None = None
+    stop_gradient: bool = False
+
+
+class Observers(list[RouterObserver]):
+    """The observers of one router, oldest first; a copied or pickled router starts without any."""
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Observers], tuple[()]]:
+        return Observers, ()
+
+
+def sinkhorn_potential(logits_BTK: Tensor, iterations: int, padding_BT: Tensor | None = None) -> Tensor:
     """Column potentials of Sinkhorn's balancing, in log space (paper, section 3.1).
 
     After N rounds of dividing by column sums and then by row sums, row i of the plan is softmax(logits_i + b);
@@ -37,21 +62,21 @@ def sinkhorn_potential(logits: Tensor, iterations: int, padding: Tensor | None =
     constant to b changes no softmax.
 
     Args:
-        logits: (B, T, K) scores divided by the temperature.
+        logits_BTK: (B, T, K) scores divided by the temperature.
         iterations: N, at least 1.
-        padding: (B, T) bool, True for real tokens; padded tokens do not count in the column sums.
+        padding_BT: (B, T) bool, True for real tokens; padded tokens do not count in the column sums.
 
     Returns:
         (B, K) float, mean 0.
     """
-    rows = logits
-    if padding is not None:
-        rows = rows.masked_fill(~padding[..., None], float("-inf"))
-    potential = -torch.logsumexp(rows, dim=1)
+    rows_BTK = logits_BTK
+    if padding_BT is not None:
+        rows_BTK = rows_BTK.masked_fill(~padding_BT[..., None], float("-inf"))
+    potential_BK = -torch.logsumexp(rows_BTK, dim=1)
     for _ in range(iterations - 1):
-        row_term = torch.logsumexp(logits + potential[:, None, :], dim=-1, keepdim=True)
-        potential = -torch.logsumexp(rows - row_term, dim=1)
-    return potential - potential.mean(dim=-1, keepdim=True)
+        row_term_BT1 = torch.logsumexp(logits_BTK + potential_BK[:, None, :], dim=-1, keepdim=True)
+        potential_BK = -torch.logsumexp(rows_BTK - row_term_BT1, dim=1)
+    return potential_BK - potential_BK.mean(dim=-1, keepdim=True)
 
 
 def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
@@ -73,7 +98,12 @@ def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
 class CentroidRouter(nn.Module):
     """Projection, centroids and column potential of one layer (paper, section 3.1).
 
-    Parameters: `projection` (d, d_g), `centroids` (K, d_g); buffer `potential` (K,), zero until learned.
+    Parameters: `projection` (E, R), `centroids` (K, R); buffer `potential` (K,), zero until learned.
+
+    Attributes:
+        config: settings in force; `compose` replaces them by those of the composition.
+        has_potential: whether `potential` was learned or calibrated.
+        observers: functions called while the router runs; see `focus_runtime.composition.observe`.
     """
 
     potential: Tensor
@@ -85,6 +115,7 @@ class CentroidRouter(nn.Module):
         self.centroids = nn.Parameter(torch.empty(config.num_groups, config.routing_dim))
         self.register_buffer("potential", torch.zeros(config.num_groups))
         self.has_potential = False
+        self.observers = Observers()
         self._scoring: tuple[object, Tensor] | None = None
 
     def reset(self, generator: torch.Generator) -> None:
@@ -97,18 +128,32 @@ class CentroidRouter(nn.Module):
         self.has_potential = False
 
     def embed(self, hidden: Tensor) -> Tensor:
-        """Routing vectors h W_g: (B, T, d) -> (B, T, d_g), in the router's dtype."""
-        return hidden.to(self.projection.dtype) @ self.projection
+        """Routing vectors h W_g: (B, T, E) -> (B, T, R), in the router's dtype."""
+        observers = tuple(self.observers)
+        if any(observer.stop_gradient for observer in observers):
+            hidden = hidden.detach()
+        routing_BTR = hidden.to(self.projection.dtype) @ self.projection
+        for observer in observers:
+            if observer.on_embedding is not None:
+                observer.on_embedding(routing_BTR)
+        return routing_BTR
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over temperature, S / tau: (B, T, d) -> (B, T, K)."""
+        """Scores over temperature, S / tau: (B, T, E) -> (B, T, K)."""
+        observers = tuple(self.observers)
         plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled(hidden.device.type)
-        if not plain or "embed" in self.__dict__ or self.projection.is_inference():
-            return self.embed(hidden) @ self.centroids.T / self.config.temperature
-        return hidden.to(self.projection.dtype) @ self._scoring_weights()
+        embeds = any(observer.on_embedding is not None or observer.stop_gradient for observer in observers)
+        if not plain or embeds or self.projection.is_inference():
+            logits_BTK = self.embed(hidden) @ self.centroids.T / self.config.temperature
+        else:
+            logits_BTK = hidden.to(self.projection.dtype) @ self._scoring_weights()
+        for observer in observers:
+            if observer.on_logits is not None:
+                observer.on_logits(logits_BTK)
+        return logits_BTK
 
     def _scoring_weights(self) -> Tensor:
-        """W_g C^T / tau, (d, K), kept until a parameter changes: one small product a token in place of two and more.
+        """W_g C^T / tau, (E, K), kept until a parameter changes: one small product a token in place of two and more.
 
         Writing to `parameter.data` goes unnoticed; write to the parameter, under `torch.no_grad()`.
         """
@@ -119,21 +164,31 @@ class CentroidRouter(nn.Module):
         return self._scoring[1]
 
     def assign(self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Assignment:
-        """Groups of every token.
+        """Groups of every token; the latest observer with `assign` decides them in place of `own_assignment`.
 
         Args:
-            hidden: (B, T, d), the tensor that enters the attention module.
+            hidden: (B, T, E), the tensor that enters the attention module.
             padding: (B, T) bool, True for real tokens.
             assignment: "causal" or "sinkhorn"; the configuration's when None.
         """
-        logits = self.logits(hidden)
+        for observer in reversed(tuple(self.observers)):
+            if observer.assign is not None:
+                return observer.assign(hidden, padding)
+        return self.own_assignment(hidden, padding=padding, assignment=assignment)
+
+    def own_assignment(
+        self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
+    ) -> Assignment:
+        """Groups of every token as the router itself decides them. Arguments as in `assign`."""
+        logits_BTK = self.logits(hidden)
         if (assignment or self.config.assignment) == "sinkhorn":
             if self.config.normalisation == "softmax":
-                potential = logits.new_zeros(logits.shape[0], logits.shape[2])
+                potential = logits_BTK.new_zeros(logits_BTK.shape[0], logits_BTK.shape[2])
             else:
-                potential = sinkhorn_potential(logits, self.config.sinkhorn_iterations, padding)
-            probabilities = torch.softmax(logits + potential[:, None, :], dim=-1)
+                potential = sinkhorn_potential(logits_BTK, self.config.sinkhorn_iterations, padding)
+            probabilities_BTK = torch.softmax(logits_BTK + potential[:, None, :], dim=-1)
         else:
             potential = self.potential
-            probabilities = torch.softmax(logits + potential, dim=-1)
-        return Assignment(probabilities, top_k_membership(probabilities.detach(), self.config.top_k), potential)
+            probabilities_BTK = torch.softmax(logits_BTK + potential, dim=-1)
+        membership_BT = top_k_membership(probabilities_BTK.detach(), self.config.top_k)
+        return Assignment(probabilities_BTK, membership_BT, potential)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.observe import observe_routing
 from focus_runtime.errors import Cancelled
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
@@ -105,7 +106,8 @@ def analyze(
     )
     hooks = [module.register_forward_pre_hook(check) for module in attention_modules(model).values()]
     try:
-        with torch.no_grad(), _RoutingVectors(focus) as routing:
+        vectors: dict[int, Tensor] = {}  # of the latest pass, by layer
+        with torch.no_grad(), observe_routing(focus, on_embedding=vectors.__setitem__):
             step("Warming up", 0.02)
             warm_up(focus, ids)
             step("Full attention", 0.05)
@@ -116,7 +118,7 @@ def analyze(
             nll["focus"] = _score(model, focus_hidden, ids)
             timings += more
             step("Counting pairs", 0.35)
-            layers = _layers(focus, routing.vectors)
+            layers = _layers(focus, vectors)
             timings += _repeat(focus, ids, options, timings, step)
             if options.attention_mass:  # after the timings, whose peak memory it would raise
                 step("Attention mass", 0.96)
@@ -172,29 +174,6 @@ def _repeat(
 
 def _score(model: Any, hidden: Tensor, ids: Tensor) -> np.ndarray:
     return token_nll(model, hidden, ids)[0].double().cpu().numpy()
-
-
-class _RoutingVectors:
-    """Remember the routing vectors each router computed in the latest pass."""
-
-    def __init__(self, focus: FocusModel) -> None:
-        self.focus = focus
-        self.vectors: dict[int, Tensor] = {}
-
-    def __enter__(self) -> _RoutingVectors:
-        for index, router in self.focus.routers.items():
-            original = type(router).embed
-
-            def embed(hidden: Tensor, *, index: int = index, router: Any = router, run: Any = original) -> Tensor:
-                self.vectors[index] = run(router, hidden)
-                return self.vectors[index]
-
-            router.__dict__["embed"] = embed
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for router in self.focus.routers.values():
-            router.__dict__.pop("embed", None)
 
 
 def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list[LayerTrace]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
 from focus_runtime.measure.loss import check_positions
@@ -99,24 +100,9 @@ def assign_balanced(router: CentroidRouter, hidden: Tensor) -> Assignment:
     return Assignment(probabilities, membership, potential.expand(logits.shape[0], -1))
 
 
-@contextmanager
-def _balanced(centroids: Centroids, enabled: bool) -> Iterator[None]:
-    """Let routers assign by `assign_balanced` while the block runs."""
-
-    def replaced(router: CentroidRouter) -> Callable[..., Assignment]:
-        def assign(hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Assignment:
-            assert padding is None, "training sequences are full"
-            return assign_balanced(router, hidden)
-
-        return assign
-
-    for router in centroids.routers.values() if enabled else ():
-        router.__dict__["assign"] = replaced(router)
-    try:
-        yield
-    finally:
-        for router in centroids.routers.values():
-            router.__dict__.pop("assign", None)
+def _assign_training(index: int, router: CentroidRouter, hidden: Tensor, padding: Tensor | None) -> Assignment:
+    assert padding is None, "training sequences are full"
+    return assign_balanced(router, hidden)
 
 
 def study(
@@ -213,7 +199,8 @@ def train_with(
         shares = [balance_loss(a.probabilities.float()) for a in focus.assignments().values()]
         return device.balance * torch.stack(shares).mean()
 
-    with training_focus(model, centroids) as focus, _balanced(centroids, device.balanced):
+    balancing = replace_assignment(centroids, _assign_training) if device.balanced else nullcontext()
+    with training_focus(model, centroids) as focus, balancing:
         composed = focus.config
 
         def cool(step: int) -> None:

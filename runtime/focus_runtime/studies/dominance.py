@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.observe import observe_routing
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
 from focus_runtime.measure.loss import check_positions
@@ -171,23 +173,19 @@ class RoutingVectors:
     centroids: Centroids
     stop_gradient: bool = False
     latest: dict[int, Tensor] = field(default_factory=dict)
+    _block: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> RoutingVectors:
-        for index, router in self.centroids.routers.items():
-            router.__dict__["embed"] = self._embed(index, router)
+        self._block.enter_context(
+            observe_routing(self.centroids, on_embedding=self._keep, stop_gradient=self.stop_gradient)
+        )
         return self
 
-    def _embed(self, index: int, router: Any) -> Callable[[Tensor], Tensor]:
-        def embed(hidden: Tensor) -> Tensor:
-            vectors = type(router).embed(router, hidden.detach() if self.stop_gradient else hidden)
-            self.latest[index] = vectors.detach().flatten(0, -2).float()
-            return vectors
-
-        return embed
+    def _keep(self, index: int, vectors: Tensor) -> None:
+        self.latest[index] = vectors.detach().flatten(0, -2).float()
 
     def __exit__(self, *_: object) -> None:
-        for router in self.centroids.routers.values():
-            router.__dict__.pop("embed", None)
+        self._block.close()
 
 
 @torch.no_grad()

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import score
 from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.router import Assignment, CentroidRouter
 from focus_runtime.studies.rows import Row, focus_row, full_row, variant
 
 
@@ -42,29 +44,22 @@ def tokens_differing(model: Any, centroids: Centroids, sequences: Tensor, *, top
     """Share of tokens whose set of k groups Sinkhorn changes, by layer; hidden states are those of the causal run."""
     chosen = variant(centroids, top_k=top_k, assignment="causal")
     shares: dict[int, list[float]] = {index: [] for index in chosen.routers}
-    for index, router in chosen.routers.items():
-        router.__dict__["assign"] = _compared(router, shares[index])
+
+    def compare(index: int, router: CentroidRouter, hidden: Tensor, padding: Tensor | None) -> Assignment:
+        causal = router.own_assignment(hidden, padding=padding, assignment="causal")
+        balanced = router.own_assignment(hidden, padding=padding, assignment="sinkhorn")
+        shares[index].append((causal.membership != balanced.membership).double().mean().item())
+        return causal
+
     focus = compose(model, chosen)
     device = next(model.parameters()).device
     try:
-        for ids in sequences.split(1):
-            final_hidden(model, ids.to(device))
+        with replace_assignment(chosen, compare):
+            for ids in sequences.split(1):
+                final_hidden(model, ids.to(device))
     finally:
         focus.detach()
     return {index: float(np.mean(found)) for index, found in shares.items() if found}
-
-
-def _compared(router: Any, into: list[float]) -> Any:
-    """The router's own `assign`, which also notes how many tokens Sinkhorn would put elsewhere."""
-    original = type(router).assign
-
-    def assign(hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Any:
-        causal = original(router, hidden, padding=padding, assignment="causal")
-        balanced = original(router, hidden, padding=padding, assignment="sinkhorn")
-        into.append((causal.membership != balanced.membership).double().mean().item())
-        return causal
-
-    return assign
 
 
 @torch.no_grad()

@@ -13,8 +13,6 @@ import json
 import os
 import random
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from focus_runtime.errors import InputError, TextError
+from focus_runtime.files import cannot_write, replacing_folder
 from focus_runtime.version import __version__
 
 GROUP = "last_word"
@@ -230,19 +229,10 @@ def write_last_word_tasks(
         "texts": [{"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in texts],
         "tasks": {name: _about(length, passages) for name, (length, passages) in tasks.items()},
     }
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".making-"))
-        try:
-            for name, (length, passages) in tasks.items():
-                _write_task(work, name, length, window, passages)
-            (work / f"{GROUP}.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            work.chmod(0o755)  # mkdtemp makes it private
-            work.rename(target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror}", fix="choose another folder") from error
+    with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
+        for name, (length, passages) in tasks.items():
+            _write_task(work, name, length, window, passages)
+        (work / f"{GROUP}.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return about
 
 

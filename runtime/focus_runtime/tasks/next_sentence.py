@@ -10,13 +10,12 @@ import json
 import os
 import random
 import re
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from focus_runtime.errors import InputError, TextError
+from focus_runtime.files import cannot_write, replacing_folder
 
 TASK = "next_sentence"
 CHOICES = 4
@@ -115,18 +114,9 @@ def write_next_sentence_task(
     target = Path(out)
     if target.exists():
         raise InputError(f"{target} is in use", expected="a new folder", fix="choose another folder")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=".making-"))
-        try:
-            yaml = _YAML.format(length=length, choices=CHOICES, task=TASK)
-            (work / f"{TASK}.yaml").write_text(yaml, "utf-8")
-            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            (work / f"{TASK}.jsonl").write_text("".join(lines), "utf-8")
-            work.chmod(0o755)
-            work.rename(target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror}", fix="choose another folder") from error
+    with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
+        yaml = _YAML.format(length=length, choices=CHOICES, task=TASK)
+        (work / f"{TASK}.yaml").write_text(yaml, "utf-8")
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (work / f"{TASK}.jsonl").write_text("".join(lines), "utf-8")
     return target

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.observe import observe_hidden_states, observe_routing
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import sinkhorn_potential
 
@@ -51,8 +51,17 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
     """
     focus = compose(model, centroids, assignment="sinkhorn")
     logits: dict[int, list[Tensor]] = {index: [] for index in centroids.routers}
+    unfocused = set(focus.routers) - set(focus.focused_layers)
+
+    def collect(index: int, result: Tensor) -> None:
+        logits[index].append(result.reshape(-1, result.shape[-1]))
+
     try:
-        with _Collect(centroids, logits), _RouteOwnLayers(model, focus):
+        with (
+            observe_routing(centroids, on_logits=collect),
+            # routers of sliding-window layers that keep their own attention read their hidden states too
+            observe_hidden_states(model, unfocused, lambda index, hidden: focus.routers[index].logits(hidden)),
+        ):
             for ids in sequences.split(1):
                 final_hidden(model, ids)
     finally:
@@ -63,52 +72,3 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
         router.potential.copy_(hard_potential(rows, potential) if hard else potential)
         router.has_potential = True
     return centroids
-
-
-class _RouteOwnLayers:
-    """Let the routers of sliding-window layers that keep their own attention see their hidden states too."""
-
-    def __init__(self, model: Any, focus: FocusModel) -> None:
-        self.model, self.focus = model, focus
-        self.hooks: list[Any] = []
-
-    def __enter__(self) -> None:
-        for index, module in attention_modules(self.model).items():
-            if index in self.focus.routers and index not in self.focus.focused_layers:
-                self.hooks.append(module.register_forward_pre_hook(self._hook(index), with_kwargs=True))
-
-    def _hook(self, index: int) -> Any:
-        def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.focus.routers[index].logits(args[0] if args else kwargs["hidden_states"])
-
-        return hook
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self.hooks:
-            hook.remove()
-
-
-class _Collect:
-    """Keep what each router's `logits` returns while the block runs."""
-
-    def __init__(self, centroids: Centroids, into: dict[int, list[Tensor]]) -> None:
-        self.centroids, self.into = centroids, into
-
-    def __enter__(self) -> None:
-        for index, router in self.centroids.routers.items():
-            router.__dict__["logits"] = self._wrapped(router, self.into[index])
-
-    @staticmethod
-    def _wrapped(router: Any, rows: list[Tensor]) -> Any:
-        original = type(router).logits
-
-        def logits(hidden: Tensor) -> Tensor:
-            result = original(router, hidden)
-            rows.append(result.reshape(-1, result.shape[-1]))
-            return result
-
-        return logits
-
-    def __exit__(self, *_: object) -> None:
-        for router in self.centroids.routers.values():
-            router.__dict__.pop("logits", None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import torch
 
 from focus_runtime.errors import TrainingError
+from focus_runtime.files import replacing
 
 FORMAT = "focus-training-1"
 
@@ -19,6 +18,7 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
     """Replace a checkpoint; when that fails the old one stays as it was.
 
     Args:
+        path: the checkpoint file.
         identity: what the training is; `load_state` refuses any other.
         step: steps finished.
         content: tensors and plain values.
@@ -26,25 +26,19 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
     Raises:
         TrainingError: it cannot be written, for instance because the disk is full.
     """
-    temporary: Path | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as stream:
-            torch.save({"format": FORMAT, "identity": dict(identity), "step": step, "content": dict(content)}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+
+    def explain(target: Path, error: Exception) -> TrainingError:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise TrainingError(
-            f"the checkpoint {path} cannot be written after step {step}: {reason}",
+        return TrainingError(
+            f"the checkpoint {target} cannot be written after step {step}: {reason}",
             fix="free some space or choose another folder; an older checkpoint is still there, go on with --resume",
-        ) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        )
+
+    try:
+        with replacing(path, explain=explain, mode=0o600, sync=True) as part:
+            torch.save({"format": FORMAT, "identity": dict(identity), "step": step, "content": dict(content)}, part)
+    except RuntimeError as error:  # how torch reports a full disk
+        raise explain(path, error) from error
 
 
 def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:

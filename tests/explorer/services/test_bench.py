@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from focus_explorer.cli.bench import describe
 from focus_explorer.cli.main import main
-from focus_explorer.services.bench import describe
 from focus_explorer.views.speed import speed_figure
 from focus_runtime.routing.centroid_file import save_centroids
 from tests.helpers import build_centroids, build_model

@@ -258,8 +258,8 @@ def test_the_module_keeps_nothing_of_the_cache(composed, ids):
     in_steps(model, ids, [30, 1])
     for module in attention_modules(model).values():
         state = getattr(module, layer_module.STATE)
-        assert state.now.cached is None
-        assert state.now.history is None
+        assert state.current_pass.cached is None
+        assert state.current_pass.history is None
 
 
 def test_a_cache_filled_in_inference_mode_can_be_continued(composed, ids):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.observe import OBSERVER
 from focus_runtime.errors import InputError
 from focus_runtime.measure import attention_mass
 from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept, mass_by_cause
@@ -143,7 +144,7 @@ def test_layers_with_their_own_attention_are_left_out_and_nothing_stays_behind(i
         assert torch.equal(model(input_ids=ids, use_cache=False).logits, composed)
         focus.detach()
         assert torch.equal(model(input_ids=ids, use_cache=False).logits, before)
-    assert not any(attention_mass.OBSERVER in vars(module) for module in model.modules())
+    assert not any(OBSERVER in vars(module) for module in model.modules())
 
 
 def test_bad_arguments_are_named(tiny_model, ids):

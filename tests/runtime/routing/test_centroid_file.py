@@ -406,7 +406,7 @@ def failing_replace(monkeypatch):
     def fail(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("focus_runtime.routing.centroid_file.os.replace", fail)
+    monkeypatch.setattr("focus_runtime.files.os.replace", fail)
 
 
 def test_a_failed_write_leaves_the_old_file(file, tiny_model, failing_replace):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from focus_explorer.exports.tables.latex import HEADER, ONE_PAGE, escape, latex_table
-from focus_explorer.exports.tables.sources import WHAT
+from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.statistics.rows import StatisticRow, to_table
 
@@ -136,14 +136,14 @@ def test_nasty_pieces_compile(tmp_path, engine, fonts):
 
 @pytest.mark.slow
 def test_every_table_of_a_run_compiles(tmp_path, service, run_id):
-    quick = [what for what in WHAT if what not in ("agreement", "statistics", "distances")]
+    quick = [what for what in TABLES if what not in ("agreement", "statistics", "distances")]
     texts = [
         write_table(service.database, run_id, what, "latex", tmp_path / f"{what}.tex", rows=60).read_text()
         for what in quick
     ]
     log, text = compiled("lualatex", tmp_path, *texts)
     assert "Missing character" not in log
-    assert all(WHAT[what].split()[0] in text for what in quick)
+    assert all(TABLES[what].split()[0] in text for what in quick)
     assert max(map(float, re.findall(r"Overfull .hbox \(([\d.]+)pt", log)), default=0) < 1
 
 

@@ -1,0 +1,50 @@
+"""Options, notes and the recorded command line that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from focus_explorer.settings import SETTINGS
+
+
+def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options of the application by their names in `SETTINGS`."""
+    for name in names:
+        option = SETTINGS[name]
+        kind: Callable[[str], Any] = int if name == "port" else str
+        default = kind(option.default) if option.default else None
+        parser.add_argument(f"--{name}", default=default, type=kind, help=_help(name))
+
+
+def add_action_database(parser: argparse.ArgumentParser) -> None:
+    """Add `--db` to an action of a command, where it must not overwrite one given before the action."""
+    parser.add_argument("--db", default=argparse.SUPPRESS, help=_help("db"))
+
+
+def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = True) -> None:
+    """Add settings of Focus that replace the centroid file's."""
+    parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
+    parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
+    parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
+    if assignment:
+        parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
+
+
+def _help(name: str) -> str:
+    option = SETTINGS[name]
+    return f"{option.help} (default: {option.default or 'the user data folder'})"
+
+
+def print_note(message: str) -> None:
+    """Print a note on standard error, where it does not disturb a script that reads the result."""
+    print(f"note: {message}", file=sys.stderr)
+
+
+def command_line() -> str:
+    """The command as it was typed, for the record kept with a run."""
+    words = shlex.join(["focus-explorer", *sys.argv[1:]])
+    return words.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8

@@ -1,0 +1,22 @@
+"""`focus-explorer serve`: the page."""
+
+from __future__ import annotations
+
+import argparse
+
+from focus_explorer.cli.options import add_settings
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Address, database and what the form is filled with."""
+    add_settings(parser, "host", "port", "db", "model", "centroids")
+    parser.add_argument("--mcp", action="store_true", help="offer its functions to language models too (needs mcp)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Serve the page until it is stopped."""
+    from focus_explorer.ui.shell import build_app
+
+    app = build_app(database=arguments.db, model=arguments.model, centroids=arguments.centroids)
+    app.launch(host=arguments.host, port=arguments.port, mcp=arguments.mcp)

@@ -1,0 +1,65 @@
+"""`focus-explorer train`: centroids trained on the user's own text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import fields
+
+from focus_explorer import settings
+from focus_explorer.cli.options import add_settings, command_line, print_note
+from focus_explorer.errors import TrainingStopped
+from focus_explorer.services.training.request import TrainRequest, flag, options
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Texts and output file, then every option of a `TrainRequest`."""
+    parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
+    parser.add_argument("--out", required=True, help="centroid file to write (.safetensors)")
+    parser.add_argument(
+        "--val", nargs="*", default=[], help="held-out text, scored at the end; left out of --text folders"
+    )
+    add_settings(parser, "model", "db")
+    for option in options():
+        text = option.metadata["help"]
+        if option.metadata["kind"] is bool:
+            parser.add_argument(flag(option.name), action="store_true", help=text)
+            continue
+        text += "" if "(default" in text else f" (default: {option.default})"
+        parser.add_argument(
+            flag(option.name),
+            type=option.metadata["kind"],
+            default=option.default,
+            help=text,
+            choices=option.metadata["choices"],
+        )
+    parser.add_argument("--no-db", action="store_true", help="do not record the curve for the page")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train; returns the exit status."""
+    from focus_explorer.services.training.train import describe, train
+    from focus_runtime.store.database import Database
+
+    values = {option.name: getattr(arguments, option.name) for option in fields(TrainRequest)}
+    request = TrainRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
+    database = None if arguments.no_db else Database(arguments.db or settings.default_database())
+    command = command_line()
+    try:
+        result = train(request, database, command=command, announce=print_note)
+    except TrainingStopped as stopped:
+        if stopped.step:
+            again = command if request.resume else f"{command} --resume"
+            print(
+                f"stopped after step {stopped.step:,} of {request.steps:,}, which is saved; go on with\n  {again}",
+                file=sys.stderr,
+            )
+        else:
+            print("stopped before the first step; nothing was kept", file=sys.stderr)
+        return 130
+    if result:
+        print(json.dumps(result) if arguments.json else describe(result))
+    return 0

@@ -1,0 +1,30 @@
+"""What the page gets from Python: one `TypedDict` for each JSON object.
+
+`assets/js/core/payloads.d.ts` declares the same types under the same names; tests/explorer/views/test_payloads.py
+compares both.
+"""
+
+from __future__ import annotations
+
+from typing import is_typeddict
+
+from focus_explorer.views.payloads import (
+    centroids,
+    comparisons,
+    exports,
+    groups,
+    jobs,
+    pairs,
+    runs,
+    statistics,
+    stored_runs,
+    trainings,
+)
+
+_MODULES = (centroids, comparisons, exports, groups, jobs, pairs, runs, statistics, stored_runs, trainings)
+PAYLOADS: dict[str, type] = {
+    name: value
+    for module in _MODULES
+    for name, value in vars(module).items()
+    if is_typeddict(value) and value.__module__ == module.__name__
+}

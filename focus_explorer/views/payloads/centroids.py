@@ -1,0 +1,119 @@
+"""The Centroids tab: cards of files, what is in one, and what differs between two."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from focus_explorer.views.payloads.runs import ConfigPayload
+
+
+class CentroidTrainingPayload(TypedDict):
+    """Facts of a training that a file holds."""
+
+    texts: NotRequired[str | float | list[str]]
+    training_tokens: NotRequired[str | float | list[str]]
+    tokens_seen: NotRequired[str | float | list[str]]
+    steps: NotRequired[str | float | list[str]]
+    seq_len: NotRequired[str | float | list[str]]
+    batch: NotRequired[str | float | list[str]]
+    learning_rate: NotRequired[str | float | list[str]]
+    train_window: NotRequired[str | float | list[str]]
+    dtype: NotRequired[str | float | list[str]]
+    seed: NotRequired[str | float | list[str]]
+    seconds: NotRequired[str | float | list[str]]
+    random_seed: NotRequired[str | float | list[str]]
+
+
+class HeldOutSettingPayload(TypedDict):
+    """Held-out results of one setting."""
+
+    perplexity: float
+    retained_pairs: NotRequired[float]
+    dominance: NotRequired[float]
+
+
+class HeldOutPayload(TypedDict):
+    """Held-out results that a file holds."""
+
+    full: float
+    scored: int | None
+    focus: dict[str, HeldOutSettingPayload]
+
+
+class CentroidCardPayload(TypedDict):
+    """A file; `problem` in place of `training` and `held_out` when it cannot be read."""
+
+    name: str
+    sha256: str
+    base_model: str
+    num_groups: int
+    routing_dim: int
+    layers: int
+    config: ConfigPayload
+    added: str | None
+    training: NotRequired[CentroidTrainingPayload]
+    held_out: NotRequired[HeldOutPayload | None]
+    problem: NotRequired[str]
+
+
+class CentroidCardsPayload(TypedDict):
+    """Every shipped and uploaded file."""
+
+    files: list[CentroidCardPayload]
+
+
+class SimilarityPayload(TypedDict):
+    """Cosines of the centroids of one layer."""
+
+    layer: int
+    similarity: list[list[float]]
+
+
+class LayerBalancePayload(TypedDict):
+    """Group sizes of one layer of a run."""
+
+    layer: int
+    dominance: float
+    balance: float
+    shares: list[float]
+
+
+class CentroidRunPayload(TypedDict):
+    """A run that used a file."""
+
+    run_id: str
+    title: str
+    name: str
+    num_tokens: int
+    model_id: str
+    created_at: str
+    layers: list[LayerBalancePayload]
+
+
+class CentroidDetailPayload(TypedDict):
+    """What is in a file, and the runs that used it."""
+
+    sha256: str
+    name: str
+    layers: list[SimilarityPayload]
+    runs: list[CentroidRunPayload]
+
+
+class CentroidDistancePayload(TypedDict):
+    """Matched groups of one layer of two files."""
+
+    layer: int
+    pairs: list[tuple[int, int, float]]
+    mean: float
+    worst: float
+    null: float
+    unmatched: tuple[list[int], list[int]]
+
+
+class CentroidChangesPayload(TypedDict):
+    """What differs between two files; settings: name, first, second."""
+
+    names: tuple[str, str]
+    problem: str
+    layers: list[CentroidDistancePayload]
+    settings: list[tuple[str, str | float | bool | list[int] | None, str | float | bool | list[int] | None]]

@@ -1,0 +1,240 @@
+"""The Compare tab: settings, other runs, lengths and generated text."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+from focus_explorer.views.payloads.jobs import JobPayload
+from focus_explorer.views.payloads.runs import ConfigPayload
+
+
+class GridCellPayload(TypedDict):
+    """One measured setting."""
+
+    run_id: str
+    kind: Literal["focus", "window", "random"]
+    top_k: int
+    window_size: int
+    num_sinks: int
+    assignment: str
+    measured_at: str
+    scored: int
+    perplexity_full: float
+    perplexity_focus: float
+    delta_mean: float
+    delta_low: float
+    delta_high: float
+    retained_pairs: float
+    dominance: float | None
+    backend: str
+    device: str
+    dtype: str
+    threads: int
+    repeats: int
+    attention_full: float
+    attention_full_low: float
+    attention_full_high: float
+    attention_focus: float
+    attention_focus_low: float
+    attention_focus_high: float
+    total_full: float
+    total_focus: float
+
+
+class GridValuesPayload(TypedDict):
+    """Values worth measuring."""
+
+    top_k: list[int]
+    window: list[int]
+
+
+class GridSettingPayload(TypedDict):
+    """The run's own setting."""
+
+    top_k: int
+    window: int
+    num_sinks: int
+
+
+class GridPayload(TypedDict):
+    """Measured settings of a run, and the job that measures more."""
+
+    cells: list[GridCellPayload]
+    suggested: GridValuesPayload
+    setting: GridSettingPayload
+    num_groups: int
+    job: JobPayload | None
+
+
+class PartnerPayload(TypedDict):
+    """Another run of the same tokens."""
+
+    run_id: str
+    name: str
+    created_at: str
+    model_id: str
+    centroids_name: str
+    centroids_sha256: str
+    config: ConfigPayload
+    perplexity_focus: float
+    retained_pairs: float
+
+
+class PartnersPayload(TypedDict):
+    """Other runs of the same tokens, newest first."""
+
+    runs: list[PartnerPayload]
+
+
+class MatchedLayerPayload(TypedDict):
+    """Groups of one layer of two runs, matched."""
+
+    layer: int
+    names: list[int]
+    overlap: float
+    rand: float
+
+
+class LossDifferencePayload(TypedDict):
+    """Mean loss difference in nats with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+
+class MatchedRunsPayload(TypedDict):
+    """Two runs of the same tokens; `top` is base64 of bytes, layer by layer."""
+
+    layers: list[MatchedLayerPayload]
+    top: str
+    losses: list[float | None]
+    difference: LossDifferencePayload
+
+
+class PerplexityPayload(TypedDict):
+    """Perplexity by mode."""
+
+    full: float
+    focus: float
+
+
+class SpreadPayload(TypedDict):
+    """Milliseconds over the repeats."""
+
+    median: float
+    low: float
+    high: float
+    repeats: int
+
+
+class StagePayload(TypedDict):
+    """Times of a stage by mode; `peak_memory_bytes` by mode."""
+
+    full: NotRequired[SpreadPayload]
+    focus: NotRequired[SpreadPayload]
+    peak_memory_bytes: dict[str, int | None]
+
+
+class RunSummaryPayload(TypedDict):
+    """The numbers of one run."""
+
+    run_id: str
+    num_tokens: int
+    scored_tokens: int
+    perplexity: PerplexityPayload
+    retained_pairs: float
+    distant_pairs_kept: float | None
+    dominance: float
+    milliseconds: dict[str, StagePayload]
+    config: ConfigPayload
+    model: str
+    centroids: str
+    device: str
+    dtype: str
+    backend: str
+    notes: list[str]
+    db: str
+    title: str
+    name: str
+
+
+class RunNumbersPayload(TypedDict):
+    """The numbers of two runs of any texts, and the settings that differ."""
+
+    first: RunSummaryPayload
+    second: RunSummaryPayload
+    settings_that_differ: dict[str, list[str | float | list[int] | None]]
+
+
+class LengthPayload(TypedDict):
+    """One layer timed at one length."""
+
+    run_id: str
+    layer: int
+    tokens: int
+    top_k: int
+    window_size: int
+    measured_at: str
+    full_median: float
+    full_low: float
+    full_high: float
+    focus_median: float
+    focus_low: float
+    focus_high: float
+    routing_median: float
+    retained_pairs: float
+    repeats: int
+    backend: str
+    device: str
+    dtype: str
+    threads: int
+
+
+class CrossingPayload(TypedDict):
+    """From which length Focus stays faster."""
+
+    kind: Literal["interpolated", "from the start", "never", "mixed"]
+    tokens: float | None
+    below: int | None
+    above: int | None
+    clear: bool
+
+
+class LayerLengthsPayload(TypedDict):
+    """Measured lengths of one layer and where the times cross."""
+
+    points: list[LengthPayload]
+    crossing: CrossingPayload | None
+
+
+class LengthsPayload(TypedDict):
+    """Measured lengths by layer, and the job that measures more."""
+
+    layers: dict[str, LayerLengthsPayload]
+    job: JobPayload | None
+
+
+class GeneratedSidePayload(TypedDict):
+    """Text generated in one mode; `groups`: for each token, group by layer number."""
+
+    text: str
+    pieces: list[str]
+    groups: list[dict[str, int]]
+    ms: list[float]
+
+
+class GeneratedPayload(TypedDict):
+    """Generated text by mode; empty before the first token."""
+
+    full: NotRequired[GeneratedSidePayload]
+    focus: NotRequired[GeneratedSidePayload]
+    prompt_tokens: NotRequired[int]
+
+
+class GenerationPayload(TypedDict):
+    """A generation and its job."""
+
+    job: JobPayload | None
+    sides: GeneratedPayload

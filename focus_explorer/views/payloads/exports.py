@@ -1,0 +1,59 @@
+"""The export dialog."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from focus_explorer.views.payloads.jobs import JobPayload
+
+
+class ExportItemPayload(TypedDict):
+    """A table or figure that can be exported."""
+
+    name: str
+    about: str
+    layers: bool
+
+
+class PresetPayload(TypedDict):
+    """Size of a figure in millimetres."""
+
+    name: str
+    about: str
+    width: float
+    height: float
+
+
+class ExportChoicesPayload(TypedDict):
+    """What can be exported of a run."""
+
+    title: str
+    kinds: list[str]
+    tables: list[ExportItemPayload]
+    formats: list[str]
+    figures: list[ExportItemPayload]
+    figure_formats: list[str]
+    report_formats: list[str]
+    presets: list[PresetPayload]
+
+
+class ExportCommandPayload(TypedDict):
+    """The command that writes the same file."""
+
+    command: str
+
+
+class ExportFilePayload(TypedDict):
+    """A finished file and its address."""
+
+    name: str
+    bytes: int
+    address: str
+
+
+class ExportPayload(TypedDict):
+    """An export and its job."""
+
+    id: str
+    job: JobPayload
+    file: ExportFilePayload | None

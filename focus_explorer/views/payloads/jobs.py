@@ -1,0 +1,22 @@
+"""The state of background work."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class JobPayload(TypedDict):
+    """The state of a background job."""
+
+    kind: str
+    run_id: str
+    state: Literal["waiting", "running", "stopping", "done", "stopped", "failed"]
+    stage: str
+    fraction: float
+    message: str
+
+
+class JobAnswerPayload(TypedDict):
+    """An answer that holds a job alone."""
+
+    job: JobPayload | None

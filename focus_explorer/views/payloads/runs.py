@@ -1,0 +1,168 @@
+"""A stored run, its layers, masks and maps."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class ConfigPayload(TypedDict):
+    """FocusConfig as JSON."""
+
+    num_groups: int
+    routing_dim: int
+    top_k: int
+    window: int
+    num_sinks: int
+    temperature: float
+    sinkhorn_iterations: int
+    normalisation: str
+    assignment: str
+    gate: str
+    layers: list[int] | None
+
+
+class RunInfoPayload(TypedDict):
+    """What a run was made with."""
+
+    run_id: str
+    title: str
+    name: str
+    model_id: str
+    centroids_name: str
+    num_tokens: int
+    device: str
+    dtype: str
+    backend: str
+    seed: int
+    created_at: str
+    config: ConfigPayload
+    notes: list[str]
+
+
+class RunGroupPayload(TypedDict):
+    """One group of one layer: share of tokens, mean confidence, and its most frequent tokens with their uses."""
+
+    share: float
+    confidence: float | None
+    tokens: list[tuple[str, int]]
+
+
+class CausesPayload(TypedDict):
+    """Pair counts by cause (`CAUSES` of the runtime)."""
+
+    local_only: int
+    group_only: int
+    local_and_group: int
+    sink_only: int
+    dropped: int
+
+
+class LayerPayload(TypedDict):
+    """One layer: largest group, pairs kept, and pairs by cause."""
+
+    layer: int
+    attention_kind: str
+    dominance: float
+    retained_pairs: float
+    distant_kept: float | None
+    pairs: CausesPayload
+
+
+class QualityPayload(TypedDict):
+    """Perplexities, and the mean loss difference in nats with its 95 % interval."""
+
+    full: float
+    focus: float
+    scored: int
+    delta_mean: float
+    delta_low: float
+    delta_high: float
+
+
+class TimingPayload(TypedDict):
+    """One mode of one stage: milliseconds over the repeats."""
+
+    mode: str
+    stage: str
+    median: float
+    low: float
+    high: float
+    repeats: int
+    sequence_length: int
+    backend: str
+    peak_memory_bytes: int | None
+
+
+class LossesPayload(TypedDict):
+    """Losses in nats as base64 of float32, one for each token but the first."""
+
+    full: str
+    focus: str
+
+
+class RunPayload(TypedDict):
+    """What every view needs of a run; `cells` by layer number, empty for a long run."""
+
+    run: RunInfoPayload
+    num_layers: int
+    layer_ids: list[int]
+    pieces: list[str]
+    top: str
+    groups: list[list[RunGroupPayload]]
+    layers: list[LayerPayload]
+    losses: LossesPayload
+    quality: QualityPayload
+    timings: list[TimingPayload]
+    cells: dict[str, LayerCellsPayload]
+
+
+class LayerCellsPayload(TypedDict):
+    """One layer by position: base64 of `width`-byte bit sets, and of bytes."""
+
+    width: int
+    membership: str
+    probabilities: str
+    entropy: str
+
+
+class WordClassesPayload(TypedDict):
+    """Word class of every token; `classes` is base64 of bytes."""
+
+    names: list[str]
+    classes: str
+
+
+class MaskPayload(TypedDict):
+    """Block counts of one layer: `counts` is base64 of uint32, cause by cause, lower triangle row by row."""
+
+    block_size: int
+    num_blocks: int
+    causes: list[str]
+    counts: str
+
+
+class MapPayload(TypedDict):
+    """Tokens and centroids in two dimensions; `preliminary`: a quick PCA that is not stored."""
+
+    method: str
+    parameters: MapParametersPayload
+    seed: int
+    trustworthiness: float | None
+    positions: list[int]
+    x: list[float]
+    y: list[float]
+    centroid_x: list[float]
+    centroid_y: list[float]
+    preliminary: bool
+
+
+class MapParametersPayload(TypedDict):
+    """What a map was made with; `space` names the vectors, `tokens` how many of `of` tokens are drawn."""
+
+    space: NotRequired[str]
+    layers: NotRequired[int]
+    tokens: NotRequired[int]
+    of: NotRequired[int]
+    metric: NotRequired[str]
+    n_neighbors: NotRequired[int]
+    min_dist: NotRequired[float]

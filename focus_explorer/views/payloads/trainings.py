@@ -1,0 +1,113 @@
+"""The Training tab: trainings and their curves."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+
+class TrainingConfigPayload(TypedDict):
+    """The fields of a configuration that a training recorded."""
+
+    num_groups: NotRequired[int]
+    routing_dim: NotRequired[int]
+    top_k: NotRequired[int]
+    window: NotRequired[int]
+    num_sinks: NotRequired[int]
+    gate: NotRequired[str]
+    normalisation: NotRequired[str]
+    assignment: NotRequired[str]
+
+
+class TrainingSettingsPayload(TypedDict):
+    """Settings of a training."""
+
+    seq_len: NotRequired[int]
+    batch: NotRequired[int]
+    accumulation: NotRequired[int]
+    learning_rate: NotRequired[float]
+
+
+class ValidationPayload(TypedDict):
+    """Held-out perplexities, `focus` by "k=1" and so on; empty without held-out text."""
+
+    full: NotRequired[float]
+    scored: NotRequired[int]
+    focus: NotRequired[dict[str, float]]
+
+
+class TrainingPayload(TypedDict):
+    """One training."""
+
+    training_id: str
+    name: str
+    status: Literal["running", "stopping", "done", "stopped", "failed", "interrupted"]
+    message: str
+    kind: str
+    model_id: str
+    device: str
+    dtype: str
+    seed: int
+    steps: int
+    step: int
+    elapsed: float
+    loss: float | None
+    perplexity: float | None
+    dominance: float | None
+    dominance_max: float | None
+    retained_pairs: float | None
+    tokens_per_second: float | None
+    resumable: bool
+    usable: bool
+    out: str
+    created_at: str
+    remaining: float | None
+    texts: list[str]
+    config: TrainingConfigPayload
+    settings: TrainingSettingsPayload
+    validation: ValidationPayload
+    part: str
+
+
+class CurvePayload(TypedDict):
+    """One mode of one training, thinned; `stride`: steps a point is the mean of."""
+
+    step: list[int]
+    loss: list[float | None]
+    dominance: list[float | None]
+    dominance_max: list[float | None]
+    retained_pairs: list[float | None]
+    tokens_per_second: list[float | None]
+    learning_rate: list[float | None]
+    stride: int
+    last: int
+
+
+class TrainingJobPayload(TypedDict):
+    """The process started last, while no row describes it."""
+
+    name: str
+    out: str
+    state: Literal["starting", "stopping", "stopped", "failed"]
+    message: str
+
+
+class TrainingsPayload(TypedDict):
+    """Trainings, and curves by training and mode."""
+
+    trainings: list[TrainingPayload]
+    curves: dict[str, dict[str, CurvePayload]]
+    job: TrainingJobPayload | None
+
+
+class UsedTrainingPayload(TypedDict):
+    """A finished training added to the centroid files."""
+
+    sha256: str
+    name: str
+    model: str
+
+
+class ResumedTrainingPayload(TypedDict):
+    """A resumed training."""
+
+    out: str

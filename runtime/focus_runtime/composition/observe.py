@@ -1,0 +1,169 @@
+"""Listen to routers and attention modules of a composed model, or replace what routers decide, for one `with` block.
+
+Every function here is a context manager that is undone when its block ends, also by an exception. Blocks nest. Several
+threads may run the model and open blocks at once; a block listens to the passes of all of them.
+
+    with observe_routing(focus, on_embedding=lambda layer, vectors: print(layer, vectors.shape)):
+        model(ids)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+
+from focus_runtime.composition.attach import IMPLEMENTATION as FOCUS
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.layer import STATE, FocusLayer, focus_forward
+from focus_runtime.models.structure import attention_modules
+from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
+
+IMPLEMENTATION = "focus_observed"
+OBSERVER = "_focus_observer"
+
+OnTensor = Callable[[int, Tensor], object]  # the result is ignored
+Assign = Callable[[int, CentroidRouter, Tensor, Tensor | None], Assignment]
+OnAttention = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
+
+
+class HasRouters(Protocol):
+    """What holds routers by layer number: `FocusModel` and `Centroids`."""
+
+    @property
+    def routers(self) -> Mapping[int, CentroidRouter]:
+        """Routers by layer number."""
+
+
+@contextmanager
+def observe_routing(
+    holder: HasRouters,
+    *,
+    on_embedding: OnTensor | None = None,
+    on_logits: OnTensor | None = None,
+    stop_gradient: bool = False,
+) -> Iterator[None]:
+    """Call functions with what every router computes, in the order of the layers.
+
+    Args:
+        holder: the composition or the centroids whose routers are observed.
+        on_embedding: called with the layer number and the routing vectors (B, T, R), attached to the autograd graph.
+        on_logits: called with the layer number and the scores over temperature (B, T, K).
+        stop_gradient: routers pass no gradient back to their hidden states.
+    """
+
+    def observer(index: int) -> RouterObserver:
+        return RouterObserver(
+            on_embedding=None if on_embedding is None else lambda vectors_BTR: on_embedding(index, vectors_BTR),
+            on_logits=None if on_logits is None else lambda logits_BTK: on_logits(index, logits_BTK),
+            stop_gradient=stop_gradient,
+        )
+
+    with _attached(holder, observer):
+        yield
+
+
+@contextmanager
+def replace_assignment(holder: HasRouters, assign: Assign) -> Iterator[None]:
+    """Let a function decide every router's groups; of nested blocks the innermost decides.
+
+    Args:
+        holder: the composition or the centroids whose assignment is replaced.
+        assign: called with the layer number, its router, the hidden states (B, T, E) and the padding (B, T) or None;
+            `router.own_assignment` gives what the router itself would have decided.
+    """
+
+    def observer(index: int) -> RouterObserver:
+        router = holder.routers[index]
+        return RouterObserver(assign=lambda hidden_BTE, padding_BT: assign(index, router, hidden_BTE, padding_BT))
+
+    with _attached(holder, observer):
+        yield
+
+
+@contextmanager
+def _attached(holder: HasRouters, make: Callable[[int], RouterObserver]) -> Iterator[None]:
+    added: list[tuple[CentroidRouter, RouterObserver]] = []
+    try:
+        for index, router in holder.routers.items():
+            added.append((router, make(index)))
+            router.observers.append(added[-1][1])
+        yield
+    finally:
+        for router, observer in added:
+            router.observers.remove(observer)
+
+
+@contextmanager
+def observe_hidden_states(model: nn.Module, layers: Collection[int], on_hidden: OnTensor) -> Iterator[None]:
+    """Call a function with the hidden states that enter some attention modules, whatever attention they run.
+
+    Args:
+        model: the model, composed or not.
+        layers: layer numbers to observe.
+        on_hidden: called with the layer number and the hidden states (B, T, E), before the module runs.
+    """
+
+    def hook(index: int) -> Any:
+        def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            on_hidden(index, args[0] if args else kwargs["hidden_states"])
+
+        return call
+
+    hooks = []
+    try:
+        for index, module in attention_modules(model).items():
+            if index in layers:
+                hooks.append(module.register_forward_pre_hook(hook(index), with_kwargs=True))
+        yield
+    finally:
+        for handle in hooks:
+            handle.remove()
+
+
+def _observed_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """The attention function of observed modules: show queries and keys to the observer, then attend as Focus does."""
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    module.__dict__[OBSERVER](getattr(module, STATE), query, key, scale, softcap)
+    return focus_forward(module, query, key, value, attention_mask, scaling, softcap, dropout, **kwargs)
+
+
+AttentionInterface.register(IMPLEMENTATION, _observed_forward)
+AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
+
+
+@contextmanager
+def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[None]:
+    """Run full attention and call a function with every layer's queries and keys. Blocks of this kind do not nest.
+
+    Args:
+        focus: the composition.
+        on_attention: called with the layer, the queries (B, Hq, T, D) and keys (B, Hkv, T, D) after norms and rotary
+            embedding, the scale and the softcap.
+    """
+    modules = attention_modules(focus.model).values()
+    network: Any = focus.model
+    for module in modules:
+        module.__dict__[OBSERVER] = on_attention
+    try:
+        network.set_attn_implementation(IMPLEMENTATION)
+        with focus.measured_full_attention():
+            yield
+    finally:
+        network.set_attn_implementation(FOCUS)
+        for module in modules:
+            del module.__dict__[OBSERVER]

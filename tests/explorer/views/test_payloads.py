@@ -1,0 +1,373 @@
+"""Payloads of a stored run have the declared keys and types, and the browser scripts declare the same ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import types
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.cards import CentroidCards
+from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.services.labels import KEEP_DAYS, all_runs, label_run
+from focus_explorer.services.maps import map_payload
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import mask_blocks
+from focus_explorer.services.service import Service
+from focus_explorer.services.sql import run_sql
+from focus_explorer.services.training.processes import Trainings
+from focus_explorer.ui.questions.answer import answer
+from focus_explorer.views.payloads import PAYLOADS
+from focus_explorer.views.runs import run_card
+from focus_runtime.config import FocusConfig
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.routing.centroids import random_centroids
+from tests.explorer.conftest import TEXT
+from tests.helpers import ROOT
+
+DECLARATIONS = ROOT / "assets" / "js" / "core" / "payloads.d.ts"
+SIMPLE = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
+
+
+def fields(payload):
+    """(key, type, whether it may be absent) of a TypedDict."""
+    for key, kind in get_type_hints(payload, include_extras=True).items():
+        optional = get_origin(kind) is NotRequired
+        yield key, get_args(kind)[0] if optional else kind, optional
+
+
+def problems(value: Any, kind: Any, place: str) -> list[str]:
+    """Where a JSON value differs from a declared type; an int is a float, a list is a tuple of its length."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_typeddict(kind):
+        if not isinstance(value, dict):
+            return [f"{place}: {type(value).__name__} in place of {kind.__name__}"]
+        declared = {key: (one, optional) for key, one, optional in fields(kind)}
+        found = [f"{place}: {key!r} is not declared in {kind.__name__}" for key in value.keys() - declared.keys()]
+        for key, (one, optional) in declared.items():
+            if key in value:
+                found += problems(value[key], one, f"{place}.{key}")
+            elif not optional:
+                found.append(f"{place}: no {key!r}")
+        return found
+    if origin in (Union, types.UnionType):
+        return [] if any(not problems(value, one, place) for one in inner) else [f"{place}: {value!r:.80} is no {kind}"]
+    if origin is Literal:
+        return [] if value in inner else [f"{place}: {value!r} is none of {inner}"]
+    if origin is tuple:
+        if not isinstance(value, list) or len(value) != len(inner):
+            return [f"{place}: {value!r:.80} is no {kind}"]
+        return [
+            line for n, pair in enumerate(zip(value, inner, strict=True)) for line in problems(*pair, f"{place}[{n}]")
+        ]
+    if origin is list:
+        if not isinstance(value, list):
+            return [f"{place}: {type(value).__name__} in place of a list"]
+        return [line for n, one in enumerate(value) for line in problems(one, inner[0], f"{place}[{n}]")]
+    if origin is dict:
+        if not isinstance(value, dict):
+            return [f"{place}: {type(value).__name__} in place of a dictionary"]
+        return [line for key, one in value.items() for line in problems(one, inner[1], f"{place}.{key}")]
+    allowed = {float: (float, int)}.get(kind, (kind,))
+    right = isinstance(value, allowed) and (kind is bool or not isinstance(value, bool))
+    return [] if right else [f"{place}: {value!r:.80} is no {kind.__name__}"]
+
+
+def check(value: Any, *names: str) -> None:
+    """The JSON of a value is one of the named payloads."""
+    plain = json.loads(json.dumps(value, allow_nan=False))
+    found = [problems(plain, PAYLOADS[name], name) for name in names]
+    assert not all(found), "\n".join(line for lines in found for line in lines[:10])
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A database of this file's own: the tests below measure more of their run."""
+    return Service(tmp_path_factory.mktemp("payloads") / "runs.duckdb")
+
+
+@pytest.fixture(scope="module")
+def run_id(service, model_folder):
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=2)
+    return analyze(service, TEXT, request, command="focus-explorer test")
+
+
+@pytest.fixture(scope="module")
+def other_id(service, run_id, model_folder):
+    """A second run of the same tokens."""
+    return analyze(
+        service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
+    )
+
+
+@pytest.fixture(scope="module")
+def begin(service, run_id):
+    """The first answer to one of the page's questions about the run."""
+    return lambda what, **details: answer(service, {"what": what, "run": run_id, **details})
+
+
+@pytest.fixture(scope="module")
+def ask(begin):
+    """The answer to a question that starts nothing, once everything is computed and no job is running."""
+
+    def question(what: str, **details: Any) -> dict[str, Any]:
+        for _ in range(2400):
+            found = begin(what, **details)
+            job = found.get("job") or {}
+            if found.get("state") not in ("computing", "running") and job.get("state") not in ("waiting", "running"):
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"{what} was never answered")
+
+    return question
+
+
+@pytest.mark.parametrize(
+    ("what", "details", "names"),
+    [
+        ("layer_cells", {"layer": 1}, ["LayerCellsPayload"]),
+        ("word_classes", {}, ["WordClassesPayload"]),
+        ("groups", {}, ["GroupsPayload"]),
+        ("agreement", {}, ["LayerAgreementPayload"]),
+        ("map", {"layer": 0, "quick": True}, ["MapPayload"]),
+        ("map", {"layer": None, "quick": True}, ["MapPayload"]),
+        ("mask_tile", {"layer": 0, "rows": [0, 40], "keys": [0, 40]}, ["MaskTilePayload"]),
+        ("pair_distances", {"layer": 0}, ["DistancePayload"]),
+        ("pair_distances_mean", {}, ["DistanceMeanPayload"]),
+        ("attention", {}, ["AttentionPlannedPayload"]),
+        ("attention_links", {"layer": 0}, ["AttentionLinksPayload"]),
+        ("compare_grid", {}, ["GridPayload"]),
+        ("compare_stop", {}, ["JobAnswerPayload"]),
+        ("compare_lengths", {}, ["LengthsPayload"]),
+        ("compare_generation", {}, ["GenerationPayload"]),
+        ("statistics", {}, ["StatisticsPayload"]),
+        ("statistics_layer", {"layer": 0}, ["LayerStatisticsPayload"]),
+        ("statistics_pairs", {"layer": 0}, ["PairStatisticsPayload"]),
+        ("statistics_job", {}, ["JobAnswerPayload"]),
+        ("export_choices", {}, ["ExportChoicesPayload"]),
+        ("export_command", {"kind": "table", "name": "groups", "format": "csv"}, ["ExportCommandPayload"]),
+    ],
+)
+def test_an_answer_is_its_payload(ask, what, details, names):
+    check(ask(what, **details), *names)
+
+
+def test_a_run_and_its_mask_are_their_payloads(service, run_id):
+    check(load_run(service.database, run_id), "RunPayload")
+    check(mask_blocks(service.database, run_id, 1), "MaskPayload")
+    check(map_payload(service, run_id, 1), "MapPayload")  # stored, unlike the quick ones
+
+
+def test_two_runs_are_their_payloads(ask, other_id):
+    check(ask("compare_partners"), "PartnersPayload")
+    check(ask("compare_beside", other=other_id), "MatchedRunsPayload")
+    check(ask("compare_numbers", other=other_id), "RunNumbersPayload")
+    check(ask("statistics_agreement", other=other_id), "RunAgreementPayload")
+
+
+def test_what_was_measured_is_its_payload(ask, begin):
+    """Everything that a run has only after a measurement."""
+    begin("compare_grid_start", top_k=[1, 2], window=[4], repeats=1)
+    check(ask("compare_grid"), "GridPayload")
+    begin("compare_lengths_start", layer=0, seconds=1)
+    check(ask("compare_lengths"), "LengthsPayload")
+    begin("compare_generation_start", prompt="The cat", max_tokens=2)
+    generation = ask("compare_generation")
+    assert set(generation["sides"]) == {"full", "focus", "prompt_tokens"}
+    check(generation, "GenerationPayload")
+    check(begin("measure_attention"), "AttentionRunningPayload", "AttentionMassPayload")
+    check(ask("attention"), "AttentionMassPayload")
+    links = ask("attention_links", layer=0)
+    assert links["kept"] or links["dropped"]
+    check(links, "AttentionLinksPayload")
+    check(begin("statistics_measure", attention=False), "JobAnswerPayload")
+    check(ask("statistics"), "StatisticsPayload")
+    check(ask("statistics_layer", layer=0), "LayerStatisticsPayload")
+    check(ask("statistics_pairs", layer=0), "PairStatisticsPayload")
+    check(ask("groups"), "GroupsPayload")
+
+
+def test_a_file_for_download_is_its_payload(ask, begin):
+    started = begin("export_start", kind="table", name="groups", format="csv")
+    check(started, "ExportPayload")
+    finished = ask("export_state", id=started["id"])
+    assert finished["file"]["bytes"] > 0
+    check(finished, "ExportPayload")
+
+
+def test_the_list_of_runs_is_its_payload(service, run_id):
+    check({"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}, "RunCardsPayload")
+    check(label_run(service, run_id, tags=["a"]), "RunLabelPayload")
+    found = run_sql(service.database, "SELECT run_id, num_tokens, 0.5 AS half, true AS yes, NULL AS nothing FROM runs")
+    check(found, "SqlResultPayload")
+
+
+def test_centroid_files_are_their_payloads(tmp_path, model_folder):
+    service = Service(tmp_path / "runs.duckdb")
+    model, _ = load_model(model_folder)
+    for name, groups in (("first", 4), ("second", 3)):
+        made = random_centroids(model, FocusConfig(num_groups=groups, top_k=1, window=8))
+        made.training = {"steps": 5, "texts": ["a"], "validation": {"full": 9.0, "scored_tokens": 9}}
+        made.training["validation"]["k=1"] = {"perplexity": 9.5, "dominance": 0.5}
+        save_centroids(made, tmp_path / f"{name}.safetensors")
+        add_centroids(service, tmp_path / f"{name}.safetensors", name, model_folder)
+    cards = CentroidCards(service)
+    first, second = (row["sha256"] for row in uploaded_centroids(service.database))
+    analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=first, repeats=1, max_tokens=40))
+    check({"files": cards.cards()}, "CentroidCardsPayload")
+    detail = cards.detail(first)
+    assert detail["runs"]
+    check(detail, "CentroidDetailPayload")
+    changes = cards.compare(first, second)
+    assert changes["layers"]
+    assert changes["settings"]
+    check(changes, "CentroidChangesPayload")
+
+
+@pytest.mark.slow
+def test_a_training_is_its_payload(tmp_path, model_folder):
+    (tmp_path / "text.txt").write_text(TEXT)
+    (tmp_path / "val.txt").write_text(TEXT[::-1])
+    sizes = {"steps": 2, "seq-len": 48, "batch": 1, "groups": 4, "window": 8, "db": tmp_path / "runs.duckdb"}
+    files = {"text": tmp_path / "text.txt", "val": tmp_path / "val.txt", "out": tmp_path / "a.safetensors"}
+    options = [f"--{name}={value}" for name, value in (sizes | files | {"model": model_folder}).items()]
+    assert main(["train", *options]) == 0
+    trainings = Trainings(Service(tmp_path / "runs.duckdb"))
+    found = trainings.payload({trainings.rows()[0]["training_id"]: {}})
+    assert found["curves"]
+    assert found["trainings"][0]["validation"]
+    check(found, "TrainingsPayload")
+
+
+def test_a_checked_value_is_not_accepted_by_accident():
+    good = {"block_size": 1, "num_blocks": 2, "causes": ["a"], "counts": "AA=="}
+    check(good, "MaskPayload")
+    for wrong in ({"block_size": 1.5}, {"block_size": True}, {"causes": "a"}, {"counts": None}, {"more": 1}):
+        with pytest.raises(AssertionError):
+            check(good | wrong, "MaskPayload")
+    with pytest.raises(AssertionError):
+        check({key: good[key] for key in ("block_size", "num_blocks", "causes")}, "MaskPayload")
+    with pytest.raises(AssertionError):
+        check({"state": "done", "fraction": 0.5}, "ComputingPayload")
+
+
+# The TypeScript declarations. A type is compared as text after it was written in one way: unions sorted, T[] for lists.
+
+
+def written(kind: Any) -> str:
+    """A Python type as TypeScript."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in SIMPLE:
+        return SIMPLE[kind]
+    if is_typeddict(kind):
+        return kind.__name__
+    if origin is Literal:
+        return " | ".join(sorted(json.dumps(one) for one in inner))
+    if origin in (Union, types.UnionType):
+        return union(part for one in inner for part in written(one).split(" | "))
+    if origin is tuple:
+        return f"[{', '.join(map(written, inner))}]"
+    if origin is list:
+        return listed(written(inner[0]))
+    assert origin is dict, kind
+    return f"Record<{written(inner[0])}, {written(inner[1])}>"
+
+
+def union(parts) -> str:
+    return " | ".join(sorted(set(parts)))
+
+
+def listed(inner: str) -> str:
+    return f"({inner})[]" if " | " in inner and inner[0] not in "[(" else f"{inner}[]"
+
+
+TOKEN = re.compile(r'\s*("[^"]*"|\w+|\[\]|[\[\](){}<>,|])')
+
+
+def normal(text: str) -> str:
+    """A TypeScript type, written as `written` does."""
+    tokens = [match[1] for match in TOKEN.finditer(text)]
+    assert "".join(tokens) == re.sub(r'\s+(?=(?:[^"]*"[^"]*")*[^"]*$)', "", text), text
+
+    def alternatives() -> str:
+        parts = [postfix()]
+        while tokens and tokens[0] == "|":
+            tokens.pop(0)
+            parts.append(postfix())
+        return union(parts) if len(parts) > 1 else parts[0]
+
+    def postfix() -> str:
+        found = single()
+        while tokens and tokens[0] == "[]":
+            tokens.pop(0)
+            found = listed(found)
+        return found
+
+    def sequence(end: str) -> list[str]:
+        parts = [alternatives()]
+        while tokens.pop(0) != end:
+            parts.append(alternatives())
+        return parts
+
+    def single() -> str:
+        first = tokens.pop(0)
+        if first == "(":
+            (found,) = sequence(")")
+            return found
+        if first == "[":
+            return f"[{', '.join(sequence(']'))}]"
+        if tokens and tokens[0] == "<":
+            tokens.pop(0)
+            return f"{first}<{', '.join(sequence('>'))}>"
+        return first
+
+    found = alternatives()
+    assert not tokens, text
+    return found
+
+
+def declared(text: str) -> dict[str, dict[str, str]]:
+    """Interface -> key, with `?` where it may be absent -> type."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    found = {}
+    for name, body in re.findall(r"export interface (\w+) \{([^{}]*)\}", text):
+        members = [member.strip() for member in body.split(";") if member.strip()]
+        found[name] = {key.strip(): normal(kind) for key, kind in (member.split(":", 1) for member in members)}
+    assert len(found) == text.count("interface "), "an interface was not understood"
+    return found
+
+
+def test_the_browser_scripts_declare_the_same_payloads():
+    here = {
+        name: {key + "?" * optional: written(kind) for key, kind, optional in fields(payload)}
+        for name, payload in PAYLOADS.items()
+    }
+    there = declared(DECLARATIONS.read_text(encoding="utf-8"))
+    assert there.keys() == here.keys()
+    assert {name: there[name] for name in here if there[name] != here[name]} == {
+        name: here[name] for name in here if there[name] != here[name]
+    }
+
+
+def test_types_are_compared_in_one_form():
+    text = """/** A. */ export interface A { // of
+      a: string; b?: (null | number)[]; c: Record<string, [string, (number | null)[]][]>; d: "x y" | "a"; e: B[][];
+    }"""
+    assert declared(text) == {
+        "A": {
+            "a": "string",
+            "b?": "(null | number)[]",
+            "c": "Record<string, [string, (null | number)[]][]>",
+            "d": '"a" | "x y"',
+            "e": "B[][]",
+        }
+    }
+    assert written(list[int | None]) == written(list[float | None]) == "(null | number)[]"
+    assert written(dict[str, list[tuple[str, float]]]) == "Record<string, [string, number][]>"
+    assert written(str | int | list[str] | None) == normal("string | number | string[] | null")

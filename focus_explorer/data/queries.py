@@ -5,7 +5,9 @@ Shares are of the run's tokens, or of its T(T+1)/2 causal pairs; every query nam
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -241,6 +243,24 @@ def fetch_several(database: Database, names: tuple[str, ...], **parameters: Any)
         return {name: connection.sql(QUERIES[name], params=parameters).to_arrow_table() for name in names}
 
 
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as dictionaries, as `to_pylist` gives them; that imports pandas where a column has times with a zone."""
+    columns = [
+        _times(table[field.name]) if _has_zone(field.type) else table[field.name].to_pylist() for field in table.schema
+    ]
+    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "us"
+
+
+def _times(column: pa.ChunkedArray) -> list[datetime | None]:
+    zone, first = ZoneInfo(column.type.tz), datetime(1970, 1, 1, tzinfo=UTC)
+    counts = column.cast(pa.int64()).to_pylist()
+    return [None if count is None else (first + timedelta(microseconds=count)).astimezone(zone) for count in counts]
+
+
 def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
     """The one row of a training.
 
@@ -277,7 +297,7 @@ def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
         raise NotFoundError(
             f"there is no run {run_id!r} in {database.path}", fix="`focus-explorer runs` lists the ones there are"
         )
-    run: dict[str, Any] = rows.to_pylist()[0]
+    run = rows_of(rows)[0]
     if run["deleted_at"] is not None:
         raise NotFoundError(
             f"the run {run_id} was deleted", fix=f"bring it back with `focus-explorer runs undelete {run_id}`"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Answer, Question
+from focus_explorer.ui.parameters import Payload
 from focus_explorer.ui.questions import compare, exports, groups, run, sparsity, statistics
 
-Function = Callable[[Service, Question], Answer]
+Answer = Callable[[Service, dict[str, Any]], Payload]
 
-ANSWERS: dict[str, Function] = {
+ANSWERS: dict[str, Answer] = {
     name: function
     for view in (run, groups, sparsity, compare, statistics, exports)
     for name, function in view.QUESTIONS.items()
 }
 
 
-def answer(service: Service, question: Question) -> Answer:
+def answer(service: Service, question: dict[str, Any]) -> dict[str, Any]:
     """Answer a question of the page with JSON-ready values.
 
     Args:
@@ -31,4 +32,4 @@ def answer(service: Service, question: Question) -> Answer:
     what = question.get("what")
     if what not in ANSWERS:
         raise InputError(f"the page asked {what!r}", expected="a question this version knows", fix="reload the page")
-    return ANSWERS[what](service, question)
+    return dict(ANSWERS[what](service, question))

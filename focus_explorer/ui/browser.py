@@ -27,7 +27,7 @@ def scripts() -> list[Path]:
 
 
 def stylesheets() -> list[Path]:
-    """Style sheets, ours only, in the order of the cascade: the tokens, then core, shell and the folders of the views."""
+    """Style sheets, ours only, in the order of the cascade: tokens, the rest of core, shell, then the views."""
     root = asset_path("css")
 
     def order(path: Path) -> tuple[bool, bool, bool, str]:

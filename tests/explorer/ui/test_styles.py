@@ -16,7 +16,7 @@ LENGTH = re.compile(r"(?<![\w.-])-?\d*\.?\d+(px|rem|em|pt|ch|vh|vw)\b")
 LITERAL_COLOUR = re.compile(r"#[0-9a-f]{3,8}\b|\b(rgb|rgba|hsl|hsla|hwb|lab|lch|oklab|oklch|color)\(")
 COLOURED = re.compile(r"color|[a-z]+-color|background|border(-[a-z]+)?|outline|fill|stroke|box-shadow|text-decoration")
 WORDS = {"currentcolor", "dashed", "dotted", "double", "in", "inherit", "inset", "none", "solid", "srgb", "transparent"}
-WORDS |= {"important", "overline", "underline"}
+WORDS |= {"collapse", "important", "overline", "underline"}
 
 
 def text_of(path):

@@ -35,8 +35,8 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
         )
 
     try:
-        with replacing(path, explain=explain, mode=0o600, sync=True) as part:
-            torch.save({"format": FORMAT, "identity": dict(identity), "step": step, "content": dict(content)}, part)
+        with replacing(path, explain=explain, mode=0o600, sync=True) as part, part.open("wb") as stream:
+            torch.save({"format": FORMAT, "identity": dict(identity), "step": step, "content": dict(content)}, stream)
     except RuntimeError as error:  # how torch reports a full disk
         raise explain(path, error) from error
 

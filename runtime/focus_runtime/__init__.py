@@ -1,15 +1,24 @@
-"""The Focus runtime: sparse attention by learned token groups, composed onto frozen language models."""
+"""The Focus runtime: sparse attention by learned token groups, composed onto frozen language models.
 
-from focus_runtime.attention import focus_attention
-from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.config import FocusConfig
-from focus_runtime.errors import InputError
-from focus_runtime.measure.perplexity import Perplexity, perplexity
-from focus_runtime.models.loading import load_model
-from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import Centroids, random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
-from focus_runtime.version import __version__
+The public names load on first use, so that importing this package costs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from focus_runtime.attention import focus_attention
+    from focus_runtime.composition.attach import FocusModel, compose
+    from focus_runtime.config import FocusConfig
+    from focus_runtime.errors import InputError
+    from focus_runtime.measure.perplexity import Perplexity, perplexity
+    from focus_runtime.models.loading import load_model
+    from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+    from focus_runtime.routing.centroids import Centroids, random_centroids
+    from focus_runtime.training.calibrate import calibrate_potentials
+    from focus_runtime.version import __version__
 
 __all__ = [
     "Centroids",
@@ -27,3 +36,31 @@ __all__ = [
     "random_centroids",
     "save_centroids",
 ]
+_MODULES = {
+    "Centroids": "routing.centroids",
+    "FocusConfig": "config",
+    "FocusModel": "composition.attach",
+    "InputError": "errors",
+    "Perplexity": "measure.perplexity",
+    "__version__": "version",
+    "calibrate_potentials": "training.calibrate",
+    "compose": "composition.attach",
+    "focus_attention": "attention",
+    "load_centroids": "routing.centroid_file",
+    "load_model": "models.loading",
+    "perplexity": "measure.perplexity",
+    "random_centroids": "routing.centroids",
+    "save_centroids": "routing.centroid_file",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

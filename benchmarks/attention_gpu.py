@@ -31,10 +31,12 @@ import transformers
 from torch import Tensor
 
 import focus_runtime
-from focus_runtime.attention.cuda.decomposition import flash_decomposition
+from focus_runtime.attention.cuda.decomposed import flash_decomposition
 from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, best_kernel
 from focus_runtime.attention.reference import reference_attention
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule
 
 HEADS, HEAD_SIZE, WINDOW = 12, 64, 128
 SCALE = HEAD_SIZE**-0.5
@@ -134,9 +136,8 @@ def works(
         return lambda: flash_decomposition(
             *inputs,
             members[groups, top_k],
-            window=WINDOW,
-            num_sinks=bench.num_sinks,
-            scale=SCALE,
+            PairRule(WINDOW, bench.num_sinks),
+            SCALE,
             kernel=bench.kernel,
             extent=Extent(groups, top_k, True),
         )
@@ -210,9 +211,8 @@ def stage_times(
         flash_decomposition(
             *inputs,
             membership,
-            window=WINDOW,
-            num_sinks=bench.num_sinks,
-            scale=SCALE,
+            PairRule(WINDOW, bench.num_sinks),
+            SCALE,
             kernel=bench.kernel,
             extent=extent,
             stage=stage,
@@ -266,10 +266,10 @@ def errors(bench: Bench, length: int) -> list[dict[str, Any]]:
     cases = [("full", 1, 1, everyone)] + [("focus", *s, random_membership(bench, length, *s)) for s in SETTINGS]
     found = []
     for name, groups, top_k, membership in cases:
-        settings: dict[str, Any] = {"window": WINDOW, "num_sinks": bench.num_sinks, "scale": SCALE}
+        rule = PairRule(WINDOW, bench.num_sinks)
         extent = Extent(groups, top_k, True)
-        out, lse = flash_decomposition(*inputs, membership, kernel=bench.kernel, extent=extent, **settings)
-        exact, exact_lse = reference_attention(*(x.double() for x in inputs), membership, **settings)
+        out, lse = flash_decomposition(*inputs, membership, rule, SCALE, kernel=bench.kernel, extent=extent)
+        exact, exact_lse = reference_attention(*(x.double() for x in inputs), membership, rule, Scoring(SCALE))
         cosine = torch.nn.functional.cosine_similarity(out.double(), exact, dim=-1)
         found.append(
             {

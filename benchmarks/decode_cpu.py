@@ -24,6 +24,8 @@ from focus_runtime.attention import focus_attention
 from focus_runtime.attention.decode import decode_attention
 from focus_runtime.attention.dispatch import attend, choose_backend
 from focus_runtime.attention.masked import masked_attention
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import milliseconds
 from focus_runtime.measure.timing import machine
 
@@ -31,6 +33,7 @@ HEADS, HEAD_SIZE, GROUPS, WINDOW, SINKS = 12, 64, 8, 128, 4
 PAST = (1024, 8192, 32768, 65536)
 CROSS_OVER = (256, 512, 1024, 1536, 2048, 8192)
 SCALE = HEAD_SIZE**-0.5
+SCORING = Scoring(SCALE)
 
 
 def inputs(past: int, dtype: torch.dtype, top_k: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -68,7 +71,7 @@ def full_attention(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Callable[[], An
 def as_a_layer_does(q: Tensor, k: Tensor, v: Tensor, membership: Tensor, settings: dict[str, Any]) -> Any:
     """Choose a backend and run it; `focus_attention` also checks its arguments, which costs some 0.03 ms."""
     backend = choose_backend(q, k, membership, **settings)
-    return attend(q, k, v, membership, backend=backend, scale=SCALE, return_lse=False, **settings)
+    return attend(q, k, v, membership, PairRule(**settings), SCORING, backend=backend, return_lse=False)
 
 
 def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {
         **full_attention(q, k, v),
         "focus": lambda: as_a_layer_does(q, k, v, membership, settings),
-        "focus_gathered": lambda: attend(q, k, v, membership, backend="decode", scale=SCALE, **settings),
+        "focus_gathered": lambda: attend(q, k, v, membership, PairRule(**settings), SCORING, backend="decode"),
     }
     ms = in_turn(ways, repeats)
     position = torch.arange(past + 1)
@@ -104,13 +107,13 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
 def cross_over(past: int, top_k: int, repeats: int) -> dict[str, Any]:
     """Gathering and masking at one length and share of keys attended."""
     q, k, v, membership = inputs(past, torch.float32, top_k)
-    settings: dict[str, Any] = {"window": min(WINDOW, past // 16), "num_sinks": SINKS, "scale": SCALE}
+    settings = (PairRule(min(WINDOW, past // 16), SINKS), SCORING)
     share = ((membership & membership[:, -1:]) != 0).float().mean().item()
     ms = in_turn(
         {
-            "gathered": lambda: decode_attention(q, k, v, membership, gather_from=0, gather_below=1.0, **settings),
-            "all_keys": lambda: decode_attention(q, k, v, membership, gather_below=0.0, **settings),
-            "masked": lambda: masked_attention(q, k, v, membership, **settings),
+            "gathered": lambda: decode_attention(q, k, v, membership, *settings, gather_from=0, gather_below=1.0),
+            "all_keys": lambda: decode_attention(q, k, v, membership, *settings, gather_below=0.0),
+            "masked": lambda: masked_attention(q, k, v, membership, *settings),
         },
         repeats,
     )

@@ -29,6 +29,8 @@ from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.flash import causal_flash
 from focus_runtime.attention.fused import fused_attention
 from focus_runtime.attention.masked import masked_attention
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import LayerSetting, balanced_membership, layer_inputs, milliseconds
 from focus_runtime.measure.timing import machine
 
@@ -76,15 +78,15 @@ def measured(repeats: int) -> list[dict[str, Any]]:
         setting = LayerSetting(num_groups=groups, top_k=top_k, window=window)
         q, k, v, membership = layer_inputs(setting, length, seed=seed_of(length, groups, top_k))
         everything = torch.ones_like(membership)
-        options: dict[str, Any] = {"window": window, "scale": setting.head_size**-0.5}
+        rule, scoring = PairRule(window), Scoring(setting.head_size**-0.5)
 
-        def fused(groups_of: torch.Tensor, mode: str, options: dict[str, Any] = options, qkv: Any = (q, k, v)) -> Any:
-            return fused_attention(*qkv, groups_of, mode=mode, **options)
+        def fused(groups_of: torch.Tensor, mode: str, settings: Any = (rule, scoring), qkv: Any = (q, k, v)) -> Any:
+            return fused_attention(*qkv, groups_of, *settings, mode=mode)
 
         ways: dict[str, Callable[[], Any]] = {
-            "flash full": lambda: causal_flash(q, k, v, options["scale"]),  # noqa: B023
-            "masked": lambda: masked_attention(q, k, v, membership, **options),  # noqa: B023
-            "decomposed": lambda: decomposed_attention(q, k, v, membership, **options),  # noqa: B023
+            "flash full": lambda: causal_flash(q, k, v, scoring.scale),  # noqa: B023
+            "masked": lambda: masked_attention(q, k, v, membership, rule, scoring),  # noqa: B023
+            "decomposed": lambda: decomposed_attention(q, k, v, membership, rule, scoring.scale),  # noqa: B023
             "fused full": lambda: fused(everything, "auto"),  # noqa: B023
             "by class": lambda: fused(membership, "by class"),  # noqa: B023
             "dense": lambda: fused(membership, "dense"),  # noqa: B023

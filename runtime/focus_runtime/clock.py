@@ -1,16 +1,18 @@
-"""StageClock: seconds per named stage. It knows nothing of what is timed."""
+"""StageClock: seconds per named stage. Torch is loaded only to wait for a GPU."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 class StageClock:
-    """Adds up wall time by stage name; on CUDA it waits for the device on both sides, so times mean what they say.
+    """Adds up wall time by stage name; on CUDA it waits for the device before and after each stage.
 
     Attributes:
         seconds: stage -> seconds so far.
@@ -33,15 +35,19 @@ class StageClock:
         if not self.enabled:
             yield
             return
-        if self._wait:
-            torch.cuda.synchronize()
+        self._synchronise()
         start = time.perf_counter()
         try:
             yield
         finally:
-            if self._wait:
-                torch.cuda.synchronize()
+            self._synchronise()
             self.add(stage, time.perf_counter() - start)
+
+    def _synchronise(self) -> None:
+        if self._wait:
+            import torch
+
+            torch.cuda.synchronize()
 
 
 class PassClock(StageClock):

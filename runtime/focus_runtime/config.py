@@ -1,4 +1,4 @@
-"""FocusConfig: every setting that decides which token pairs attend to each other. It knows nothing of models."""
+"""FocusConfig: every setting that decides which token pairs attend to each other."""
 
 from __future__ import annotations
 

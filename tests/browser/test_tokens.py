@@ -16,7 +16,7 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_runtime.mask.blocks import count_pairs
-from focus_runtime.mask.rule import CAUSES, allowed_pairs
+from focus_runtime.mask.rule import CAUSES, PairRule, allowed_pairs
 from focus_runtime.store.database import Database
 from tests.browser.conftest import opening, serving
 from tests.browser.test_page import set_layer, shown_run, stored
@@ -43,8 +43,9 @@ def check_links(page, membership, config, pos):
     """The panel of a token against the mask that is executed."""
     member, places = torch.tensor(membership), torch.arange(len(membership))
     at = slice(pos, pos + 1)
-    row = allowed_pairs(member[at], member, places[at], places, config["window"], config["num_sinks"])[0]
-    column = allowed_pairs(member, member[at], places, places[at], config["window"], config["num_sinks"])[:, 0]
+    rule = PairRule(config["window"], config["num_sinks"])
+    row = allowed_pairs(member[at], member, places[at], places, rule)[0]
+    column = allowed_pairs(member, member[at], places, places[at], rule)[:, 0]
     for way, allowed in (("back", row), ("forward", column)):
         total = sum(count_of(page, way, cause) for cause in CAUSES[:-1])
         assert total == int(allowed.sum()) - (way == "forward")  # the token itself is counted once, looking back

@@ -7,9 +7,8 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.routing.router import CentroidRouter
-from tests.helpers import build_centroids
-
-ROUNDING = 1e-4  # of scores over temperature, whose fp32 rounding errors are below 1e-5
+from tests.helpers import build_centroids, random_ids
+from tests.runtime.near_ties import ATTEMPT, pytest_runtest_call, pytest_runtest_protocol  # noqa: F401 - hooks
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -23,8 +22,7 @@ def _one_thread():
 
 @pytest.fixture
 def near_ties(monkeypatch):
-    """Skip instead of failing where rounding may have chosen the group: two ways of computing a hidden state differ by
-    1e-7, so with fresh random texts about one test in ten thousand meets a token between two groups."""
+    """The smallest gap between a chosen and a rejected group in this test, in a list; see `near_ties.py`."""
     smallest = [float("inf")]
     assign = CentroidRouter.assign
 
@@ -41,6 +39,12 @@ def near_ties(monkeypatch):
 
 
 @pytest.fixture
+def ids(request):
+    """(1, 40) token ids; others when a test is run again after a near tie."""
+    return random_ids(40, seed=request.node.stash.get(ATTEMPT, 0))
+
+
+@pytest.fixture
 def composing(near_ties):
     """compose() with random centroids, undone at the end of the test; gives the model and the handle."""
     made = []
@@ -52,15 +56,3 @@ def composing(near_ties):
     yield make
     for focus in made:
         focus.detach()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """Turn a failure at a near tie into a skip that says so."""
-    try:
-        return (yield)
-    except AssertionError:
-        smallest = item.funcargs.get("near_ties", [float("inf")])[0]
-        if smallest < ROUNDING:
-            pytest.skip(f"a token's groups differ by {smallest:.1e} only, so rounding decides")
-        raise

@@ -69,12 +69,13 @@ import focus_runtime.composition.attach
 import focus_runtime.attention.flex, focus_runtime.attention.cuda.choice
 import torch
 from focus_runtime import focus_attention
-from focus_runtime.attention.cuda.decomposition import flash_decomposition
+from focus_runtime.attention.cuda.decomposed import flash_decomposition
 from focus_runtime.attention.cuda.varlen import PLAIN
+from focus_runtime.mask.rule import PairRule
 x = torch.randn(1, 2, 40, 16)
 groups = 1 << (torch.arange(40)[None] % 4)
 a = focus_attention(x, x, x, groups, window=3, num_sinks=1)
-b, _ = flash_decomposition(x, x, x, groups, window=3, num_sinks=1, scale=0.25, kernel=PLAIN)
+b, _ = flash_decomposition(x, x, x, groups, PairRule(3, 1), 0.25, kernel=PLAIN)
 assert (a - b).abs().max() < 1e-5
 """
     done = run(code)

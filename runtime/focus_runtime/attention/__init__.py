@@ -7,8 +7,10 @@ from torch import Tensor
 
 from focus_runtime.attention.checks import check_arguments, check_finite, check_numbers, needs_gradient
 from focus_runtime.attention.dispatch import BACKENDS, attend, choose_backend, rows_together
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
 
 __all__ = ["BACKENDS", "choose_backend", "focus_attention"]
 
@@ -44,7 +46,7 @@ def focus_attention(
         clock: adds up the seconds of each stage, where the backend has stages.
 
     Returns:
-        (B, Hq, Tq, D), and logsumexp (B, Hq, Tq) fp32 (fp64 for fp64 inputs) if asked.
+        (B, Hq, Tq, D), and logsumexp (B, Hq, Tq) fp32 (fp64 for fp64 inputs) with `return_lse`.
 
     Raises:
         InputError: shapes, dtypes, devices or settings that do not fit, or values that are not finite.
@@ -71,12 +73,10 @@ def focus_attention(
         key,
         value,
         membership,
+        PairRule(window, num_sinks),
+        Scoring(query.shape[-1] ** -0.5 if scale is None else scale, softcap),
+        key_padding,
         backend=backend,
-        window=window,
-        num_sinks=num_sinks,
-        scale=query.shape[-1] ** -0.5 if scale is None else scale,
-        key_padding=key_padding,
-        softcap=softcap,
         return_lse=return_lse,
         clock=clock,
     )

@@ -1,4 +1,4 @@
-"""What `focus_attention` asks of its arguments: one message naming the argument, what was expected and what came."""
+"""Checks of `focus_attention`'s arguments: one message with the argument's name, what was expected and what came."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ def check_arguments(
     num_sinks: int,
 ) -> None:
     """Refuse what has no meaning.
+
+    Args:
+        query, key, value, membership, key_padding, window, num_sinks: as in `focus_attention`.
 
     Raises:
         InputError: naming the argument.
@@ -94,7 +97,10 @@ def check_numbers(scale: float | None, softcap: float | None) -> None:
 
 
 def check_finite(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Name the argument that holds NaN or infinity. Asked only once a result turned out not to be finite.
+    """Name the argument that holds NaN or infinity; called only after a result turned out not to be finite.
+
+    Args:
+        query, key, value: as in `focus_attention`.
 
     Raises:
         InputError: naming the argument; nothing when all three are finite.

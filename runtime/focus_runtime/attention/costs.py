@@ -12,8 +12,9 @@ import operator
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.decomposed import subsets_of
+from focus_runtime.attention.inclusion_exclusion import subsets_of
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
 
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, calls, local pairs.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR = 1.3, 150.0, 630.0, 1.0
@@ -30,21 +31,36 @@ def set_sizes(membership: Tensor) -> list[int] | None:
         subsets = subsets_of(signatures.tolist())
     except InputError:
         return None
-    wanted = torch.tensor(subsets, dtype=torch.int64, device=signatures.device)[:, None]
-    return (((signatures & wanted) == wanted) * counts).sum(dim=1).tolist()
+    required = torch.tensor(subsets, dtype=torch.int64, device=signatures.device)[:, None]
+    return (((signatures & required) == required) * counts).sum(dim=1).tolist()
 
 
 def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float, float, float, float]:
-    """What the decomposition of one text is made of: pairs inside sets, tokens in sets, sets, local pairs."""
+    """What the decomposition of one text is made of.
+
+    Args:
+        sizes: tokens of every set of groups, see `set_sizes`.
+        length: T.
+        window: w.
+
+    Returns:
+        Pairs inside sets, tokens in sets, sets, local pairs.
+    """
     reach = min(window + 64, length)  # a local block computes its own queries' keys too
     return sum(size * (size + 1) / 2 for size in sizes), sum(sizes), len(sizes), length * reach
 
 
-def decomposed_cost(sizes: list[int], length: int, window: int, num_sinks: int) -> float:
-    """Units for one text by the decomposition."""
+def decomposed_cost(sizes: list[int], length: int, rule: PairRule) -> float:
+    """Units for one text by the decomposition.
+
+    Args:
+        sizes: tokens of every set of groups, see `set_sizes`.
+        length: T.
+        rule: window and sinks.
+    """
     factors = (GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR)
-    terms = decomposed_terms(sizes, length, window)
-    return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * num_sinks
+    terms = decomposed_terms(sizes, length, rule.window)
+    return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * rule.num_sinks
 
 
 def masked_term(length: int) -> float:
@@ -57,13 +73,13 @@ def masked_cost(length: int) -> float:
     return MASKED_PAIR * masked_term(length)
 
 
-def cheapest_without_compiler(membership: Tensor, *, window: int, num_sinks: int) -> str:
-    """ "decomposed" or "masked", by the model above, for a batch of texts."""
+def cheapest_without_compiler(membership: Tensor, rule: PairRule) -> str:
+    """ "decomposed" or "masked", by the model above, for a batch of texts (B, T)."""
     length = membership.shape[1]
     total = 0.0
     for row in membership:
         sizes = set_sizes(row)
         if sizes is None:
             return "masked"
-        total += decomposed_cost(sizes, length, window, num_sinks)
+        total += decomposed_cost(sizes, length, rule)
     return "decomposed" if total < masked_cost(length) * membership.shape[0] else "masked"

@@ -3,6 +3,9 @@
 Finding them is one pass over the bit sets, 8 bytes a token; keys and values, hundreds of times larger, are read only
 where a query may look. So a decode step costs what it attends to, not what came before. Any device, any k, padding and
 softcap, with gradients.
+
+Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), Q queries (Tq), T keys (Tk), D head size;
+n gathered keys, r = Q * H / G the queries of one key head.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.flash import masked_flash
-from focus_runtime.attention.reference import attend, token_positions
-from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.attention.reference import attend_allowed
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule, allowed_to_last_queries
 
 MAX_QUERIES = 16  # more queries see most keys between them, whatever their groups
 GATHER_FROM = 1280  # keys; below this reading all of them under the mask is faster, benchmarks/decode_cpu.py
@@ -32,39 +36,42 @@ def decode_attention(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
-    *,
-    window: int,
-    num_sinks: int = 0,
+    rule: PairRule,
+    scoring: Scoring,
     key_padding: Tensor | None = None,
-    scale: float,
-    softcap: float | None = None,
+    *,
     gather_from: int | None = None,
     gather_below: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention over gathered keys. Shapes as in `focus_attention`; meant for Tq up to `MAX_QUERIES`.
+    """Focus attention over gathered keys; meant for Tq up to `MAX_QUERIES`.
 
     Args:
+        query: (B, H, Q, D), the last Q of the T positions; key, value: (B, G, T, D).
+        membership: (B, T) int64 bit sets.
+        rule: window and sinks.
+        scoring: scale and softcap.
+        key_padding: (B, T) bool, True for real tokens.
         gather_from, gather_below: with fewer keys (None: see `_limits`), or when a batch row's queries see
             more than this share of them between them, all keys are read under a mask instead.
 
     Returns:
-        out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq), -inf there.
+        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
     """
-    allowed = _allowed(membership, key_padding, query.shape[2], window, num_sinks)
+    allowed_BQT = _allowed(membership, key_padding, query.shape[2], rule)
     least, share = _limits(key)
     gather_from = least if gather_from is None else gather_from
     gather_below = share if gather_below is None else gather_below
     if key.shape[2] < gather_from:
-        return _under_mask(query, key, value, allowed, scale, softcap)
+        return _under_mask(query, key, value, allowed_BQT, scoring)
     outs, lses = [], []
     for b in range(query.shape[0]):
-        rows = (allowed[b, 0] if query.shape[2] == 1 else allowed[b].any(dim=0)).nonzero()[:, 0]
-        if rows.numel() <= gather_below * key.shape[2]:
-            out, lse = _attend_rows(query[b], key[b], value[b], rows, allowed[b][:, rows], scale, softcap)
+        rows_n = (allowed_BQT[b, 0] if query.shape[2] == 1 else allowed_BQT[b].any(dim=0)).nonzero()[:, 0]
+        if rows_n.numel() <= gather_below * key.shape[2]:
+            out, lse = _attend_rows(query[b], key[b], value[b], rows_n, allowed_BQT[b][:, rows_n], scoring)
             out, lse = out[None], lse[None]
         else:
             one = slice(b, b + 1)
-            out, lse = _under_mask(query[one], key[one], value[one], allowed[one], scale, softcap)
+            out, lse = _under_mask(query[one], key[one], value[one], allowed_BQT[one], scoring)
         outs.append(out)
         lses.append(lse)
     return (outs[0], lses[0]) if len(outs) == 1 else (torch.cat(outs), torch.cat(lses))
@@ -79,70 +86,67 @@ def _limits(key: Tensor) -> tuple[int, float]:
     return GATHER_FROM, GATHER_BELOW
 
 
-def _allowed(membership: Tensor, padding: Tensor | None, length_q: int, window: int, num_sinks: int) -> Tensor:
-    """(B, Tq, Tk) bool mask of the last queries."""
-    first = membership.shape[1] - length_q
-    if length_q > 1 or padding is not None:
-        position = token_positions(membership, padding)
-        allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, window, num_sinks)
-        return allowed if padding is None else allowed & padding[:, None]
-    allowed = (membership & membership[:, -1:]) != 0  # the same in fewer passes, most of the time of a short step
-    allowed[:, max(0, first - window) :] = True
-    allowed[:, :num_sinks] = True
-    return allowed[:, None]
+def _allowed(membership_BT: Tensor, padding_BT: Tensor | None, length_q: int, rule: PairRule) -> Tensor:
+    """(B, Q, T) bool mask of the last queries."""
+    if length_q > 1 or padding_BT is not None:
+        return allowed_to_last_queries(membership_BT, length_q, rule, padding_BT)
+    first = membership_BT.shape[1] - length_q
+    allowed_BT = (membership_BT & membership_BT[:, -1:]) != 0  # fewer passes, most of the time of a short step
+    allowed_BT[:, max(0, first - rule.window) :] = True
+    allowed_BT[:, : rule.num_sinks] = True
+    return allowed_BT[:, None]
 
 
 def _under_mask(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, softcap: float | None
+    query: Tensor, key: Tensor, value: Tensor, allowed_BQT: Tensor, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
-    if query.device.type == "cpu" and softcap is None:
-        return masked_flash(query, key, value, allowed[:, None], scale)
-    return attend(query, key, value, allowed[:, None], scale, softcap)
+    if query.device.type == "cpu" and scoring.softcap is None:
+        return masked_flash(query, key, value, allowed_BQT[:, None], scoring.scale)
+    return attend_allowed(query, key, value, allowed_BQT[:, None], scoring)
 
 
 def _attend_rows(
-    query: Tensor, key: Tensor, value: Tensor, rows: Tensor, allowed: Tensor, scale: float, softcap: float | None
+    q_HQD: Tensor, k_GTD: Tensor, v_GTD: Tensor, rows_n: Tensor, allowed_Qn: Tensor, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
     """Attention of one text's queries over some of its keys, in fp32 at least.
 
     Args:
-        query: (Hq, Tq, D); key, value: (Hkv, Tk, D); rows: (n,) numbers of the keys that any query sees.
-        allowed: (Tq, n) bool, which of them each query sees.
+        rows_n: numbers of the keys that any query sees.
+        allowed_Qn: bool, which of them each query sees.
 
     Returns:
-        out (Hq, Tq, D), zero where a query has no key; logsumexp (Hq, Tq), -inf there.
+        out (H, Q, D), zero where a query has no key; logsumexp (H, Q), -inf there.
     """
-    heads, length_q, dim = query.shape
-    kind = torch.promote_types(query.dtype, torch.float32)
-    if rows.numel() == 0:
-        return torch.zeros_like(query), query.new_full((heads, length_q), float("-inf"), dtype=kind)
-    folded = query.reshape(key.shape[0], -1, dim).to(kind) * scale  # the query heads of one key head, side by side
-    prefetch = key.device.type == "cpu" and not needs_gradient(key, value)
+    heads, length_q, dim = q_HQD.shape
+    kind = torch.promote_types(q_HQD.dtype, torch.float32)
+    if rows_n.numel() == 0:
+        return torch.zeros_like(q_HQD), q_HQD.new_full((heads, length_q), float("-inf"), dtype=kind)
+    q_GrD = q_HQD.reshape(k_GTD.shape[0], -1, dim).to(kind) * scoring.scale
+    prefetch = k_GTD.device.type == "cpu" and not needs_gradient(k_GTD, v_GTD)
     gather = _gather_prefetched if prefetch else _gather
-    chunks = rows.split(_chunk_rows(key) if prefetch else len(rows))
-    parts = [folded @ gather(key, part).to(kind).transpose(1, 2) for part in chunks]
-    scores = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
+    chunks = rows_n.split(_chunk_rows(k_GTD) if prefetch else len(rows_n))
+    parts = [q_GrD @ gather(k_GTD, chunk).to(kind).transpose(1, 2) for chunk in chunks]
+    scores_Grn = scoring.capped(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
     if length_q > 1:  # of a single query every gathered key is allowed
-        scores = scores.masked_fill(~allowed.repeat(folded.shape[1] // length_q, 1), float("-inf"))
-    top = scores.amax(dim=-1, keepdim=True)
-    top = top.masked_fill(top == float("-inf"), 0.0)
-    weights = torch.exp(scores - top)
-    total = weights.sum(dim=-1, keepdim=True)
-    lse = (top + torch.log(total)).view(heads, length_q)
-    weights = weights / total.clamp_min(torch.finfo(kind).tiny)
-    if prefetch and folded.shape[1] == 1:
-        out = _weighted_sum(value, rows, weights[:, 0])[:, None]
+        hidden_rn = ~allowed_Qn.repeat(q_GrD.shape[1] // length_q, 1)
+        scores_Grn = scores_Grn.masked_fill(hidden_rn, float("-inf"))
+    top_Gr1 = scores_Grn.amax(dim=-1, keepdim=True)
+    top_Gr1 = top_Gr1.masked_fill(top_Gr1 == float("-inf"), 0.0)
+    weights_Grn = torch.exp(scores_Grn - top_Gr1)
+    total_Gr1 = weights_Grn.sum(dim=-1, keepdim=True)
+    lse_HQ = (top_Gr1 + torch.log(total_Gr1)).view(heads, length_q)
+    weights_Grn = weights_Grn / total_Gr1.clamp_min(torch.finfo(kind).tiny)
+    if prefetch and q_GrD.shape[1] == 1:
+        out_GrD = _weighted_sum(v_GTD, rows_n, weights_Grn[:, 0])[:, None]
     else:
-        out = torch.zeros_like(folded)
-        for part, weight in zip(chunks, weights.split([len(c) for c in chunks], dim=-1), strict=True):
-            out = out + weight @ gather(value, part).to(kind)
-    return out.to(query.dtype).reshape(query.shape), lse
+        out_GrD = torch.zeros_like(q_GrD)
+        for chunk, weight in zip(chunks, weights_Grn.split([len(c) for c in chunks], dim=-1), strict=True):
+            out_GrD = out_GrD + weight @ gather(v_GTD, chunk).to(kind)
+    return out_GrD.to(q_HQD.dtype).reshape(q_HQD.shape), lse_HQ
 
 
-def _chunk_rows(key: Tensor) -> int:
-    return max(64, CHUNK_BYTES // (key.shape[0] * key.shape[2] * key.element_size()))
+def _chunk_rows(k_GTD: Tensor) -> int:
+    return max(64, CHUNK_BYTES // (k_GTD.shape[0] * k_GTD.shape[2] * k_GTD.element_size()))
 
 
 def _gather(x: Tensor, rows: Tensor) -> Tensor:

@@ -1,71 +1,45 @@
-"""Exact Focus for any k from flash calls alone: causal attention inside groups, cross-group local attention and sinks.
+"""Exact Focus on the CPU for any k from flash calls alone: attention inside groups, across groups nearby, and to sinks.
 
-Same-group: the tokens of one group, in text order, are an ordinary causal sequence. With several groups a token, one
-call per group counts a pair once for every group it shares, and inclusion-exclusion puts that right: over all sets U
-of groups, calls on the tokens that belong to all of U count with sign (-1)^(|U|+1), so that every pair with a common
-group counts once. For k = 1 that is one call per group, for k = 2 the calls per group less the calls per signature.
-What is taken away was counted before, so the difference is stable: amplification at most 2^(k-1), never full attention
-minus a complement (METHOD section 4).
+Same group: the causal calls of inclusion_exclusion.py. Local: short blocks of queries against the keys in reach, pairs
+that share a group masked. Sinks: s keys a query. Everything is merged by logsumexp. Memory is linear in T, and no
+tensor is laid out anew: rows of all heads are gathered and scattered together.
 
-Local: short blocks of queries against the keys in reach, pairs that share a group masked. Sinks: s keys a query.
-Everything is merged by logsumexp. Memory is linear in T, and no tensor is laid out anew: rows of all heads are gathered
-and scattered together.
+Shape suffixes: T tokens, H query heads (Hq), G key-value heads (Hkv), D head size; N blocks of b queries with t keys in
+reach, n tokens of one set of groups, S sinks. One text at a time, so B = 1 is written as 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from focus_runtime.attention.flash import causal_flash, masked_flash
+from focus_runtime.attention.inclusion_exclusion import causal_sets
 from focus_runtime.clock import StageClock
-from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import narrow
+from focus_runtime.mask.rule import PairRule, narrow
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
-MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length
 
 
 @dataclass(frozen=True, slots=True)
-class CausalSet:
-    """Tokens that belong to all of some groups, in text order: groups as a bit set, rows (n,) int64."""
+class LocalPiece:
+    """Consecutive queries that are computed together as blocks of equal size.
 
-    groups: int
-    rows: Tensor
+    Attributes:
+        start, stop: first query and one past the last.
+        blocks: number of blocks.
+    """
+
+    start: int
+    stop: int
+    blocks: int
 
     @property
-    def sign(self) -> int:
-        """+1 or -1 by inclusion-exclusion."""
-        return 1 if self.groups.bit_count() % 2 else -1
-
-
-def causal_sets(membership: Tensor) -> Iterator[CausalSet]:
-    """Every set of groups that some token has in full, for one text: (T,) int64 -> the calls of the decomposition."""
-    signatures, code = torch.unique(membership, return_inverse=True)
-    for subset in subsets_of(signatures.tolist()):
-        holders = (signatures & subset) == subset
-        rows = torch.nonzero(holders[code]).flatten()
-        yield CausalSet(subset, rows)
-
-
-def subsets_of(signatures: list[int]) -> list[int]:
-    """Non-empty sub-bit-sets of some bit sets, each once, ascending by size."""
-    found: set[int] = set()
-    for signature in signatures:
-        part = signature
-        while part > 0:
-            found.add(part)
-            part = (part - 1) & signature
-            if len(found) > MOST_CALLS:
-                raise InputError(
-                    f"membership makes more than {MOST_CALLS} sets of groups, one call each in backend 'decomposed'",
-                    expected="fewer groups a token",
-                    fix='use backend="auto" or "masked"',
-                )
-    return sorted(found, key=lambda part: (part.bit_count(), part))
+    def size(self) -> int:
+        """Queries per block."""
+        return (self.stop - self.start) // self.blocks
 
 
 class Running:
@@ -75,36 +49,48 @@ class Running:
         self.out = torch.zeros(length, heads, dim, dtype=dtype)
         self.lse = torch.full((length, heads), float("-inf"), dtype=dtype)
 
-    def add(self, rows: Tensor, out: Tensor, lse: Tensor) -> None:
-        """Merge (n, H, D) and (n, H), finite, into some rows."""
-        before, old = self.lse.index_select(0, rows), self.out.index_select(0, rows)
-        old.lerp_(out.to(old.dtype), torch.sigmoid(lse - before)[..., None])
-        self.out.index_copy_(0, rows, old)
-        self.lse.index_copy_(0, rows, torch.logaddexp(lse, before))
+    def add(self, rows: Tensor, out_nHD: Tensor, lse_nH: Tensor) -> None:
+        """Merge attention over one more set of keys into some rows.
+
+        Args:
+            rows: (n,) int64, the tokens.
+            out_nHD: their attention.
+            lse_nH: their logsumexp, finite.
+        """
+        before_nH, mixed_nHD = self.lse.index_select(0, rows), self.out.index_select(0, rows)
+        mixed_nHD.lerp_(out_nHD.to(mixed_nHD.dtype), torch.sigmoid(lse_nH - before_nH)[..., None])
+        self.out.index_copy_(0, rows, mixed_nHD)
+        self.lse.index_copy_(0, rows, torch.logaddexp(lse_nH, before_nH))
 
 
-def _by_token(x: Tensor) -> Tensor:
-    return x[0].transpose(0, 1)
+def _by_token(x_1HTD: Tensor) -> Tensor:
+    return x_1HTD[0].transpose(0, 1)
 
 
 def _same_group(
-    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, scale: float, total: Running, clock: StageClock
+    q_1HTD: Tensor,
+    k_1GTD: Tensor,
+    v_1GTD: Tensor,
+    membership_T: Tensor,
+    scale: float,
+    total: Running,
+    clock: StageClock,
 ) -> Running | None:
     """Add what inclusion-exclusion adds to `total`; return what it takes away, None for k = 1."""
     removed: Running | None = None
-    for part in causal_sets(membership):
+    for part in causal_sets(membership_T):
         with clock("sort"):
             rows = part.rows
-            q, k, v = (_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in (query, key, value))
+            packed = [_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in (q_1HTD, k_1GTD, v_1GTD)]
         with clock("same_group"):
-            out, lse = causal_flash(q, k, v, scale)
+            out_1HnD, lse_1Hn = causal_flash(packed[0], packed[1], packed[2], scale)
         with clock("merge"):
             if part.sign < 0 and removed is None:
                 length, heads, dim = total.out.shape
                 removed = Running(length, heads, dim, total.out.dtype)
             target = total if part.sign > 0 else removed
             assert target is not None
-            target.add(rows, _by_token(out), lse[0].transpose(0, 1))
+            target.add(rows, _by_token(out_1HnD), lse_1Hn[0].transpose(0, 1))
     return removed
 
 
@@ -113,98 +99,119 @@ def has_local(membership: Tensor, window: int) -> bool:
     return window > 0 or not bool(membership.all())
 
 
-def has_far_sinks(length: int, window: int, num_sinks: int) -> bool:
-    """Whether some query has a sink beyond its window."""
-    return num_sinks > 0 and window + 1 < length
+def has_far_sinks(length: int, rule: PairRule) -> bool:
+    """Whether some query of a text of `length` tokens has a sink beyond its window."""
+    return rule.num_sinks > 0 and rule.window + 1 < length
 
 
-def local_pieces(length: int, window: int) -> list[tuple[int, int, int]]:
-    """(start, stop, blocks) ranges of queries; behind every block lies a whole window, so that blocks are views."""
+def local_pieces(length: int, window: int) -> list[LocalPiece]:
+    """Pieces that cover all queries; behind every block lies a whole window, so that blocks are views."""
     head = min(length, -(-window // LOCAL_BLOCK) * LOCAL_BLOCK)
     blocks = (length - head) // LOCAL_BLOCK
     body = head + blocks * LOCAL_BLOCK
-    pieces = [(start, min(start + LOCAL_BLOCK, head), 1) for start in range(0, head, LOCAL_BLOCK)]
+    pieces = [LocalPiece(start, min(start + LOCAL_BLOCK, head), 1) for start in range(0, head, LOCAL_BLOCK)]
     if blocks:
-        pieces.append((head, body, blocks))
+        pieces.append(LocalPiece(head, body, blocks))
     if body < length:
-        pieces.append((body, length, 1))
+        pieces.append(LocalPiece(body, length, 1))
     return pieces
 
 
 def overlapping(x: Tensor, start: int, blocks: int, size: int, step: int) -> Tensor:
-    """Blocks of rows as a view: (T, ...) -> (blocks, size, ...), block n beginning at start + n * step."""
+    """Blocks of rows as a view: (T, ...) -> (blocks, size, ...).
+
+    Args:
+        x: (T, ...).
+        start: first row of the first block.
+        blocks: number of blocks.
+        size: rows per block.
+        step: rows from the start of one block to the start of the next.
+    """
     strides = (x.stride(0) * step, *x.stride())
     return x.as_strided((blocks, size, *x.shape[1:]), strides, x.storage_offset() + start * x.stride(0))
 
 
 def local_blocks(
-    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, window: int, piece: tuple[int, int, int]
+    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, window: int, piece: LocalPiece
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Query, key and value blocks (N, H, b, D) of one piece; near (1, b, keys) and shared (N, b, keys) pairs, bool."""
-    start, stop, blocks = piece
-    size = (stop - start) // blocks
-    first = max(0, start - window)
-    reach = start - first + size
-    q, k, v = (
-        overlapping(x, at, blocks, rows, size).transpose(1, 2)
-        for x, at, rows in zip(tensors, (start, first, first), (size, reach, reach), strict=True)
+    """Queries of one piece with the keys in their reach.
+
+    Args:
+        tensors: query (T, H, D), key and value (T, G, D) of one text.
+        membership: (T,) bit sets.
+        window: w.
+        piece: one of `local_pieces`.
+
+    Returns:
+        query (N, H, b, D), key and value (N, G, t, D); near (1, b, t) and shared (N, b, t) pairs, bool.
+    """
+    size = piece.size
+    first = max(0, piece.start - window)
+    reach = piece.start - first + size
+    q_NHbD, k_NGtD, v_NGtD = (
+        overlapping(x, at, piece.blocks, rows, size).transpose(1, 2)
+        for x, at, rows in zip(tensors, (piece.start, first, first), (size, reach, reach), strict=True)
     )
-    group_q = overlapping(membership, start, blocks, size, size)
-    group_k = overlapping(membership, first, blocks, reach, size)
-    distance = torch.arange(start - first, reach)[:, None] - torch.arange(reach)[None, :]
-    near = ((distance >= 0) & (distance <= window))[None]
-    return q, k, v, near, (group_q[:, :, None] & group_k[:, None, :]) != 0
+    groups_Nb = overlapping(membership, piece.start, piece.blocks, size, size)
+    groups_Nt = overlapping(membership, first, piece.blocks, reach, size)
+    distance_bt = torch.arange(piece.start - first, reach)[:, None] - torch.arange(reach)[None, :]
+    near_1bt = ((distance_bt >= 0) & (distance_bt <= window))[None]
+    return q_NHbD, k_NGtD, v_NGtD, near_1bt, (groups_Nb[:, :, None] & groups_Nt[:, None, :]) != 0
 
 
 def _cross_group_local(
-    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, window: int, scale: float, total: Running
+    q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, window: int, scale: float, total: Running
 ) -> None:
-    tensors = (_by_token(query), _by_token(key), _by_token(value))
-    for piece in local_pieces(query.shape[2], window):
-        q, k, v, near, shared = local_blocks(tensors, membership, window, piece)
-        out, lse = masked_flash(q, k, v, (near & ~shared)[:, None], scale)
-        rows = slice(*piece[:2])
-        total.out[rows] = out.transpose(1, 2).flatten(0, 1)
-        total.lse[rows] = lse.transpose(1, 2).flatten(0, 1)
+    tensors = (_by_token(q_1HTD), _by_token(k_1GTD), _by_token(v_1GTD))
+    for piece in local_pieces(q_1HTD.shape[2], window):
+        q_NHbD, k_NGtD, v_NGtD, near_1bt, shared_Nbt = local_blocks(tensors, membership_T, window, piece)
+        out_NHbD, lse_NHb = masked_flash(q_NHbD, k_NGtD, v_NGtD, (near_1bt & ~shared_Nbt)[:, None], scale)
+        rows = slice(piece.start, piece.stop)
+        total.out[rows] = out_NHbD.transpose(1, 2).flatten(0, 1)
+        total.lse[rows] = lse_NHb.transpose(1, 2).flatten(0, 1)
 
 
 def _cross_group_sinks(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    membership: Tensor,
-    window: int,
-    num_sinks: int,
-    scale: float,
-    total: Running,
+    q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, rule: PairRule, scale: float, total: Running
 ) -> None:
-    repeats = query.shape[1] // key.shape[1]
-    first = window + 1  # queries before it have every sink in their window
-    key_s, value_s = (x[0, :, :num_sinks].repeat_interleave(repeats, dim=0) for x in (key, value))
-    scores = (query[0, :, first:] @ key_s.transpose(-1, -2)).to(total.lse.dtype) * scale
-    scores = scores.masked_fill(~sink_pairs(membership, window, key_s.shape[1])[first:], float("-inf"))
-    lse = torch.logsumexp(torch.cat([scores, total.lse[first:].t()[..., None]], dim=-1), dim=-1)
-    safe = lse.masked_fill(lse == float("-inf"), 0.0)
-    weights = torch.exp(scores - safe[..., None]).to(value_s.dtype)
-    rest = torch.exp(total.lse[first:] - safe.t())[..., None]
-    total.out[first:].mul_(rest).add_((weights @ value_s).transpose(0, 1))
-    total.lse[first:] = lse.t()
+    """Merge the sinks beyond the window into `total`; F stands for the queries that have some."""
+    repeats = q_1HTD.shape[1] // k_1GTD.shape[1]
+    first = rule.window + 1  # queries before it have every sink in their window
+    k_HSD, v_HSD = (x[0, :, : rule.num_sinks].repeat_interleave(repeats, dim=0) for x in (k_1GTD, v_1GTD))
+    scores_HFS = (q_1HTD[0, :, first:] @ k_HSD.transpose(-1, -2)).to(total.lse.dtype) * scale
+    hidden_FS = ~sink_pairs(membership_T, rule.window, k_HSD.shape[1])[first:]
+    scores_HFS = scores_HFS.masked_fill(hidden_FS, float("-inf"))
+    lse_HF = torch.logsumexp(torch.cat([scores_HFS, total.lse[first:].t()[..., None]], dim=-1), dim=-1)
+    finite_HF = lse_HF.masked_fill(lse_HF == float("-inf"), 0.0)
+    weights_HFS = torch.exp(scores_HFS - finite_HF[..., None]).to(v_HSD.dtype)
+    rest_FH1 = torch.exp(total.lse[first:] - finite_HF.t())[..., None]
+    total.out[first:].mul_(rest_FH1).add_((weights_HFS @ v_HSD).transpose(0, 1))
+    total.lse[first:] = lse_HF.t()
 
 
 def sink_pairs(membership: Tensor, window: int, num_sinks: int) -> Tensor:
-    """Pairs that only the sinks keep: (T,) -> (T, s) bool, beyond the window and without a shared group."""
-    position = torch.arange(membership.shape[0])
-    far = position[:, None] - position[None, :num_sinks] > window
-    return far & ((membership[:, None] & membership[None, :num_sinks]) == 0)
+    """Pairs that only the sinks keep, beyond the window and without a shared group.
+
+    Args:
+        membership: (T,) bit sets.
+        window: w.
+        num_sinks: S, at most T.
+
+    Returns:
+        (T, S) bool.
+    """
+    position_T = torch.arange(membership.shape[0])
+    far_TS = position_T[:, None] - position_T[None, :num_sinks] > window
+    return far_TS & ((membership[:, None] & membership[None, :num_sinks]) == 0)
 
 
 def _subtract(total: Running, removed: Running) -> None:
     """Take away what was counted too often; all of `removed` is contained in `total`, so the rest stays positive."""
-    share = torch.exp(removed.lse - total.lse.masked_fill(total.lse == float("-inf"), 0.0))
-    rest = torch.log1p(-share)
-    weight = torch.exp(-rest)[..., None]
-    total.out = total.out * weight - removed.out * (share[..., None] * weight)
-    total.lse = total.lse + rest
+    share_TH = torch.exp(removed.lse - total.lse.masked_fill(total.lse == float("-inf"), 0.0))
+    rest_TH = torch.log1p(-share_TH)
+    weight_TH1 = torch.exp(-rest_TH)[..., None]
+    total.out = total.out * weight_TH1 - removed.out * (share_TH[..., None] * weight_TH1)
+    total.lse = total.lse + rest_TH
 
 
 def decomposed_attention(
@@ -212,33 +219,40 @@ def decomposed_attention(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
-    *,
-    window: int,
-    num_sinks: int = 0,
+    rule: PairRule,
     scale: float,
+    *,
     clock: StageClock | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Exact Focus attention on the CPU, any k. Shapes as in `focus_attention`, with Tq = Tk and no padding.
+    """Exact Focus attention on the CPU, any k, for as many queries as keys, without padding or softcap.
 
     Args:
+        query: (B, H, T, D); key, value: (B, G, T, D).
+        membership: (B, T) int64 bit sets.
+        rule: window and sinks.
+        scale: factor on the scores.
         clock: adds the time of "sort" (and gather), "same_group", "local", "sinks" and "merge".
+
+    Returns:
+        out (B, H, T, D) and logsumexp (B, H, T), transposed views of (B, T, H, D) and (B, T, H).
     """
     clock = clock or StageClock(enabled=False)
     length = query.shape[2]
-    window = min(window, length - 1)  # local blocks reach back a whole window: a longer one only costs memory
+    # local blocks reach back a whole window: a longer one only costs memory
+    rule = PairRule(min(rule.window, length - 1), rule.num_sinks)
     dtype = torch.promote_types(query.dtype, torch.float32)
     outs, lses = [], []
     for b in range(query.shape[0]):
-        q, k, v, groups = query[b : b + 1], key[b : b + 1], value[b : b + 1], membership[b]
+        text = (query[b : b + 1], key[b : b + 1], value[b : b + 1])
         total = Running(length, query.shape[1], query.shape[3], dtype)
-        small = narrow(groups)
-        if has_local(groups, window):
+        small_T = narrow(membership[b])
+        if has_local(membership[b], rule.window):
             with clock("local"):
-                _cross_group_local(q, k, v, small, window, scale, total)
-        if has_far_sinks(length, window, num_sinks):
+                _cross_group_local(*text, small_T, rule.window, scale, total)
+        if has_far_sinks(length, rule):
             with clock("sinks"):
-                _cross_group_sinks(q, k, v, small, window, num_sinks, scale, total)
-        removed = _same_group(q, k, v, groups, scale, total, clock)
+                _cross_group_sinks(*text, small_T, rule, scale, total)
+        removed = _same_group(*text, membership[b], scale, total, clock)
         if removed is not None:
             with clock("merge"):
                 _subtract(total, removed)

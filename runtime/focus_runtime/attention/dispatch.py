@@ -1,4 +1,4 @@
-"""Which backend computes a call, and the call itself. Arguments are taken as checked; see `focus_attention`."""
+"""Which backend computes a call, and the call itself. Arguments are expected to be checked; see `focus_attention`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import Any
 
 from torch import Tensor
 
-from focus_runtime.attention.backward import differentiable_attention
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.costs import cheapest_without_compiler
 from focus_runtime.attention.cuda.choice import choose_on_cuda
-from focus_runtime.attention.cuda.decomposition import flash_decomposition
+from focus_runtime.attention.cuda.decomposed import flash_decomposition
 from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
+from focus_runtime.attention.decomposed_backward import differentiable_attention
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
 
 BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")
 
@@ -37,8 +39,12 @@ def choose_backend(
 ) -> str:
     """The backend that `backend="auto"` runs; see docs/backends.md for the reasons and the measurements.
 
-    Arguments as in `focus_attention`; only shapes, dtypes and strides of query, key and value (taken to be like key
-    when None) are looked at. With `gradient` only backends that have a backward pass are considered.
+    Only shapes, dtypes and strides of query, key and value are looked at.
+
+    Args:
+        query, key, membership, window, num_sinks, key_padding, softcap: as in `focus_attention`.
+        gradient: consider only backends that have a backward pass.
+        value: as in `focus_attention`; taken to be like key when None.
     """
     if not gradient and fused_fits(query, key, key if value is None else value) and fused_available():
         return "fused"
@@ -51,11 +57,11 @@ def choose_backend(
         return choose_on_cuda(query, key, extent, key_padding=key_padding, softcap=softcap, gradients=gradient)
     if query.device.type != "cpu" or not _is_plain(query, key, key_padding, softcap):
         return "masked"
-    return cheapest_without_compiler(membership, window=window, num_sinks=num_sinks)
+    return cheapest_without_compiler(membership, PairRule(window, num_sinks))
 
 
 def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The same tensors with the numbers of a row side by side, which torch's CPU kernels take for granted."""
+    """The same tensors with a contiguous last dimension, which torch's CPU kernels require without checking."""
     return tuple(x if x.stride(-1) == 1 else x.contiguous() for x in tensors)
 
 
@@ -64,34 +70,44 @@ def attend(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    key_padding: Tensor | None = None,
     *,
     backend: str,
-    window: int,
-    num_sinks: int,
-    scale: float,
-    key_padding: Tensor | None = None,
-    softcap: float | None = None,
     return_lse: bool = True,
     clock: StageClock | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Run one named backend, not "auto". Shapes as in `focus_attention`.
+    """Run one named backend, not "auto".
+
+    Args:
+        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
+        membership: (B, Tk) int64 bit sets.
+        rule: window and sinks.
+        scoring: scale and softcap.
+        key_padding: (B, Tk) bool, True for real tokens.
+        backend: a name from `BACKENDS`.
+        return_lse: False lets a backend leave the logsumexp out.
+        clock: adds up the seconds of each stage, where the backend has stages.
+
+    Returns:
+        out (B, Hq, Tq, D); logsumexp (B, Hq, Tq), or None where it was left out.
 
     Raises:
         InputError: the backend cannot take these inputs.
     """
-    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": scale}
-    more: dict[str, Any] = {"key_padding": key_padding, "softcap": softcap}
     gradient = needs_gradient(query, key, value)
+    inputs = (query, key, value, membership, rule)
     if backend == "fused":
         if gradient:
             raise _no_gradient(backend, query)
-        return fused_attention(query, key, value, membership, **settings, **more, clock=clock)
+        return fused_attention(*inputs, scoring, key_padding, clock=clock)
     if backend == "flex":
         from focus_runtime.attention.flex import flex_focus_attention  # loads torch's compiler, which takes a second
 
-        return flex_focus_attention(query, key, value, membership, **settings, **more, return_lse=return_lse)
+        return flex_focus_attention(*inputs, scoring, key_padding, return_lse=return_lse)
     if backend == "decomposed":
-        if not _is_plain(query, key, key_padding, softcap):
+        if not _is_plain(query, key, key_padding, scoring.softcap):
             raise InputError(
                 "backend 'decomposed' does not fit these inputs",
                 expected="as many queries as keys, no padding, no softcap",
@@ -100,14 +116,14 @@ def attend(
         if query.device.type != "cpu":
             if gradient:
                 raise _no_gradient(backend, query)
-            return flash_decomposition(query, key, value, membership, **settings, stage=clock)
+            return flash_decomposition(*inputs, scoring.scale, stage=clock)
         if gradient:
-            return differentiable_attention(query, key, value, membership, **settings)
-        return decomposed_attention(query, key, value, membership, **settings, clock=clock)
+            return differentiable_attention(*inputs, scoring.scale)
+        return decomposed_attention(*inputs, scoring.scale, clock=clock)
     if backend == "decode" and query.shape[2] > MAX_QUERIES:  # it masks whole rows of pairs
         backend = "masked"
     run: Any = {"reference": reference_attention, "masked": masked_attention, "decode": decode_attention}[backend]
-    return run(query, key, value, membership, **settings, **more)
+    return run(*inputs, scoring, key_padding)
 
 
 def _no_gradient(backend: str, query: Tensor) -> InputError:
@@ -119,5 +135,5 @@ def _no_gradient(backend: str, query: Tensor) -> InputError:
 
 
 def _is_plain(query: Tensor, key: Tensor, key_padding: Tensor | None, softcap: float | None) -> bool:
-    """What the decompositions ask for: the whole text at once, no padding, no softcap."""
+    """What the decompositions need: the whole text at once, no padding, no softcap."""
     return query.shape[2] == key.shape[2] and key_padding is None and softcap is None

@@ -1,6 +1,7 @@
 """Calls of torch's CPU flash kernel that return logsumexp, with its hazards handled in one place.
 
 Hazards: length 0 ends the process, a fully masked row reports logsumexp 0, and the mask must have the query's dtype.
+Shapes: B batch, Hq and Hkv heads, Tq queries, Tk keys, D head size.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
 
     Args:
         query: (B, Hq, T, D); key, value: (B, Hkv, T, D); T at least 1.
+        scale: factor on the scores.
 
     Returns:
         out (B, Hq, T, D), logsumexp (B, Hq, T) in fp32 (fp64 for fp64 inputs).
@@ -40,11 +42,12 @@ def masked_flash(
 
     Args:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
+        scale: factor on the scores.
         causal: no pair above the diagonal is allowed, so the kernel may leave them out; then Tq = Tk.
         empty_rows: False when every query is known to have a key, which saves a pass over the mask.
 
     Returns:
-        out, zero where a query has no key; logsumexp, -inf there.
+        out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq), -inf there.
     """
     assert min(query.shape[2], key.shape[2]) > 0
     bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
@@ -65,11 +68,13 @@ def flash_backward(
     scale: float,
     allowed: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of one key set's share of a softmax over several (see backward.py): causal, or over the allowed pairs.
+    """Gradients of one key set's share of a softmax over several sets (see decomposed_backward.py).
 
     Args:
-        grad, query, out: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
-        out, lse: of the whole softmax, not of this set. lse (B, Hq, Tq), finite.
+        grad, query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+        out, lse: of the whole softmax, not of this set: (B, Hq, Tq, D) and (B, Hq, Tq), finite.
+        scale: factor on the scores.
+        allowed: (B or 1, 1, Tq, Tk) bool, the pairs of this set; causal when None.
 
     Returns:
         gradients of query, key and value.

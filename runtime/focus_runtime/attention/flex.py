@@ -7,6 +7,8 @@ signatures, least and greatest positions), never from a T x T tensor: (T / 128)^
 Two encodings keep numbers out of the compiled mask, so that it never recompiles for a new window or sink count: sinks
 are one more group, to which every query and only the sink keys belong, and each query carries its first near position.
 
+Shape suffixes: B batch, Q queries (Tq), T keys (Tk), N tokens padded to whole blocks, R and C row and column blocks.
+
 What torch gives where (2.13): on CUDA one Triton kernel with logsumexp and gradients. On the CPU a C++ kernel without
 either, compiled anew for every length; it stands alone only because the whole mask is one call. Uncompiled flex has a
 logsumexp but writes all scores out, so it serves short inputs only.
@@ -27,8 +29,9 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
 from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.reference import token_positions
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule, token_positions
 
 BLOCK = 128  # tokens per block side, FlexAttention's default
 NEVER = 1 << 30  # a position later than every query; doubled it still fits int32
@@ -67,44 +70,45 @@ def _padded(x: Tensor, value: int) -> Tensor:
 
 
 def order_tokens(
-    membership: Tensor, length_q: int, *, window: int, num_sinks: int, key_padding: Tensor | None, sort: bool
+    membership: Tensor, length_q: int, rule: PairRule, key_padding: Tensor | None = None, *, sort: bool
 ) -> TokenOrder:
     """Sort queries and keys by signature, keeping causal order inside each signature.
 
     Args:
-        membership: (B, Tk) int64; length_q: Tq, the queries are the last Tq positions.
+        membership: (B, Tk) int64 bit sets.
+        length_q: Tq, the queries are the last Tq positions.
+        rule: window and sinks.
         key_padding: (B, Tk) bool, True for real tokens.
         sort: False keeps the original order.
     """
     length_k = membership.shape[1]
-    position = token_positions(membership, key_padding).to(torch.int32)
+    first = length_k - length_q
+    position_BT = token_positions(membership, key_padding).to(torch.int32)
     narrow = int(membership.max()) < 1 << 31  # the one host synchronisation; 32-bit tests are cheaper in the kernel
     sink_bit = -(1 << 31) if narrow else -(1 << 63)
-    signature = membership.to(torch.int32 if narrow else torch.int64)
-    signature_k = torch.where(position < num_sinks, signature | sink_bit, signature)
-    position_k = position
-    if key_padding is not None:
-        position_k = position.masked_fill(~key_padding, NEVER)
-    signature_q, position_q = signature[:, length_k - length_q :], position[:, length_k - length_q :]
+    plain_BT = membership.to(torch.int32 if narrow else torch.int64)
+    signature_BT = torch.where(position_BT < rule.num_sinks, plain_BT | sink_bit, plain_BT)
+    seen_from_BT = position_BT if key_padding is None else position_BT.masked_fill(~key_padding, NEVER)
+    signature_BQ, position_BQ = plain_BT[:, first:], position_BT[:, first:]
     if sort:
-        hidden = torch.iinfo(signature.dtype).max
-        key = signature if key_padding is None else signature.masked_fill(~key_padding, hidden)
-        index_k = torch.argsort(key, dim=1, stable=True)
-        index_q = torch.argsort(signature_q, dim=1, stable=True)
-        signature_q, position_q = signature_q.gather(1, index_q), position_q.gather(1, index_q)
-        signature_k, position_k = signature_k.gather(1, index_k), position_k.gather(1, index_k)
+        hidden = torch.iinfo(plain_BT.dtype).max
+        sort_key_BT = plain_BT if key_padding is None else plain_BT.masked_fill(~key_padding, hidden)
+        index_BT = torch.argsort(sort_key_BT, dim=1, stable=True)
+        index_BQ = torch.argsort(signature_BQ, dim=1, stable=True)
+        signature_BQ, position_BQ = signature_BQ.gather(1, index_BQ), position_BQ.gather(1, index_BQ)
+        signature_BT, seen_from_BT = signature_BT.gather(1, index_BT), seen_from_BT.gather(1, index_BT)
     else:
-        index_k = torch.arange(length_k, device=membership.device).expand_as(membership)
-        index_q = index_k[:, :length_q]
-    reach = min(window, length_k)
+        index_BT = torch.arange(length_k, device=membership.device).expand_as(membership)
+        index_BQ = index_BT[:, :length_q]
+    reach = min(rule.window, length_k)
     return TokenOrder(
-        index_q=_padded(index_q, 0),
-        index_k=_padded(index_k, 0),
-        signature_q=_padded(signature_q | sink_bit, 0),
-        signature_k=_padded(signature_k, 0),
-        position_q=_padded(position_q, -NEVER),
-        position_k=_padded(position_k, NEVER),
-        near_from=_padded(position_q - reach, NEVER),
+        index_q=_padded(index_BQ, 0),
+        index_k=_padded(index_BT, 0),
+        signature_q=_padded(signature_BQ | sink_bit, 0),
+        signature_k=_padded(signature_BT, 0),
+        position_q=_padded(position_BQ, -NEVER),
+        position_k=_padded(seen_from_BT, NEVER),
+        near_from=_padded(position_BQ - reach, NEVER),
         real_q=torch.arange(length_q + -length_q % BLOCK, device=membership.device) < length_q,
     )
 
@@ -118,14 +122,14 @@ def _fold(x: Tensor, operation: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     return x[..., 0]
 
 
-def _compact(flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns set in each row, first ones first: (B, R, N) bool -> counts (B, R) int32, columns (B, R, N) int32."""
-    columns = flags.shape[-1]
-    slot = torch.where(flags, flags.cumsum(-1) - 1, columns)
-    listed = torch.zeros(*flags.shape[:-1], columns + 1, dtype=torch.int32, device=flags.device)
-    number = torch.arange(columns, dtype=torch.int32, device=flags.device).expand_as(slot)
-    listed.scatter_(-1, slot, number)
-    return flags.sum(-1, dtype=torch.int32), listed[..., :columns]
+def _compact(flags_BRC: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns set in each row, first ones first: (B, R, C) bool -> counts (B, R) int32, columns (B, R, C) int32."""
+    columns = flags_BRC.shape[-1]
+    slot_BRC = torch.where(flags_BRC, flags_BRC.cumsum(-1) - 1, columns)
+    listed = torch.zeros(*flags_BRC.shape[:-1], columns + 1, dtype=torch.int32, device=flags_BRC.device)
+    number_BRC = torch.arange(columns, dtype=torch.int32, device=flags_BRC.device).expand_as(slot_BRC)
+    listed.scatter_(-1, slot_BRC, number_BRC)
+    return flags_BRC.sum(-1, dtype=torch.int32), listed[..., :columns]
 
 
 def block_lists(order: TokenOrder) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -135,32 +139,33 @@ def block_lists(order: TokenOrder) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     otherwise skipped. Padding queries are ignored: their output is thrown away.
 
     Returns:
-        partial counts (B, 1, Nq), partial columns (B, 1, Nq, Nk), full counts, full columns; int32, in blocks.
+        partial counts (B, 1, R), partial columns (B, 1, R, C), full counts, full columns; int32, in blocks.
     """
     least, most = torch.minimum, torch.maximum
-    signature_q = order.signature_q
-    any_q, all_q = (
-        _fold(signature_q, torch.bitwise_or),
-        _fold(signature_q.masked_fill(~order.real_q, -1), torch.bitwise_and),
-    )
-    any_k, all_k = _fold(order.signature_k, torch.bitwise_or), _fold(order.signature_k, torch.bitwise_and)
-    last_q, first_q = _fold(order.position_q, most), _fold(order.position_q.masked_fill(~order.real_q, NEVER), least)
-    near_first = _fold(order.near_from, least)
-    near_last = _fold(order.near_from.masked_fill(~order.real_q, -NEVER), most)
-    first_k, last_k = _fold(order.position_k, least), _fold(order.position_k, most)
+    padding_N = ~order.real_q
+    any_BR = _fold(order.signature_q, torch.bitwise_or)
+    all_BR = _fold(order.signature_q.masked_fill(padding_N, -1), torch.bitwise_and)
+    any_BC, all_BC = _fold(order.signature_k, torch.bitwise_or), _fold(order.signature_k, torch.bitwise_and)
+    last_BR, first_BR = _fold(order.position_q, most), _fold(order.position_q.masked_fill(padding_N, NEVER), least)
+    near_first_BR = _fold(order.near_from, least)
+    near_last_BR = _fold(order.near_from.masked_fill(padding_N, -NEVER), most)
+    first_BC, last_BC = _fold(order.position_k, least), _fold(order.position_k, most)
 
-    def pair(x: Tensor, rows: slice) -> Tensor:
-        return x[:, rows, None]
-
-    rows_at_once = max(1, FLAGS_AT_ONCE // any_k.numel())
+    rows_at_once = max(1, FLAGS_AT_ONCE // any_BC.numel())
     parts = []
-    for start in range(0, any_q.shape[1], rows_at_once):
+    for start in range(0, any_BR.shape[1], rows_at_once):
         rows = slice(start, start + rows_at_once)
-        shared = (pair(any_q, rows) & any_k[:, None]) != 0
-        some = (pair(last_q, rows) >= first_k[:, None]) & (shared | (last_k[:, None] >= pair(near_first, rows)))
-        shared = (pair(all_q, rows) & all_k[:, None]) != 0
-        full = (pair(first_q, rows) >= last_k[:, None]) & (shared | (first_k[:, None] >= pair(near_last, rows)))
-        parts.append((*_compact(some & ~full), *_compact(full)))
+
+        def row(x_BR: Tensor, rows: slice = rows) -> Tensor:
+            return x_BR[:, rows, None]
+
+        shared_BRC = (row(any_BR) & any_BC[:, None]) != 0
+        near_BRC = last_BC[:, None] >= row(near_first_BR)
+        some_BRC = (row(last_BR) >= first_BC[:, None]) & (shared_BRC | near_BRC)
+        shared_BRC = (row(all_BR) & all_BC[:, None]) != 0
+        near_BRC = first_BC[:, None] >= row(near_last_BR)
+        full_BRC = (row(first_BR) >= last_BC[:, None]) & (shared_BRC | near_BRC)
+        parts.append((*_compact(some_BRC & ~full_BRC), *_compact(full_BRC)))
     counts, columns, full_counts, full_columns = (torch.cat(x, dim=1)[:, None] for x in zip(*parts, strict=True))
     return counts, columns, full_counts, full_columns
 
@@ -253,18 +258,21 @@ def flex_focus_attention(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
-    *,
-    window: int,
-    num_sinks: int = 0,
+    rule: PairRule,
+    scoring: Scoring,
     key_padding: Tensor | None = None,
-    scale: float,
-    softcap: float | None = None,
+    *,
     return_lse: bool = True,
     sort: bool | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Exact Focus attention for any k in one FlexAttention call. Shapes as in `focus_attention`, with Tq <= Tk.
+    """Exact Focus attention for any k in one FlexAttention call.
 
     Args:
+        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
+        membership: (B, Tk) int64 bit sets.
+        rule: window and sinks.
+        scoring: scale and softcap.
+        key_padding: (B, Tk) bool, True for real tokens.
         return_lse: False lets the CPU run its compiled kernel beyond `EAGER_LIMIT` tokens.
         sort: order tokens by signature first; by default as `sorting_pays` says.
 
@@ -278,7 +286,7 @@ def flex_focus_attention(
     compiled = _check_fits(query, key, return_lse, gradients)
     length_q = query.shape[2]
     sort = sorting_pays(membership) if sort is None else sort
-    order = order_tokens(membership, length_q, window=window, num_sinks=num_sinks, key_padding=key_padding, sort=sort)
+    order = order_tokens(membership, length_q, rule, key_padding, sort=sort)
     batch = torch.arange(query.shape[0], device=query.device)[:, None]
     inputs = [
         x.transpose(1, 2)[batch, index].transpose(1, 2)
@@ -286,9 +294,9 @@ def flex_focus_attention(
     ]
     arguments: dict[str, Any] = {
         "block_mask": focus_block_mask(order, gradients=gradients),
-        "scale": scale,
+        "scale": scoring.scale,
         "enable_gqa": query.shape[1] != key.shape[1],
-        "score_mod": None if softcap is None else _softcap(softcap),
+        "score_mod": None if scoring.softcap is None else _softcap(scoring.softcap),
         "return_aux": AuxRequest(lse=return_lse),
     }
     out, aux = (

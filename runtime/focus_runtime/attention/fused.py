@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention import costs
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 from focus_runtime.files import replacing
+from focus_runtime.mask.rule import PairRule
 
 SOURCE = Path(__file__).with_name("fused.cpp")
 NATIVE = "-march=native"
@@ -121,7 +123,11 @@ def fused_reason() -> str:
 
 
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous."""
+    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous.
+
+    Args:
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+    """
     if key.dtype != query.dtype or value.dtype != query.dtype or key.shape != value.shape:
         return False
     contiguous = all(x.stride(3) == 1 for x in (query, key, value))
@@ -133,18 +139,21 @@ def fused_attention(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
-    *,
-    window: int,
-    num_sinks: int = 0,
+    rule: PairRule,
+    scoring: Scoring,
     key_padding: Tensor | None = None,
-    scale: float,
-    softcap: float | None = None,
+    *,
     mode: str = "auto",
     clock: StageClock | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention by the fused kernel. Shapes as in `focus_attention`; any k, padding, softcap and Tq <= Tk.
+    """Focus attention by the fused kernel: any k, padding, softcap and Tq <= Tk.
 
     Args:
+        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
+        membership: (B, Tk) int64 bit sets.
+        rule: window and sinks.
+        scoring: scale and softcap.
+        key_padding: (B, Tk) bool, True for real tokens.
         mode: "by class" walks tokens with the same groups together, "dense" masks every pair, "step" reads each
             query's keys where they lie, for decoding; "auto" estimates.
         clock: adds the seconds of "sort" (planning), "local" (with sinks) and "same_group" (all pairs when dense).
@@ -177,10 +186,10 @@ def fused_attention(
         length,
         key.shape[2],
         size,
-        min(window, key.shape[2]),
-        min(num_sinks, key.shape[2]),
-        scale,
-        softcap or 0.0,
+        min(rule.window, key.shape[2]),
+        min(rule.num_sinks, key.shape[2]),
+        scoring.scale,
+        scoring.softcap or 0.0,
         costs.FUSED_LOCAL,
         costs.FUSED_DENSE,
         costs.FUSED_COPY,

@@ -1,4 +1,7 @@
-"""Plain masked attention in query blocks: any k, padding and softcap; memory O(block * T), no future keys computed."""
+"""Plain masked attention in query blocks: any k, padding and softcap; memory O(block * T), no future keys computed.
+
+Shape suffixes: B batch, H query heads, Q queries, T keys, D head size; b and t are a block's queries and keys.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from torch import Tensor
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.merging import merge
-from focus_runtime.attention.reference import attend, token_positions
-from focus_runtime.mask.rule import allowed_pairs, narrow
+from focus_runtime.attention.reference import attend_allowed
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule, allowed_pairs, narrow, token_positions
 
 SQUARE = 2048  # tokens a side; smaller ones leave the kernel small tiles
 BLOCK, SMALLEST_BLOCK = 512, 64
@@ -17,34 +21,40 @@ BLOCK_PAIRS = 1 << 22  # pairs of one block: long texts get smaller blocks, so t
 
 
 def covers_everything(membership: Tensor, window: int, key_length: int) -> bool:
-    """True when Focus is full causal attention: the window spans the text, or one group holds every token."""
+    """True when Focus is full causal attention: the window spans the text, or one group holds every token.
+
+    Args:
+        membership: (B, T) int64 bit sets.
+        window: w.
+        key_length: T.
+    """
     if window >= key_length - 1:
         return True
-    common = membership[:, :1]
-    return bool(((membership & common) == common).all()) and bool((common != 0).all())
+    common_B1 = membership[:, :1]
+    return bool(((membership & common_B1) == common_B1).all()) and bool((common_B1 != 0).all())
 
 
 def _in_squares(
-    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, window: int, num_sinks: int, scale: float
+    query: Tensor, key: Tensor, value: Tensor, membership_BT: Tensor, rule: PairRule, scale: float
 ) -> tuple[Tensor, Tensor]:
     """Square blocks, which let the kernel use its largest tiles and skip the future; merged by logsumexp."""
     length = query.shape[2]
-    position = torch.arange(length, dtype=torch.int32)
+    position_T = torch.arange(length, dtype=torch.int32)
     outs, lses = [], []
     for start in range(0, length, SQUARE):
         rows = slice(start, start + SQUARE)
         parts = []
         for first in range(0, start + 1, SQUARE):
             keys = slice(first, min(first + SQUARE, length))
-            allowed = allowed_pairs(
-                membership[:, rows], membership[:, keys], position[rows], position[keys], window, num_sinks
+            allowed_Bbt = allowed_pairs(
+                membership_BT[:, rows], membership_BT[:, keys], position_T[rows], position_T[keys], rule
             )
-            block = (query[:, :, rows], key[:, :, keys], value[:, :, keys], allowed[:, None])
+            block = (query[:, :, rows], key[:, :, keys], value[:, :, keys], allowed_Bbt[:, None])
             diagonal = first == start
             parts.append(masked_flash(*block, scale, causal=diagonal, empty_rows=not diagonal))
-        out, lse = merge(parts) if len(parts) > 1 else parts[0]
-        outs.append(out)
-        lses.append(lse)
+        out_BHbD, lse_BHb = merge(parts) if len(parts) > 1 else parts[0]
+        outs.append(out_BHbD)
+        lses.append(lse_BHb)
     return torch.cat(outs, dim=2), torch.cat(lses, dim=2)
 
 
@@ -53,39 +63,43 @@ def masked_attention(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
-    *,
-    window: int,
-    num_sinks: int = 0,
+    rule: PairRule,
+    scoring: Scoring,
     key_padding: Tensor | None = None,
-    scale: float,
-    softcap: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention with a mask per block of queries. Shapes as in `focus_attention`."""
+    """Focus attention with a mask per block of queries.
+
+    Args:
+        query, key, value, membership, rule, scoring, key_padding: as in `reference_attention`.
+
+    Returns:
+        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
+    """
     length_q, length_k = query.shape[2], key.shape[2]
     first = length_k - length_q
-    fast = query.device.type == "cpu" and softcap is None
-    plain = fast and first == 0 and key_padding is None and covers_everything(membership, window, length_k)
-    if plain:
-        return causal_flash(query, key, value, scale)
-    if (
-        fast and first == 0 and key_padding is None and not needs_gradient(query, key, value)
-    ):  # a merge has no autograd, see backward.py
-        return _in_squares(query, key, value, narrow(membership), window, num_sinks, scale)
-    position = token_positions(membership, key_padding).to(torch.int32)
-    membership = narrow(membership)
+    fast = query.device.type == "cpu" and scoring.softcap is None
+    plain = fast and first == 0 and key_padding is None
+    if plain and covers_everything(membership, rule.window, length_k):
+        return causal_flash(query, key, value, scoring.scale)
+    if plain and not needs_gradient(query, key, value):  # a merge has no autograd, see decomposed_backward.py
+        return _in_squares(query, key, value, narrow(membership), rule, scoring.scale)
+    position_BT = token_positions(membership, key_padding).to(torch.int32)
+    membership_BT = narrow(membership)
     outs, lses = [], []
     block_size = min(BLOCK, max(SMALLEST_BLOCK, BLOCK_PAIRS // length_k))
     for start in range(0, length_q, block_size):
         stop = min(start + block_size, length_q)
         rows, keys = slice(first + start, first + stop), slice(0, first + stop)
-        allowed = allowed_pairs(
-            membership[:, rows], membership[:, keys], position[:, rows], position[:, keys], window, num_sinks
+        allowed_Bbt = allowed_pairs(
+            membership_BT[:, rows], membership_BT[:, keys], position_BT[:, rows], position_BT[:, keys], rule
         )
         if key_padding is not None:
-            allowed = allowed & key_padding[:, None, keys]
-        block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys], allowed[:, None])
-        empty = key_padding is not None
-        out, lse = masked_flash(*block, scale, empty_rows=empty) if fast else attend(*block, scale, softcap)
-        outs.append(out)
-        lses.append(lse)
+            allowed_Bbt = allowed_Bbt & key_padding[:, None, keys]
+        block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys], allowed_Bbt[:, None])
+        if fast:
+            out_BHbD, lse_BHb = masked_flash(*block, scoring.scale, empty_rows=key_padding is not None)
+        else:
+            out_BHbD, lse_BHb = attend_allowed(*block, scoring)
+        outs.append(out_BHbD)
+        lses.append(lse_BHb)
     return torch.cat(outs, dim=2), torch.cat(lses, dim=2)

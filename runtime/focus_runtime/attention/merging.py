@@ -1,4 +1,7 @@
-"""Attention over disjoint sets of keys, put together by logsumexp."""
+"""Attention over disjoint sets of keys, put together by logsumexp.
+
+Shape suffixes: P parts, T tokens, D head size; any dimensions before them, such as batch and heads, are "...".
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ def merge(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
     Args:
         parts: (out (..., T, D), logsumexp (..., T)) pairs; -inf marks a query without keys in that set.
+
+    Returns:
+        out (..., T, D) and logsumexp (..., T) of the union.
     """
-    lses = torch.stack([lse for _, lse in parts])
-    top = lses.amax(dim=0)
-    weights = torch.exp(lses - top.masked_fill(top == float("-inf"), 0.0))
-    total = weights.sum(dim=0)
-    weights = weights / total.clamp_min(torch.finfo(total.dtype).tiny)
-    out = parts[0][0] * weights[0][..., None].to(parts[0][0].dtype)
-    for (part, _), weight in zip(parts[1:], weights[1:], strict=True):
-        out = torch.addcmul(out, part, weight[..., None].to(part.dtype))
-    return out, top + torch.log(total)
+    lses_PT = torch.stack([lse_T for _, lse_T in parts])
+    top_T = lses_PT.amax(dim=0)
+    weights_PT = torch.exp(lses_PT - top_T.masked_fill(top_T == float("-inf"), 0.0))
+    total_T = weights_PT.sum(dim=0)
+    weights_PT = weights_PT / total_T.clamp_min(torch.finfo(total_T.dtype).tiny)
+    out_TD = parts[0][0] * weights_PT[0][..., None].to(parts[0][0].dtype)
+    for (part_TD, _), weight_T in zip(parts[1:], weights_PT[1:], strict=True):
+        out_TD = torch.addcmul(out_TD, part_TD, weight_T[..., None].to(part_TD.dtype))
+    return out_TD, top_T + torch.log(total_T)

@@ -1,41 +1,37 @@
-"""The dense oracle: plain torch, any device, any k. Slow and O(T^2) on purpose; fast paths are tested against it."""
+"""The dense oracle: plain torch, any device, any k. Slow and O(T^2) on purpose; fast paths are tested against it.
+
+Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), Q queries (Tq), T keys (Tk), D head size.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule, allowed_to_last_queries
 
 
-def token_positions(membership: Tensor, key_padding: Tensor | None) -> Tensor:
-    """Positions counted from the first real token: (B, Tk) int64; padding before it gets negative numbers."""
-    count = torch.arange(membership.shape[1], device=membership.device).expand_as(membership)
-    if key_padding is None:
-        return count
-    return count - key_padding.to(torch.int8).argmax(dim=1, keepdim=True)
-
-
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float, softcap: float | None
+def attend_allowed(
+    q_BHQD: Tensor, k_BGTD: Tensor, v_BGTD: Tensor, allowed_B1QT: Tensor, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
-    """Softmax attention over the allowed pairs in the inputs' dtype.
+    """Softmax attention over the allowed pairs in the inputs' dtype, all scores at once.
 
     Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B, 1, Tq, Tk) bool.
+        q_BHQD: queries; k_BGTD, v_BGTD: keys and values, H a multiple of G.
+        allowed_B1QT: bool.
+        scoring: scale and softcap.
 
     Returns:
-        out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq), -inf there.
+        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
     """
-    repeats = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
-    scores = query @ key.transpose(-1, -2) * scale
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
-    scores = scores.masked_fill(~allowed, float("-inf"))
-    lse = torch.logsumexp(scores, dim=-1)
-    weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
-    return weights @ value, lse
+    repeats = q_BHQD.shape[1] // k_BGTD.shape[1]
+    k_BHTD, v_BHTD = k_BGTD.repeat_interleave(repeats, dim=1), v_BGTD.repeat_interleave(repeats, dim=1)
+    scores_BHQT = scoring.capped(q_BHQD @ k_BHTD.transpose(-1, -2) * scoring.scale)
+    scores_BHQT = scores_BHQT.masked_fill(~allowed_B1QT, float("-inf"))
+    lse_BHQ = torch.logsumexp(scores_BHQT, dim=-1)
+    weights_BHQT = torch.exp(scores_BHQT - lse_BHQ.masked_fill(lse_BHQ == float("-inf"), 0.0)[..., None])
+    return weights_BHQT @ v_BHTD, lse_BHQ
 
 
 def reference_attention(
@@ -43,17 +39,21 @@ def reference_attention(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
-    *,
-    window: int,
-    num_sinks: int = 0,
+    rule: PairRule,
+    scoring: Scoring,
     key_padding: Tensor | None = None,
-    scale: float,
-    softcap: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention by its definition (METHOD section 3). Shapes as in `focus_attention`."""
-    position = token_positions(membership, key_padding)
-    first = key.shape[2] - query.shape[2]
-    allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, window, num_sinks)
-    if key_padding is not None:
-        allowed = allowed & key_padding[:, None, :]
-    return attend(query, key, value, allowed[:, None], scale, softcap)
+    """Focus attention by its definition (METHOD section 3).
+
+    Args:
+        query: (B, H, Q, D), the last Q of the T positions; key, value: (B, G, T, D).
+        membership: (B, T) int64 bit sets.
+        rule: window and sinks.
+        scoring: scale and softcap.
+        key_padding: (B, T) bool, True for real tokens.
+
+    Returns:
+        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
+    """
+    allowed_BQT = allowed_to_last_queries(membership, query.shape[2], rule, key_padding)
+    return attend_allowed(query, key, value, allowed_BQT[:, None], scoring)

@@ -1,5 +1,7 @@
 """Attention of a sliding-window layer, with or without Focus inside its window: blocks of queries against the keys in
-reach, so that memory grows with T times the window, never with T x T. It knows nothing of models or caches.
+reach, so that memory grows with T times the window, never with T x T.
+
+Shape suffixes: B batch, b queries and t keys of a block; Hq, Hkv, Tq, Tk and D as in `focus_attention`.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.reference import attend
-from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.attention.reference import attend_allowed
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule, allowed_pairs
 
 BLOCK = 512
 
@@ -22,24 +25,22 @@ class WindowedFocus:
     Attributes:
         membership: (B, Tk) int64 bit sets of the keys.
         position: (B, Tk) int64, counted from the first real token of the whole text, not of the keys at hand.
-        window: w; num_sinks: s.
+        rule: window and sinks of Focus.
     """
 
     membership: Tensor
     position: Tensor
-    window: int
-    num_sinks: int
+    rule: PairRule
 
 
 def sliding_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    *,
     sliding_window: int,
-    scale: float,
-    softcap: float | None = None,
+    scoring: Scoring,
     key_padding: Tensor | None = None,
+    *,
     focus: WindowedFocus | None = None,
 ) -> Tensor:
     """Causal attention to the last `sliding_window` tokens, the query's own among them.
@@ -48,7 +49,10 @@ def sliding_attention(
 
     Args:
         query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
+        sliding_window: the layer's own window in tokens.
+        scoring: scale and softcap.
         key_padding: (B, Tk) bool, True for real tokens.
+        focus: the Focus mask; full attention inside the window when None.
 
     Returns:
         (B, Hq, Tq, D); queries that are padding hold arbitrary finite values.
@@ -59,34 +63,31 @@ def sliding_attention(
     for start in range(0, length_q, BLOCK):
         stop = min(start + BLOCK, length_q)
         rows, keys = slice(first + start, first + stop), slice(max(0, first + start - sliding_window + 1), first + stop)
-        allowed = _in_window(rows, keys, sliding_window, query.device)[None]
+        allowed_Bbt = _in_window(rows, keys, sliding_window, query.device)[None]
         if focus is not None:
-            allowed = allowed & allowed_pairs(
-                focus.membership[:, rows],
-                focus.membership[:, keys],
-                focus.position[:, rows],
-                focus.position[:, keys],
-                focus.window,
-                focus.num_sinks,
+            members, position = focus.membership, focus.position
+            allowed_Bbt = allowed_Bbt & allowed_pairs(
+                members[:, rows], members[:, keys], position[:, rows], position[:, keys], focus.rule
             )
         if key_padding is not None:
-            diagonal = _in_window(rows, keys, 1, query.device)
-            allowed = (allowed & key_padding[:, None, keys]) | diagonal  # the diagonal keeps padded rows finite
+            diagonal_bt = _in_window(rows, keys, 1, query.device)  # keeps padded rows finite
+            allowed_Bbt = (allowed_Bbt & key_padding[:, None, keys]) | diagonal_bt
         block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys])
-        if softcap is not None:  # torch's SDPA has none
-            outs.append(attend(*block, allowed[:, None], scale, softcap)[0])
+        if scoring.softcap is not None:  # torch's SDPA has none
+            outs.append(attend_allowed(*block, allowed_Bbt[:, None], scoring)[0])
         else:
+            shared_heads = query.shape[1] != key.shape[1]
             outs.append(
                 torch.nn.functional.scaled_dot_product_attention(
-                    *block, attn_mask=allowed[:, None], scale=scale, enable_gqa=query.shape[1] != key.shape[1]
+                    *block, attn_mask=allowed_Bbt[:, None], scale=scoring.scale, enable_gqa=shared_heads
                 )
             )
     return torch.cat(outs, dim=2)
 
 
 def _in_window(rows: slice, keys: slice, reach: int, device: torch.device) -> Tensor:
-    """(rows, keys) bool: 0 <= i - j < reach."""
+    """(b, t) bool: 0 <= i - j < reach."""
     i = torch.arange(rows.start, rows.stop, device=device)
     j = torch.arange(keys.start, keys.stop, device=device)
-    distance = i[:, None] - j[None, :]
-    return (distance >= 0) & (distance < reach)
+    distance_bt = i[:, None] - j[None, :]
+    return (distance_bt >= 0) & (distance_bt < reach)

@@ -15,12 +15,13 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
 from focus_runtime.attention.dispatch import rows_together
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.baselines.checks import check_text
 from focus_runtime.baselines.handle import Handle
 from focus_runtime.baselines.pairs import Reading
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.layer import STATE as FOCUS_STATE
+from focus_runtime.composition.state import STATE as FOCUS_STATE
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
@@ -243,7 +244,7 @@ def baseline_forward(
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     if layer.own:
         reach = layer.sliding or key.shape[2]
-        out = sliding_attention(query, key, value, sliding_window=reach, scale=scale, softcap=softcap)
+        out = sliding_attention(query, key, value, reach, Scoring(scale, softcap))
         return out.transpose(1, 2), None
     with torch.no_grad():
         if layer.state is None:

@@ -18,7 +18,8 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 
 from focus_runtime.attention.dispatch import BACKENDS
 from focus_runtime.clock import PassClock
-from focus_runtime.composition.layer import STATE, FocusLayer, SoftGate, check_called, focus_forward, route
+from focus_runtime.composition.layer import check_called, focus_forward, route
+from focus_runtime.composition.state import STATE, FocusLayer, SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
@@ -61,14 +62,14 @@ class FocusModel:
 
     @property
     def writer(self) -> str:
-        """Names whose groups these are: a cache filled under one name cannot be continued under another."""
+        """Identifies who assigned a cache's groups: a cache filled by one writer cannot be continued by another."""
         return f"{self._id} top_k={self.config.top_k}"
 
     def _layers(self) -> list[FocusLayer]:
         return [getattr(module, STATE) for module in self._modules.values()]
 
     def assignments(self) -> dict[int, Assignment]:
-        """What this thread's last forward pass decided for its tokens, by layer; only layers that ran Focus."""
+        """Groups of the tokens of this thread's last forward pass, by layer; only layers that ran Focus."""
         return {
             layer.index: layer.current_pass.assignment
             for layer in self._layers()

@@ -1,8 +1,8 @@
-"""Groups beside keys and values: what a transformers cache layer must remember for Focus to continue from it.
+"""Groups stored with keys and values: what a transformers cache layer must hold for Focus to continue from it.
 
-A cache layer that Focus has met gets a subclass of its own class whose operations also move its groups. The groups live
-in the cache, so every cache knows its own, copies of it included. The whole text's groups are kept, 8 bytes a token,
-even where a sliding-window layer forgets old keys. It knows nothing of attention.
+A cache layer that Focus has used gets a subclass of its own class whose operations also move its groups. The groups
+are part of the cache, so every cache has its own, copies of it included. The whole text's groups are kept, 8 bytes a
+token, even where a sliding-window layer drops old keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START_OVER = "start from an empty cache and fill it with Focus composed"
 
 
 class GroupHistory:
-    """Groups of the tokens one cache layer has seen, B texts side by side.
+    """Groups of the tokens one cache layer has seen, for a batch of B texts.
 
     Attributes:
         seen: tokens the layer has seen, through Focus or not.
@@ -50,7 +50,9 @@ class GroupHistory:
         """Add the groups of the newest tokens.
 
         Args:
-            membership: (B, T) int64; padding: (B, T) bool of the same tokens, True for real ones.
+            membership: (B, T) int64 bit sets of the newest tokens.
+            padding: (B, T) bool of the same tokens, True for real ones; None when all are.
+            written_by: the composition that assigned the groups.
         """
         batch, new = membership.shape
         if self.length == 0:
@@ -73,7 +75,7 @@ class GroupHistory:
         self.length = total
 
     def crop(self, seen: int) -> None:
-        """Forget all but the first `seen` tokens."""
+        """Drop all but the first `seen` tokens."""
         self.seen, self.length = seen, min(self.length, seen)
 
     def change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
@@ -83,7 +85,7 @@ class GroupHistory:
 
 
 def history_of(layer: Any) -> GroupHistory:
-    """The groups beside a cache layer's keys; from the first call on they follow everything done to the layer."""
+    """The groups of a cache layer's keys; from the first call on they follow every operation on the layer."""
     if _HISTORY not in layer.__dict__:
         layer.__dict__[_HISTORY] = GroupHistory(int(layer.get_seq_length()))
         kind: Any = type(layer)
@@ -113,6 +115,11 @@ def layer_of(past: Any, index: int) -> Any:
 
 def check_continues(history: GroupHistory, written_by: str, index: int) -> None:
     """Refuse to continue from tokens whose groups are unknown or of another composition.
+
+    Args:
+        history: groups of the cache layer.
+        written_by: the composition that continues.
+        index: layer number, for the message.
 
     Raises:
         InputError: with what to do.

@@ -3,118 +3,33 @@
 transformers calls `focus_forward` with queries, keys and values after QK-norm, rotary embedding and cache update; hooks
 before and after the module read the hidden states and check that the call was made.
 
-`Composition` is the state that all layers of a composition share; `FocusModel` in attach.py provides it.
+The state of a layer, and of the composition it belongs to, is defined in state.py.
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from focus_runtime.attention.backward import straight_through_attention
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
-from focus_runtime.attention.reference import token_positions
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
-from focus_runtime.clock import PassClock
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
+from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
+from focus_runtime.mask.rule import PairRule, token_positions
 from focus_runtime.models.structure import OTHER_MODEL
-from focus_runtime.routing.router import Assignment, CentroidRouter
 
-STATE = "_focus_layer"
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
-
-
-@dataclass
-class SoftGate:
-    """Settings of a training forward pass; see `gated_attention`.
-
-    Attributes:
-        gate: "log" or "paper".
-        steepness: lambda of the paper gate.
-        hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
-            text, and then without a gradient from dropped pairs (`straight_through_attention`).
-    """
-
-    gate: str = "log"
-    steepness: float = 8.0
-    hard: bool = False
-
-
-class Composition(Protocol):
-    """State that all layers of one composition share.
-
-    Attributes:
-        model: the frozen model.
-        config: settings in force.
-        backend: attention backend, "auto" or a name.
-        seconds: clock of routing and attention.
-        measuring_full: every layer runs its own full attention, timed.
-        paused: the model runs its own attention implementation; nothing is routed.
-        soft_gate: set during training forward passes.
-    """
-
-    model: nn.Module
-    config: FocusConfig
-    backend: str
-    seconds: PassClock
-    measuring_full: bool
-    paused: bool
-    soft_gate: SoftGate | None
-
-    @property
-    def writer(self) -> str:
-        """Identifies who assigned a cache's groups."""
-
-
-class Pass(threading.local):
-    """State of one layer during a forward pass of this thread; between passes, of the latest one.
-
-    Attributes:
-        assignment: the groups of that pass's tokens.
-        cached, history: the cache layer of a running pass, and the groups stored with its keys.
-        called: whether the running pass has reached the attention interface.
-        backend: backend of the latest Focus call; empty before one.
-    """
-
-    def __init__(self) -> None:
-        self.assignment: Assignment | None = None
-        self.cached: Any = None
-        self.history: GroupHistory | None = None
-        self.called = False
-        self.backend = ""
-
-    def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
-        """A copied or pickled model starts without a pass."""
-        return Pass, ()
-
-
-@dataclass(slots=True)
-class FocusLayer:
-    """State of one composed attention module.
-
-    Attributes:
-        index: layer number.
-        router: None where the layer keeps its own attention.
-        owner: state shared by all layers.
-        sliding: the layer's own window in tokens, None for a global layer.
-        current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
-    """
-
-    index: int
-    router: CentroidRouter | None
-    owner: Composition
-    sliding: int | None = None
-    current_pass: Pass = field(default_factory=Pass)
 
 
 @dataclass(slots=True)
@@ -124,7 +39,9 @@ class Call:
     Attributes:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
         padding: (B, Tk) bool, True for real tokens, or None when all are.
-        total: tokens of the whole text so far; more than Tk where a sliding cache forgot some.
+        total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
+        scoring: scale and softcap.
+        dropout: probability, for the layer's own attention in training.
     """
 
     query: Tensor
@@ -132,13 +49,16 @@ class Call:
     value: Tensor
     padding: Tensor | None
     total: int
-    scale: float
-    softcap: float | None
+    scoring: Scoring
     dropout: float
 
 
 def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Before the module runs: find its cache layer, and decide the groups of the new tokens."""
+    """Pre-hook of an attention module: find its cache layer, and decide the groups of the new tokens.
+
+    Args:
+        module, args, kwargs: as torch passes them to a forward pre-hook.
+    """
     layer: FocusLayer = getattr(module, STATE)
     owner = layer.owner
     layer.current_pass.called, layer.current_pass.cached, layer.current_pass.history = False, None, None
@@ -185,7 +105,14 @@ def _padding(kwargs: dict[str, Any]) -> Tensor | None:
 
 
 def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-    """After the module ran: without a call of `focus_forward`, full attention would pass for Focus."""
+    """Hook after an attention module: without a call of `focus_forward`, full attention would pass for Focus.
+
+    Args:
+        module, args, output: as torch passes them to a forward hook.
+
+    Raises:
+        ModelError: the module did not call transformers' attention interface.
+    """
     layer: FocusLayer = getattr(module, STATE)
     called, layer.current_pass.cached, layer.current_pass.history = (
         layer.current_pass.called,
@@ -211,7 +138,20 @@ def focus_forward(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers; returns (B, T, H, D) and no weights."""
+    """The attention function registered with transformers.
+
+    Args:
+        module: the attention module.
+        query: (B, Hq, Tq, D) after norms and rotary embedding; key, value: (B, Hkv, Tk, D), the cache included.
+        attention_mask: (B, Tk), True or 1 for real tokens; None when all are.
+        scaling: factor on the scores; D^-0.5 when None.
+        softcap: scores become softcap * tanh(scores / softcap).
+        dropout: probability, for the layer's own attention in training.
+        kwargs: further arguments of transformers; those that change what attention means are refused.
+
+    Returns:
+        (B, Tq, Hq, D) and no weights.
+    """
     layer: FocusLayer | None = module.__dict__.get(STATE)
     if layer is None:
         raise ModelError(
@@ -238,10 +178,10 @@ def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
             raise ModelError(
                 f"layer {layer.index} of this model uses {what}, which Focus does not support", fix=OTHER_MODEL
             )
-    given = kwargs.get("sliding_window", layer.sliding) or None
-    if given != layer.sliding:
+    requested = kwargs.get("sliding_window", layer.sliding) or None
+    if requested != layer.sliding:
         raise ModelError(
-            f"layer {layer.index} of this model asks for a sliding window of {given} tokens, but its settings say "
+            f"layer {layer.index} of this model asks for a sliding window of {requested} tokens, but its settings say "
             f"{layer.sliding}",
             fix="call detach() and compose again after changing the model",
         )
@@ -268,8 +208,8 @@ def _call(
     query, key, value = rows_together(query, key, value)
     if not query.dtype == key.dtype == value.dtype:  # autocast leaves what the rotary embedding touched in fp32
         device = query.device.type
-        wanted = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
-        query, key, value = query.to(wanted), key.to(wanted), value.to(wanted)
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     total = key.shape[2]
     if layer.current_pass.cached is not None:
         total = (
@@ -292,50 +232,33 @@ def _call(
             expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
             fix="pass the mask of the whole text, not of the new tokens alone",
         )
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    return Call(query, key, value, None if padding is None else padding.bool(), total, scale, softcap, dropout)
+    scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
+    return Call(query, key, value, None if padding is None else padding.bool(), total, scoring, dropout)
 
 
 def _own(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """The layer's own attention, (B, T, H, D)."""
     if layer.sliding is None or call.key.shape[2] <= layer.sliding:
         return _full(module, call)
-    return sliding_attention(
-        call.query,
-        call.key,
-        call.value,
-        sliding_window=layer.sliding,
-        scale=call.scale,
-        softcap=call.softcap,
-        key_padding=call.padding,
-    ).transpose(1, 2)
+    out_BHTD = sliding_attention(call.query, call.key, call.value, layer.sliding, call.scoring, call.padding)
+    return out_BHTD.transpose(1, 2)
 
 
 def _full(module: nn.Module, call: Call) -> Tensor:
     """Full causal attention, (B, T, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
     query, key, value, padding = call.query, call.key, call.value, call.padding
     shape = (key.shape[0], key.shape[2])
-    if call.softcap is not None:
+    if call.scoring.softcap is not None:
         everything = torch.ones(shape, dtype=torch.int64, device=key.device)
-        out = attend(
-            query,
-            key,
-            value,
-            everything,
-            backend="masked",
-            window=shape[1],
-            num_sinks=0,
-            scale=call.scale,
-            softcap=call.softcap,
-            key_padding=padding,
-        )[0]
-        return out.transpose(1, 2)
+        rule = PairRule(window=shape[1])
+        out_BHTD = attend(query, key, value, everything, rule, call.scoring, padding, backend="masked")[0]
+        return out_BHTD.transpose(1, 2)
     if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
         padding = torch.ones(shape, dtype=torch.bool, device=key.device)
     mask = None if padding is None else _causal_mask(padding, query, key)
     causal = mask is None and query.shape[2] > 1
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    return sdpa(module, query, key, value, mask, scaling=call.scale, is_causal=causal, dropout=call.dropout)[0]
+    return sdpa(module, query, key, value, mask, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout)[0]
 
 
 def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -348,57 +271,54 @@ def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 def _sparse(layer: FocusLayer, call: Call) -> Tensor:
     """Focus, (B, H, T, D)."""
-    owner, config = layer.owner, layer.owner.config
+    owner = layer.owner
     if owner.soft_gate is not None:
         return _gated(layer, call)
-    membership = _groups(layer, call)
+    rule = _rule(owner.config)
+    membership_BT = _groups(layer, call)
     if layer.sliding is not None and call.total > layer.sliding:
+        focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
         return sliding_attention(
-            call.query,
-            call.key,
-            call.value,
-            sliding_window=layer.sliding,
-            scale=call.scale,
-            softcap=call.softcap,
-            key_padding=call.padding,
-            focus=WindowedFocus(membership, _positions(layer, call, membership), config.window, config.num_sinks),
+            call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
         )
-    layer.current_pass.backend = _backend(owner.backend, call, membership, config)
+    layer.current_pass.backend = _backend(owner.backend, call, membership_BT, rule)
     return attend(
         call.query,
         call.key,
         call.value,
-        membership,
+        membership_BT,
+        rule,
+        call.scoring,
+        call.padding,
         backend=layer.current_pass.backend,
-        window=config.window,
-        num_sinks=config.num_sinks,
-        key_padding=call.padding,
-        scale=call.scale,
-        softcap=call.softcap,
         return_lse=False,
         clock=owner.seconds,
     )[0]
 
 
-def _backend(wanted: str, call: Call, membership: Tensor, config: FocusConfig) -> str:
+def _rule(config: FocusConfig) -> PairRule:
+    return PairRule(config.window, config.num_sinks)
+
+
+def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule) -> str:
     continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
-    if wanted != "auto" and not (continued and wanted not in ANY_STEP):
-        return wanted
+    if requested != "auto" and not (continued and requested not in ANY_STEP):
+        return requested
     return choose_backend(
         call.query,
         call.key,
         membership,
-        window=config.window,
-        num_sinks=config.num_sinks,
+        window=rule.window,
+        num_sinks=rule.num_sinks,
         key_padding=call.padding,
-        softcap=call.softcap,
+        softcap=call.scoring.softcap,
         gradient=needs_gradient(call.query, call.key, call.value),
         value=call.value,
     )
 
 
 def _groups(layer: FocusLayer, call: Call) -> Tensor:
-    """Membership of the keys at hand, (B, Tk); the new tokens' is put beside their keys on the way."""
+    """Membership of the keys at hand, (B, Tk); the new tokens' is stored with their keys on the way."""
     assert layer.current_pass.assignment is not None, "the pre-hook runs before attention"
     new, history = layer.current_pass.assignment.membership, layer.current_pass.history
     if history is None or layer.owner.config.assignment == "sinkhorn":
@@ -434,29 +354,27 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
             expected=f"at most {layer.sliding} tokens",
             fix="train on shorter texts",
         )
-    gate = owner.soft_gate
-    plain = call.softcap is None and call.padding is None and call.query.device.type == "cpu"
+    gate, rule = owner.soft_gate, _rule(config)
+    probabilities_BTK = layer.current_pass.assignment.probabilities
+    plain = call.scoring.softcap is None and call.padding is None and call.query.device.type == "cpu"
     if gate.hard and plain and call.total > DENSE_UP_TO:
         return straight_through_attention(
             call.query,
             call.key,
             call.value,
-            layer.current_pass.assignment.probabilities,
+            probabilities_BTK,
+            rule,
+            call.scoring.scale,
             top_k=config.top_k,
-            window=config.window,
-            num_sinks=config.num_sinks,
-            scale=call.scale,
         )
     return gated_attention(
         call.query,
         call.key,
         call.value,
-        layer.current_pass.assignment.probabilities,
-        window=config.window,
-        num_sinks=config.num_sinks,
+        probabilities_BTK,
+        rule,
+        call.scoring,
         gate=gate.gate,
         steepness=gate.steepness,
-        scale=call.scale,
         hard_top_k=config.top_k if gate.hard else None,
-        softcap=call.softcap,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 
 
 @dataclass(frozen=True, slots=True)

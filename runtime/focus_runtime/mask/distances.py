@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 from focus_runtime.mask.tiles import TABLE_ENTRIES, Ints
 
 
@@ -19,8 +19,8 @@ class DistanceCounts:
     Attributes:
         first, last: (B,) smallest and largest distance i - j of each bin.
         counts: (5, B) int64 in the order of `CAUSES`.
-        sharing: probability that two tokens share a group once the groups are dealt out again at random.
-        shuffled: (B,) expected share of pairs kept under groups of the same sizes dealt out at random.
+        sharing: probability that two tokens share a group once the groups are permuted at random.
+        shuffled: (B,) expected share of pairs kept under a random permutation of the groups.
         window_only: (B,) share of pairs kept by window and sinks alone.
         beyond, beyond_shared: pairs beyond the window whose key is no sink, and those of them that share a group: what
             `sharing` is the expectation of.
@@ -45,7 +45,13 @@ def distance_bins(num_tokens: int, per_octave: int = 2) -> tuple[Ints, Ints]:
 
 
 def count_by_distance(membership: Ints, window: int, num_sinks: int) -> DistanceCounts:
-    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures."""
+    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures.
+
+    Args:
+        membership: (T,) int64 bit sets.
+        window: w.
+        num_sinks: s.
+    """
     total = membership.size
     first, last = distance_bins(total)
     starts = np.unique(np.append(first, min(window + 1, total - 1)))  # no stretch lies on both sides of the window
@@ -60,13 +66,13 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
         hit = far[(membership[far] & membership[j]) != 0] - j
         sinks_shared += np.bincount(np.searchsorted(starts, hit, "right") - 1, minlength=starts.size)
     both, sink_only = np.where(near, shared, 0), sinks - sinks_shared
-    found = {
+    counts = {
         "local_only": np.where(near, pairs, 0) - both,
         "group_only": shared - both,
         "local_and_group": both,
         "sink_only": sink_only,
     }
-    found["dropped"] = pairs - sum(found.values())
+    counts["dropped"] = pairs - sum(counts.values())
     sharing = shuffled_sharing(membership)
     by_rule = np.where(near, pairs, sinks)
 
@@ -76,12 +82,12 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
     return DistanceCounts(
         first,
         last,
-        binned(np.stack([found[cause] for cause in CAUSES])),
+        binned(np.stack([counts[cause] for cause in CAUSES])),
         sharing,
         binned(by_rule + (pairs - by_rule) * sharing) / binned(pairs),
         binned(by_rule) / binned(pairs),
         int((pairs - by_rule).sum()),
-        int((found["group_only"] - sinks_shared).sum()),
+        int((counts["group_only"] - sinks_shared).sum()),
     )
 
 
@@ -90,7 +96,7 @@ def _shared_from(membership: Ints, distances: Ints) -> Ints:
     total = membership.size
     signatures, code = np.unique(membership, return_inverse=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0
-    found = np.zeros(distances.size, dtype=np.int64)
+    pairs = np.zeros(distances.size, dtype=np.int64)
     step = max(1, TABLE_ENTRIES // total)
     for start in range(0, signatures.size, step):
         table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
@@ -99,8 +105,8 @@ def _shared_from(membership: Ints, distances: Ints) -> Ints:
         own = code[queries] - start
         for number, distance in enumerate(distances):
             late = queries >= distance
-            found[number] += table[own[late], queries[late] - distance + 1].sum(dtype=np.int64)
-    return found
+            pairs[number] += table[own[late], queries[late] - distance + 1].sum(dtype=np.int64)
+    return pairs
 
 
 def shuffled_sharing(membership: Ints) -> float:

@@ -1,4 +1,4 @@
-"""Which pairs of tokens may attend to each other, and exact counts of why. It knows nothing of attention kernels.
+"""Which pairs of tokens may attend to each other.
 
 Pair (i, j) is allowed when j <= i and (membership[i] & membership[j] or i - j <= window or j < num_sinks).
 Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared group, far), `local_and_group`,
@@ -7,28 +7,73 @@ Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared gro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-CAUSES = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
+from focus_runtime.mask.causes import CAUSES
+
+__all__ = ["CAUSES", "PairRule", "allowed_pairs", "allowed_to_last_queries", "narrow", "token_positions"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairRule:
+    """Pairs that the hard mask allows whatever their groups; positions count from the first real token.
+
+    Attributes:
+        window: w, pairs with i - j <= w are allowed.
+        num_sinks: s, keys j < s are allowed.
+    """
+
+    window: int
+    num_sinks: int = 0
 
 
 def allowed_pairs(
-    membership_q: Tensor, membership_k: Tensor, position_q: Tensor, position_k: Tensor, window: int, num_sinks: int
+    membership_q: Tensor, membership_k: Tensor, position_q: Tensor, position_k: Tensor, rule: PairRule
 ) -> Tensor:
     """The hard mask between some queries and some keys (METHOD section 3, with sinks).
 
     Args:
         membership_q, membership_k: (..., Tq) and (..., Tk) int64 bit sets.
         position_q, position_k: (..., Tq) and (..., Tk) integers counted from the first real token.
-        window: w; num_sinks: s.
+        rule: window and sinks.
 
     Returns:
         (..., Tq, Tk) bool.
     """
     distance = position_q[..., :, None] - position_k[..., None, :]
     shared = (membership_q[..., :, None] & membership_k[..., None, :]) != 0
-    return (distance >= 0) & (shared | (distance <= window) | (position_k[..., None, :] < num_sinks))
+    return (distance >= 0) & (shared | (distance <= rule.window) | (position_k[..., None, :] < rule.num_sinks))
+
+
+def token_positions(membership: Tensor, key_padding: Tensor | None) -> Tensor:
+    """Positions counted from the first real token: (B, Tk) int64; padding before it gets negative numbers."""
+    count = torch.arange(membership.shape[1], device=membership.device).expand_as(membership)
+    if key_padding is None:
+        return count
+    return count - key_padding.to(torch.int8).argmax(dim=1, keepdim=True)
+
+
+def allowed_to_last_queries(
+    membership: Tensor, length_q: int, rule: PairRule, key_padding: Tensor | None = None
+) -> Tensor:
+    """The hard mask between the last tokens of each text and all its tokens.
+
+    Args:
+        membership: (B, Tk) int64 bit sets.
+        length_q: Tq, the queries are the last Tq of the Tk tokens.
+        rule: window and sinks.
+        key_padding: (B, Tk) bool, True for real tokens; padding is allowed to no query.
+
+    Returns:
+        (B, Tq, Tk) bool.
+    """
+    first = membership.shape[1] - length_q
+    position = token_positions(membership, key_padding)
+    allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, rule)
+    return allowed if key_padding is None else allowed & key_padding[:, None, :]
 
 
 def narrow(membership: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 
 EDGES_AT_ONCE = 1 << 21  # (query, cell edge) look-ups held at once
 TABLE_ENTRIES = 1 << 24  # entries of the table of running counts held at once
@@ -24,6 +24,8 @@ def count_tile(
     Args:
         membership: (T,) int64 bit sets.
         rows, keys: first and one past the last query and key, within 0 to T.
+        window: w.
+        num_sinks: s.
         block_size: tokens per cell side; 1 gives single pairs.
 
     Returns:
@@ -61,8 +63,8 @@ def _causes_of_rows(
         """Keys from `low` up to `high` of each row in every cell: how many, and how many share a group."""
         low, high = low.clip(edges[0], edges[-1]), high.clip(edges[0], edges[-1])
         ends = np.minimum(np.maximum(edges, low[:, None]), np.maximum(low, high)[:, None])
-        found = (ends, table.ravel()[ends + base])
-        keys, shared = (np.diff(np.add.reduceat(part, blocks, axis=0, dtype=np.int64), axis=1) for part in found)
+        running = (ends, table.ravel()[ends + base])
+        keys, shared = (np.diff(np.add.reduceat(part, blocks, axis=0, dtype=np.int64), axis=1) for part in running)
         return keys, shared
 
     zero, near = np.zeros_like(queries), np.maximum(0, queries - window)
@@ -70,6 +72,6 @@ def _causes_of_rows(
     local, both = between(near, queries + 1)
     sinks, sinks_shared = between(zero, np.minimum(num_sinks, near))
     sink_only, group_only = sinks - sinks_shared, shared - both
-    found = {"local_only": local - both, "group_only": group_only, "local_and_group": both, "sink_only": sink_only}
-    found["dropped"] = pairs - sum(found.values())
-    return np.stack([found[cause] for cause in CAUSES])
+    counts = {"local_only": local - both, "group_only": group_only, "local_and_group": both, "sink_only": sink_only}
+    counts["dropped"] = pairs - sum(counts.values())
+    return np.stack([counts[cause] for cause in CAUSES])

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.layer import FocusLayer
 from focus_runtime.composition.observe import observe_attention
+from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.measure import attention_mass

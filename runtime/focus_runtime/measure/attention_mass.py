@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.layer import FocusLayer
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
+from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.mask.rule import PairRule, allowed_pairs
 from focus_runtime.measure.loss import final_hidden
 
 MASS_CAUSES = ("local", "sinks", "group", "dropped")
@@ -207,7 +207,8 @@ def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_s
     position = torch.arange(membership.shape[1], device=membership.device)
     sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
     none = torch.zeros_like(membership)
-    local = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], window, 0)
-    near = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], window, num_sinks)
-    allowed = allowed_pairs(*sides, window, num_sinks)
+    rule = PairRule(window, num_sinks)
+    local = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], PairRule(window))
+    near = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], rule)
+    allowed = allowed_pairs(*sides, rule)
     return torch.stack([local, near & ~local, allowed & ~near, ~allowed], dim=-1)

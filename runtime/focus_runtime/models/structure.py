@@ -15,19 +15,19 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
     Raises:
         ModelError: the model has none that transformers' attention interface can reach.
     """
-    found: dict[int, nn.Module] = {}
+    modules_by_layer: dict[int, nn.Module] = {}
     for module in model.modules():
         index = getattr(module, "layer_idx", None)
         causal = getattr(module, "is_causal", True)  # encoders look ahead; Focus would change what they mean
         if isinstance(index, int) and causal and "attention" in type(module).__name__.lower():
-            found.setdefault(index, module)
-    if not found:
+            modules_by_layer.setdefault(index, module)
+    if not modules_by_layer:
         raise ModelError(
             f"{type(model).__name__} has no attention layers that Focus can find",
             expected="a decoder whose attention modules carry a layer_idx",
             fix=OTHER_MODEL,
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(modules_by_layer.items()))
 
 
 def hidden_size(model: nn.Module) -> int:

@@ -76,7 +76,14 @@ class Centroids:
 
 
 def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, name: str = "random") -> Centroids:
-    """Untrained routers, the null baseline for anything learned. Calibrate potentials before causal use."""
+    """Untrained routers, the null baseline for anything learned. Calibrate potentials before causal use.
+
+    Args:
+        model: the model whose layers and hidden size they fit.
+        config: settings of the routers.
+        seed: of the random numbers.
+        name: name of the centroids.
+    """
     generator = torch.Generator().manual_seed(seed)
     layers = config.layers if config.layers is not None else tuple(attention_modules(model))
     routers = {}

@@ -40,8 +40,8 @@ class RouterObserver:
         stop_gradient: the router passes no gradient back to its hidden states.
     """
 
-    on_embedding: Callable[[Tensor], None] | None = None
-    on_logits: Callable[[Tensor], None] | None = None
+    on_embedding: Callable[[Tensor], object] | None = None
+    on_logits: Callable[[Tensor], object] | None = None
     assign: Callable[[Tensor, Tensor | None], Assignment] | None = None
     stop_gradient: bool = False
 
@@ -179,7 +179,11 @@ class CentroidRouter(nn.Module):
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
     ) -> Assignment:
-        """Groups of every token as the router itself decides them. Arguments as in `assign`."""
+        """Groups of every token as the router itself decides them.
+
+        Args:
+            hidden, padding, assignment: as in `assign`.
+        """
         logits_BTK = self.logits(hidden)
         if (assignment or self.config.assignment) == "sinkhorn":
             if self.config.normalisation == "softmax":

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from focus_runtime.composition.attach import FocusModel, SoftGate, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TrainingError
-from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.mask.rule import PairRule, allowed_pairs
 from focus_runtime.measure.loss import (
     check_positions,
     dominance,
@@ -238,7 +238,7 @@ def retained_pairs(membership: Tensor, window: int, num_sinks: int) -> float:
     count = min(length, ROWS_COUNTED)
     position = torch.arange(length, device=membership.device)
     rows = position if count == length else torch.linspace(0, length - 1, count, device=membership.device).long()
-    allowed = allowed_pairs(membership[rows], membership, rows, position, window, num_sinks)
+    allowed = allowed_pairs(membership[rows], membership, rows, position, PairRule(window, num_sinks))
     return allowed.sum().item() / (rows + 1).sum().item()
 
 

@@ -19,7 +19,7 @@ from focus_explorer.services.pairs import measure_attention
 from focus_explorer.services.service import Service
 from focus_explorer.ui.questions.answer import answer
 from focus_runtime.mask.rule import CAUSES
-from tests.runtime.mask.test_rule import cause
+from tests.runtime.mask.double_loop import cause
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import torch
 
 from focus_explorer.statistics import distances
 from focus_explorer.statistics.resample import Resampler
-from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.mask.rule import PairRule, allowed_pairs
 
 
 def dense(membership, starts, window, num_sinks):
@@ -23,8 +23,8 @@ def dense(membership, starts, window, num_sinks):
         square = np.ix_(places, places)
         none = torch.zeros_like(bits)
         causal[square] = np.tril(np.ones((places.size, places.size), dtype=bool))
-        ruled[square] = allowed_pairs(none, none, position, position, window, num_sinks).numpy()
-        kept[square] = allowed_pairs(bits, bits, position, position, window, num_sinks).numpy()
+        ruled[square] = allowed_pairs(none, none, position, position, PairRule(window, num_sinks)).numpy()
+        kept[square] = allowed_pairs(bits, bits, position, position, PairRule(window, num_sinks)).numpy()
     return causal, ruled, kept
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from focus_runtime.attention import choose_backend, decode, focus_attention
-from focus_runtime.attention.decode import decode_attention
 from focus_runtime.attention.fused import fused_available
-from focus_runtime.attention.reference import reference_attention
+from tests.runtime.attention.by_keyword import decode_attention, reference_attention
 
 needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from focus_runtime.attention import flex
-from focus_runtime.attention.flex import BLOCK, block_lists, flex_focus_attention, order_tokens
-from focus_runtime.attention.reference import reference_attention, token_positions
+from focus_runtime.attention.flex import BLOCK, block_lists
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import allowed_pairs
-from tests.runtime.attention.test_attention import assert_same, padded, random_inputs, random_membership
+from focus_runtime.mask.rule import PairRule, allowed_pairs, token_positions
+from tests.runtime.attention.by_keyword import flex_focus_attention, order_tokens, reference_attention
+from tests.runtime.attention.inputs import assert_same, padded, random_inputs, random_membership
 
 
 def dense(counts, columns):
@@ -28,7 +28,9 @@ def expected_mask(membership, order, length_q, window, num_sinks, real):
     """The definition of the mask, permuted into the kernel's order: (B, Tq, Tk) bool and its padding left out."""
     position = token_positions(membership, real)
     first = membership.shape[1] - length_q
-    allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, window, num_sinks)
+    allowed = allowed_pairs(
+        membership[:, first:], membership, position[:, first:], position, PairRule(window, num_sinks)
+    )
     if real is not None:
         allowed &= real[:, None, :]
     rows = order.index_q[:, :length_q, None].expand(-1, -1, allowed.shape[2])

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention, fused
-from focus_runtime.attention.fused import fused_attention, fused_available
-from focus_runtime.attention.reference import reference_attention
+from focus_runtime.attention.fused import fused_available
 from focus_runtime.errors import InputError
+from tests.runtime.attention.by_keyword import fused_attention, reference_attention
 
 needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
 

@@ -6,14 +6,16 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.attention.sliding import WindowedFocus
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.errors import InputError, ModelError
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.run.engine import RunOptions, analyze
 from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.attention.by_keyword import sliding_attention
 
 WINDOW = 8
 INTERLEAVED = ["Gemma2", "Gemma3Text", "Qwen2", "Qwen3"]
@@ -211,7 +213,7 @@ def test_sliding_attention_is_its_definition(softcap, length_q, length_k, with_f
     position = torch.arange(length_k).repeat(2, 1) + 3  # a sliding cache has forgotten three tokens
     padding = torch.ones(2, length_k, dtype=torch.bool)
     padding[1, :4] = False
-    focus = WindowedFocus(membership, position, 2, 5) if with_focus else None
+    focus = WindowedFocus(membership, position, PairRule(2, 5)) if with_focus else None
     out = sliding_attention(
         query, key, value, sliding_window=9, scale=0.3, softcap=softcap, key_padding=padding, focus=focus
     )

@@ -10,8 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from focus_runtime.attention import soft
-from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.soft import gated_attention, gated_attention_reference
+from tests.runtime.attention.by_keyword import gated_attention, gated_attention_reference, reference_attention
 
 MODES: list[dict[str, Any]] = [
     {"gate": "log"},

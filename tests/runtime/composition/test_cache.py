@@ -11,6 +11,7 @@ from transformers import DynamicCache, StaticCache
 
 from focus_runtime.composition import layer as layer_module
 from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.state import STATE
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
@@ -257,7 +258,7 @@ def test_the_module_keeps_nothing_of_the_cache(composed, ids):
     model, _ = composed()
     in_steps(model, ids, [30, 1])
     for module in attention_modules(model).values():
-        state = getattr(module, layer_module.STATE)
+        state = getattr(module, STATE)
         assert state.current_pass.cached is None
         assert state.current_pass.history is None
 

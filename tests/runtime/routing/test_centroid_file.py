@@ -18,7 +18,6 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import random_centroids
 from tests.helpers import build_centroids, build_model
 
 
@@ -439,16 +438,3 @@ def test_a_directory_in_place_of_the_file(file, tiny_model):
     file.mkdir()
     with pytest.raises(CentroidFileError, match="cannot write"):
         save_centroids(build_centroids(tiny_model), file)
-
-
-# --- random centroids
-
-
-def test_random_centroids_are_reproducible_and_cover_the_configured_layers(tiny_model):
-    first, second, other = (random_centroids(tiny_model, FocusConfig(), seed=s) for s in (1, 1, 2))
-    assert torch.equal(first.routers[1].projection, second.routers[1].projection)
-    assert not torch.equal(first.routers[1].projection, other.routers[1].projection)
-    assert not torch.equal(first.routers[0].projection, first.routers[1].projection)
-    assert first.sha256 == second.sha256 != other.sha256
-    assert list(random_centroids(tiny_model, FocusConfig(layers=(1,))).routers) == [1]
-    assert not first.has_potentials

@@ -27,7 +27,13 @@ def decomposed_share(extent: Extent) -> float:
 
 
 def decomposition_fits(query: Tensor, key: Tensor, *, num_groups: int, plain: bool) -> bool:
-    """True when `flash_decomposition` can run: half precision, all queries, no padding, no softcap, room for groups."""
+    """True when `flash_decomposition` can run: half precision, all queries, no padding, no softcap, room for groups.
+
+    Args:
+        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
+        num_groups: K, which takes head dimensions of its own.
+        plain: no padding, no softcap, no gradient.
+    """
     size = query.shape[-1]
     return (
         plain
@@ -45,6 +51,7 @@ def choose_on_cuda(
     Args:
         query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
         extent: K, k and uniformity of the memberships.
+        key_padding, softcap: as in `focus_attention`.
         gradients: True when a backward pass will follow, which flex has and the decomposition has not.
     """
     length = key.shape[2]

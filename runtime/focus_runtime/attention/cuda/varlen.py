@@ -74,7 +74,11 @@ def _finished(out: Tensor, lse: Tensor, head_size: int) -> tuple[Tensor, Tensor]
 def torch_varlen(
     query: Tensor, key: Tensor, value: Tensor, cu_lengths: Tensor, max_length: int, scale: float, window: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Torch's own FlashAttention 2; the operator shares key heads itself, unlike `varlen_attn` in torch 2.11."""
+    """Torch's own FlashAttention 2; the operator shares key heads itself, unlike `varlen_attn` in torch 2.11.
+
+    Args:
+        query, key, value, cu_lengths, max_length, scale, window: as in `VarlenAttention`.
+    """
     size = query.shape[-1]
     query, key, value = _fitted(query, key, value)
     out, lse, *_ = torch.ops.aten._flash_attention_forward(
@@ -135,19 +139,24 @@ def available_kernels(capability: tuple[int, int]) -> tuple[Kernel, ...]:
     """The kernels a GPU of this compute capability can run, fastest first."""
     if capability < (8, 0):
         return ()
-    found = []
+    kernels = []
     if capability[0] == 9 and (package := _imported("flash_attn_interface")) is not None:
-        found.append(Kernel("flash-attn 3", _package_varlen(package.flash_attn_varlen_func)))
+        kernels.append(Kernel("flash-attn 3", _package_varlen(package.flash_attn_varlen_func)))
     package = _imported("flash_attn")
     version = getattr(package, "__version__", "0").split(".")
     if version[0] == "2" and int(version[1]) >= 6:  # before 2.6 the logsumexp was padded per sequence
-        found.append(Kernel(f"flash-attn {'.'.join(version)}", _package_varlen(package.flash_attn_varlen_func)))  # type: ignore[union-attr]
-    found.append(Kernel(f"torch {torch.__version__} flash attention", torch_varlen))
-    return tuple(found)
+        kernels.append(Kernel(f"flash-attn {'.'.join(version)}", _package_varlen(package.flash_attn_varlen_func)))  # type: ignore[union-attr]
+    kernels.append(Kernel(f"torch {torch.__version__} flash attention", torch_varlen))
+    return tuple(kernels)
 
 
 def unusable(device: torch.device, dtype: torch.dtype, head_size: int) -> str | None:
-    """Why no flash kernel can run such inputs, or None when one can."""
+    """Why no flash kernel can run such inputs, or None when one can.
+
+    Args:
+        device, dtype: of query, key and value.
+        head_size: D.
+    """
     if device.type != "cuda" or torch.version.hip is not None:
         return f"tensors on {device.type}"
     if dtype not in HALVES:
@@ -161,6 +170,10 @@ def unusable(device: torch.device, dtype: torch.dtype, head_size: int) -> str | 
 
 def best_kernel(device: torch.device, dtype: torch.dtype, head_size: int) -> Kernel:
     """The fastest kernel for such inputs.
+
+    Args:
+        device, dtype: of query, key and value.
+        head_size: D.
 
     Raises:
         InputError: there is none.
@@ -178,7 +191,11 @@ def best_kernel(device: torch.device, dtype: torch.dtype, head_size: int) -> Ker
 def plain_varlen(
     query: Tensor, key: Tensor, value: Tensor, cu_lengths: Tensor, max_length: int, scale: float, window: int | None
 ) -> tuple[Tensor, Tensor]:
-    """The interface by its definition on any device, for tests and smoke runs: a loop, O(T^2), NaN where undefined."""
+    """The interface by its definition on any device, for tests and smoke runs: a loop, O(T^2), NaN where undefined.
+
+    Args:
+        query, key, value, cu_lengths, max_length, scale, window: as in `VarlenAttention`.
+    """
     kind = torch.promote_types(query.dtype, torch.float32)
     out = torch.full_like(query, float("nan"))
     lse = torch.full(query.shape[1::-1], float("nan"), dtype=kind, device=query.device)

@@ -12,15 +12,13 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention
-from focus_runtime.attention.cuda.decomposition import flash_decomposition
 from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.cuda.varlen import available_kernels, best_kernel, plain_varlen
-from focus_runtime.attention.flex import flex_focus_attention
-from focus_runtime.attention.reference import reference_attention
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from tests.helpers import build_centroids, build_model, random_ids
-from tests.runtime.attention.test_attention import assert_same, padded, random_membership
+from tests.runtime.attention.by_keyword import flash_decomposition, flex_focus_attention, reference_attention
+from tests.runtime.attention.inputs import assert_same, padded, random_membership
 
 pytestmark = [
     pytest.mark.gpu,

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention
-from focus_runtime.attention.backward import differentiable_attention, straight_through_attention
-from focus_runtime.attention.reference import reference_attention
-from focus_runtime.mask.rule import allowed_pairs
+from focus_runtime.mask.rule import PairRule, allowed_pairs
 from focus_runtime.routing.router import top_k_membership
+from tests.runtime.attention.by_keyword import differentiable_attention, reference_attention, straight_through_attention
 
 HEADS, KV_HEADS, DIM, SCALE = 4, 2, 8, 0.35
 
@@ -92,7 +91,7 @@ def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks):
     soft = member * (1 + probabilities - probabilities.detach())
     affinity = soft @ soft.transpose(1, 2)
     weight = torch.where(always, 1.0, 1 + affinity - affinity.detach())[:, None]
-    allowed = allowed_pairs(membership, membership, position, position, window, num_sinks)[:, None]
+    allowed = allowed_pairs(membership, membership, position, position, PairRule(window, num_sinks))[:, None]
     repeats = query.shape[1] // key.shape[1]
     scores = query @ key.repeat_interleave(repeats, 1).transpose(-1, -2) * SCALE
     scores = scores.masked_fill(~allowed, float("-inf"))

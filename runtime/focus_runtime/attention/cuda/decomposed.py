@@ -1,0 +1,306 @@
+"""Exact Focus on a GPU, any k, from flash kernels that return logsumexp: group, local and sink parts, merged.
+
+Same group (`_same_group`): tokens packed by group, one causal varlen call, O(k^2 T^2 / K). A pair that shares several
+groups must count once. With k = 2 only pairs of the same two groups are counted twice, so one call over such pairs is
+taken off again (`_same_two_groups`), in logsumexp space; what is taken off is contained in what stays, so nothing
+cancels. With k >= 3 a pair counts in its lowest shared group only (`_lowest_shared_group`).
+
+Local and not the same group: one windowed call. Both devices hide pairs by extra head dimensions: query and key carry
+flags there whose product is so low a score that the pair's weight is exactly 0. A query with no other pair gets a
+logsumexp far below any real one, which is read as -inf.
+
+Sinks beyond the window and in no shared group: s scores a query in plain torch. Memory is linear in T.
+Tested on the CPU through `varlen.PLAIN`; forward only.
+
+Shape suffixes: N = B * T tokens of all texts, M entries of a packing (M = N where entries are tokens), H query heads
+(Hq), G key-value heads (Hkv), D head size, K groups, S sinks, P parts; b, t rows of a slab, r = H / G.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.cuda.packing import (
+    Extent,
+    Packing,
+    group_bits,
+    group_numbers,
+    membership_extent,
+    pack_groups,
+    pack_pairs,
+)
+from focus_runtime.attention.cuda.varlen import LARGEST_HEAD, Kernel, best_kernel
+from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
+
+HIDE = 4096.0  # query and key carry this factor each: exact in fp16 and bf16, and 2^24 together in the fp32 score
+MERGE_ELEMENTS = 1 << 25  # elements of one head-by-token slab merged at once, in fp32
+SINK_ELEMENTS = 1 << 25
+Stage = Callable[[str], AbstractContextManager[None]]
+
+
+def _unmeasured(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Attention over some of the keys, one entry per row.
+
+    Attributes:
+        out: (M, Hq, D); lse: (Hq, M), -inf for entries without keys.
+        slots: (N,) int64, the entry of each token; None when entries are tokens.
+        held: (N,) bool, False for tokens without an entry; None when all have one.
+        sign: 1, or -1 for a set that other parts counted once too often.
+    """
+
+    out: Tensor
+    lse: Tensor
+    slots: Tensor | None = None
+    held: Tensor | None = None
+    sign: int = 1
+
+    def rows(self, tokens: slice) -> tuple[Tensor, Tensor]:
+        """out (n, Hq, D) and logsumexp (n, Hq) of some tokens."""
+        if self.slots is None:
+            return self.out[tokens], self.lse[:, tokens].transpose(0, 1)
+        entries = self.slots[tokens]
+        out, lse = self.out.index_select(0, entries), self.lse.index_select(1, entries).transpose(0, 1)
+        if self.held is None:
+            return out, lse
+        missing = ~self.held[tokens]  # what the kernel left there may be anything, NaN included
+        return out.masked_fill(missing[:, None, None], 0.0), lse.masked_fill(missing[:, None], float("-inf"))
+
+
+def merge_parts(parts: list[Part], num_tokens: int) -> tuple[Tensor, Tensor]:
+    """Combine parts by their logsumexps, in fp32 and in slabs.
+
+    Returns:
+        out (N, Hq, D) in the parts' dtype, 0 without keys; logsumexp (N, Hq), -inf there.
+    """
+    heads, size = parts[0].out.shape[1:]
+    out_NHD = parts[0].out.new_empty(num_tokens, heads, size)
+    lse_NH = parts[0].lse.new_empty(num_tokens, heads)
+    step = max(1, MERGE_ELEMENTS // (heads * size))
+    for start in range(0, num_tokens, step):
+        tokens = slice(start, min(start + step, num_tokens))
+        rows = [part.rows(tokens) for part in parts]
+        lses_PtH = torch.stack([lse_tH for _, lse_tH in rows])
+        top_tH = lses_PtH.amax(dim=0)  # a part taken off is never above the parts that contain it
+        weights_PtH = torch.exp(lses_PtH - top_tH.masked_fill(top_tH == float("-inf"), 0.0))
+        for part, weight_tH in zip(parts, weights_PtH, strict=True):
+            if part.sign < 0:
+                weight_tH.neg_()
+        total_tH = weights_PtH.sum(dim=0)
+        weights_PtH = weights_PtH / total_tH.clamp_min(torch.finfo(total_tH.dtype).tiny)
+        mixed_tHD = rows[0][0] * weights_PtH[0][..., None]
+        for (out_tHD, _), weight_tH in zip(rows[1:], weights_PtH[1:], strict=True):
+            mixed_tHD.addcmul_(out_tHD.to(mixed_tHD.dtype), weight_tH[..., None])
+        out_NHD[tokens] = mixed_tHD
+        lse_NH[tokens] = top_tH + torch.log(total_tH)
+    return out_NHD, lse_NH
+
+
+@dataclass(frozen=True, slots=True)
+class FlashCall:
+    """One call of `flash_decomposition`.
+
+    Attributes:
+        kernel: the varlen kernel.
+        flat: query (N, H, D), key and value (N, G, D).
+        membership: (B, T) int64 bit sets.
+        extent: what is known of the memberships.
+        scale: factor on the scores.
+        stage: times the parts.
+    """
+
+    kernel: Kernel
+    flat: tuple[Tensor, Tensor, Tensor]
+    membership: Tensor
+    extent: Extent
+    scale: float
+    stage: Stage = _unmeasured
+
+    @property
+    def length(self) -> int:
+        """T."""
+        return self.membership.shape[1]
+
+    def gathered(self, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
+        """Query (M, H, D), key and value (M, G, D) of the entries of a packing."""
+        with self.stage("gather"):
+            q_MHD, k_MGD, v_MGD = (x.index_select(0, packing.token) for x in self.flat)
+        return q_MHD, k_MGD, v_MGD
+
+    def hiding(
+        self,
+        tensors: tuple[Tensor, Tensor, Tensor],
+        hide_MK: Tensor,
+        own_MK: Tensor,
+        cu_lengths: Tensor,
+        window: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """A varlen call with hidden pairs; the logsumexp of a query that sees no other pair is -inf."""
+        size = tensors[0].shape[2]
+        longer = _with_dimensions(*tensors, hide_MK, own_MK)
+        out_MHD, lse_HM = self.kernel.run(*longer, cu_lengths, self.length, self.scale, window)
+        return out_MHD[..., :size], lse_HM.masked_fill(lse_HM < -0.5 * HIDE * HIDE * self.scale, float("-inf"))
+
+
+def _with_dimensions(
+    q_MHD: Tensor, k_MGD: Tensor, v_MGD: Tensor, hide_MK: Tensor, own_MK: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Append head dimensions so that pairs with a common flag in `hide` (query) and `own` (key) weigh nothing."""
+    extra = hide_MK.shape[1] + -(q_MHD.shape[2] + hide_MK.shape[1]) % 8
+
+    def appended(x: Tensor, flags_MK: Tensor, factor: float) -> Tensor:
+        longer = x.new_zeros(*x.shape[:2], x.shape[2] + extra)
+        longer[..., : x.shape[2]] = x
+        longer[..., x.shape[2] : x.shape[2] + flags_MK.shape[1]] = (flags_MK.to(x.dtype) * factor)[:, None]
+        return longer
+
+    return appended(q_MHD, hide_MK, -HIDE), appended(k_MGD, own_MK, HIDE), torch.nn.functional.pad(v_MGD, (0, extra))
+
+
+def _by_slot(out: Tensor, lse: Tensor, packing: Packing, sign: int = 1) -> list[Part]:
+    held = packing.held
+    return [
+        Part(out, lse, packing.slots[:, j], None if held is None else held[:, j], sign)
+        for j in range(packing.slots.shape[1])
+    ]
+
+
+def _same_group(call: FlashCall) -> list[Part]:
+    """Attention inside groups for k = 1 and k = 2; k = 2 counts pairs of the same two groups twice."""
+    with call.stage("sort"):
+        packing = pack_groups(call.membership, call.extent)
+    packed = call.gathered(packing)
+    with call.stage("same_group"):
+        out_MHD, lse_HM = call.kernel.run(*packed, packing.cu_lengths, call.length, call.scale, None)
+    return _by_slot(out_MHD, lse_HM, packing)
+
+
+def _same_two_groups(call: FlashCall) -> list[Part]:
+    """Pairs of tokens with the same two groups, to be taken off once (k = 2)."""
+    with call.stage("sort"):
+        packing = pack_pairs(call.membership, call.extent)
+    packed = call.gathered(packing)
+    with call.stage("same_group"):
+        out_MHD, lse_HM = call.kernel.run(*packed, packing.cu_lengths, call.length, call.scale, None)
+    return _by_slot(out_MHD, lse_HM, packing, sign=-1)
+
+
+def _lowest_shared_group(call: FlashCall) -> list[Part]:
+    """Attention inside groups for k >= 3, every pair counted in its lowest shared group only."""
+    with call.stage("sort"):
+        packing = pack_groups(call.membership, call.extent)
+    packed = call.gathered(packing)
+    with call.stage("same_group"):
+        groups_M = call.membership.flatten().index_select(0, packing.token)
+        number_M = group_numbers(call.membership.flatten(), call.extent.top_k)[packing.token, packing.rank]
+        own_MK = group_bits(groups_M, call.extent.num_groups)
+        lower_MK = own_MK & (torch.arange(call.extent.num_groups, device=own_MK.device) < number_M[:, None])
+        out_MHD, lse_HM = call.hiding(packed, lower_MK, own_MK, packing.cu_lengths)
+    return _by_slot(out_MHD, lse_HM, packing)
+
+
+def _local(call: FlashCall, window: int) -> Part:
+    batch, length = call.membership.shape
+    bits_NK = group_bits(call.membership.flatten(), call.extent.num_groups)
+    cu_lengths = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device=bits_NK.device)
+    return Part(*call.hiding(call.flat, bits_NK, bits_NK, cu_lengths, window if window < length else None))
+
+
+def _sinks(call: FlashCall, rule: PairRule) -> Part:
+    """Sinks beyond the window that share no group with the query."""
+    batch, length = call.membership.shape
+    num_sinks = min(rule.num_sinks, length)
+    q_BTHD, k_BTGD, v_BTGD = (x.unflatten(0, (batch, length)) for x in call.flat)
+    heads, size, kv_heads = q_BTHD.shape[2], q_BTHD.shape[3], k_BTGD.shape[2]
+    kind = torch.promote_types(q_BTHD.dtype, torch.float32)
+    k_BSGD, v_BSGD = k_BTGD[:, :num_sinks].to(kind), v_BTGD[:, :num_sinks].to(kind)
+    out_BTHD = q_BTHD.new_empty(q_BTHD.shape)
+    lse_HBT = torch.empty(heads, batch, length, dtype=kind, device=q_BTHD.device)
+    sink_S = torch.arange(num_sinks, device=q_BTHD.device)
+    step = max(1, SINK_ELEMENTS // (batch * heads * max(size, num_sinks)))
+    for start in range(0, length, step):
+        rows = slice(start, min(start + step, length))
+        position_t = torch.arange(rows.start, rows.stop, device=q_BTHD.device)
+        far_tS = position_t[:, None] - sink_S > rule.window
+        apart_BtS = (call.membership[:, rows, None] & call.membership[:, None, :num_sinks]) == 0
+        q_BtGrD = q_BTHD[:, rows].to(kind).unflatten(2, (kv_heads, heads // kv_heads))
+        scores_BtGrS = torch.einsum("bthrd,bshd->bthrs", q_BtGrD, k_BSGD) * call.scale
+        scores_BtGrS = scores_BtGrS.masked_fill(~(far_tS & apart_BtS)[:, :, None, None, :], float("-inf"))
+        lse_BtGr1 = torch.logsumexp(scores_BtGrS, dim=-1, keepdim=True)
+        weights_BtGrS = torch.exp(scores_BtGrS - lse_BtGr1.masked_fill(lse_BtGr1 == float("-inf"), 0.0))
+        mixed_BtGrD = torch.einsum("bthrs,bshd->bthrd", weights_BtGrS, v_BSGD)
+        out_BTHD[:, rows] = mixed_BtGrD.flatten(2, 3).to(out_BTHD.dtype)
+        lse_HBT[:, :, rows] = lse_BtGr1.flatten(2).permute(2, 0, 1)
+    return Part(out_BTHD.flatten(0, 1), lse_HBT.flatten(1))
+
+
+def _head_size_needed(head_size: int, num_groups: int) -> int:
+    return head_size + num_groups + -(head_size + num_groups) % 8
+
+
+def flash_decomposition(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scale: float,
+    *,
+    kernel: Kernel | None = None,
+    extent: Extent | None = None,
+    stage: Stage | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Exact Focus attention from flash kernels, for as many queries as keys, without padding or softcap.
+
+    Args:
+        query: (B, H, T, D); key, value: (B, G, T, D).
+        membership: (B, T) int64 bit sets.
+        rule: window and sinks.
+        scale: factor on the scores, above 0.
+        kernel: the varlen kernel; by default the fastest for these tensors.
+        extent: what is known of the memberships. Given, nothing waits for the device, and a CUDA graph can hold the
+            call; a wrong one gives wrong results. Looked up with one host synchronisation when None.
+        stage: for timing, as a `StageClock` does: called with "sort", "gather", "same_group", "local", "sinks" or
+            "merge", returns a context manager for that part.
+
+    Returns:
+        out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
+
+    Raises:
+        InputError: no flash kernel runs such tensors, or head size and groups together exceed what one can hold.
+    """
+    stage = stage or _unmeasured
+    if kernel is None:
+        kernel = best_kernel(query.device, query.dtype, query.shape[-1])
+    if extent is None:
+        extent = membership_extent(membership)
+    if _head_size_needed(query.shape[-1], extent.num_groups) > LARGEST_HEAD or scale <= 0:
+        raise InputError(
+            f"backend 'decomposed' was given head size {query.shape[-1]}, {extent.num_groups} groups, scale {scale}",
+            expected=f"head size and groups together at most {LARGEST_HEAD}, a scale above 0",
+            fix='use backend="flex" or backend="auto"',
+        )
+    batch, length = membership.shape
+    q_NHD, k_NGD, v_NGD = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
+    call = FlashCall(kernel, (q_NHD, k_NGD, v_NGD), membership, extent, scale, stage)
+    parts = _lowest_shared_group(call) if extent.top_k >= 3 else _same_group(call)
+    if extent.top_k == 2:
+        parts += _same_two_groups(call)
+    with stage("local"):
+        parts.append(_local(call, rule.window))
+    if rule.num_sinks > 0 and rule.window < length - 1:
+        with stage("sinks"):
+            parts.append(_sinks(call, rule))
+    with stage("merge"):
+        out_NHD, lse_NH = merge_parts(parts, batch * length)
+    return out_NHD.unflatten(0, (batch, length)).transpose(1, 2), lse_NH.unflatten(0, (batch, length)).transpose(1, 2)

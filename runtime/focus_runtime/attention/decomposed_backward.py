@@ -1,0 +1,297 @@
+"""Backward through the decomposition, for training under the hard mask at lengths where dense attention does not fit.
+
+Attention over several key sets merged by logsumexp is one softmax over their union. Its gradient is the sum over the
+sets of each flash backward, given the *merged* output and logsumexp: then exp(score - lse) is the weight the forward
+pass used. (Autograd through the merge would treat each set's logsumexp as a constant, and be wrong.) Sets that
+inclusion-exclusion takes away count with a minus sign here too.
+
+Shape suffixes: T tokens, H query heads (Hq), G key-value heads (Hkv), D head size, K groups; N blocks of b queries with
+t keys in reach, n tokens of one set of groups, m keys of a dense part, S sinks. One text at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.decomposed import (
+    LocalPiece,
+    decomposed_attention,
+    has_far_sinks,
+    has_local,
+    local_blocks,
+    local_pieces,
+    sink_pairs,
+)
+from focus_runtime.attention.flash import flash_backward
+from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
+from focus_runtime.attention.inclusion_exclusion import causal_sets
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.mask.rule import PairRule, narrow
+from focus_runtime.routing.router import top_k_membership
+
+
+@dataclass(slots=True)
+class _Text:
+    """One text by token, with the gradients added up so far in the accumulators' dtype.
+
+    Attributes:
+        query, out, grad: (T, H, D); key, value: (T, G, D).
+        lse: (T, H).
+        scale: factor on the scores.
+        grad_query, grad_key, grad_value: as query, key and value.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    out: Tensor
+    grad: Tensor
+    lse: Tensor
+    scale: float
+    grad_query: Tensor
+    grad_key: Tensor
+    grad_value: Tensor
+
+    @property
+    def gradients(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Those of query, key and value."""
+        return self.grad_query, self.grad_key, self.grad_value
+
+    @property
+    def shares(self) -> int:
+        """Query heads per key head."""
+        return self.query.shape[1] // self.key.shape[1]
+
+
+def _same_group(text: _Text, membership_T: Tensor, gates_TK: Tensor | None) -> None:
+    """Causal sets; with gates also the sums of the score gradients per token and group.
+
+    Two more head dimensions, (1, 0) in queries and (0, 1) in keys, change no score; the gradient of a key in the first
+    is the sum of its column of score gradients, that of a query in the second the sum of its row.
+    """
+    dim = text.query.shape[2]
+    for part in causal_sets(membership_T):
+        by_token = [x.index_select(0, part.rows) for x in (text.grad, text.query, text.key, text.value, text.out)]
+        single = gates_TK is not None and part.groups.bit_count() == 1
+        if single:
+            by_token = [torch.nn.functional.pad(x, (0, 2)) for x in by_token]
+            by_token[1][..., dim] = 1.0
+            by_token[2][..., dim + 1] = 1.0
+        lse_1Hn = text.lse.index_select(0, part.rows).t()[None]
+        grad_1HnD, q_1HnD, k_1GnD, v_1GnD, out_1HnD = (x.transpose(0, 1)[None] for x in by_token)
+        by_head = flash_backward(grad_1HnD, q_1HnD, k_1GnD, v_1GnD, out_1HnD, lse_1Hn, text.scale)
+        grads = [x[0].transpose(0, 1) for x in by_head]
+        if single and gates_TK is not None:
+            sums_n = (grads[0][..., dim + 1].sum(1) + grads[1][..., dim].sum(1)) / text.scale
+            gates_TK[:, part.groups.bit_length() - 1].index_add_(0, part.rows, sums_n.to(gates_TK.dtype))
+        for target, grad in zip(text.gradients, grads, strict=True):
+            target.index_add_(0, part.rows, grad[..., :dim].to(target.dtype), alpha=part.sign)
+
+
+def _local(text: _Text, membership_T: Tensor, window: int) -> None:
+    for piece in local_pieces(text.query.shape[0], window):
+        q_NHbD, k_NGtD, v_NGtD, near_1bt, shared_Nbt = local_blocks(
+            (text.query, text.key, text.value), membership_T, window, piece
+        )
+        out_NHbD, grad_NHbD, lse_NHb1 = (
+            _blocks_like(x, q_NHbD, piece) for x in (text.out, text.grad, text.lse[..., None])
+        )
+        allowed_N1bt = (near_1bt & ~shared_Nbt)[:, None]
+        grad_q_NHbD, *grads_NGtD = flash_backward(
+            grad_NHbD, q_NHbD, k_NGtD, v_NGtD, out_NHbD, lse_NHb1[..., 0], text.scale, allowed_N1bt
+        )
+        text.grad_query[piece.start : piece.stop] += grad_q_NHbD.transpose(1, 2).flatten(0, 1)
+        rows_Nt = _key_rows(piece, window)
+        for target, grad_NGtD in zip(text.gradients[1:], grads_NGtD, strict=True):
+            target.index_add_(0, rows_Nt.flatten(), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
+        assert rows_Nt.shape[0] == piece.blocks
+
+
+def _blocks_like(x_THD: Tensor, q_NHbD: Tensor, piece: LocalPiece) -> Tensor:
+    """(T, H, D) -> (N, H, b, D) for the queries of one piece."""
+    return x_THD[piece.start : piece.stop].unflatten(0, (q_NHbD.shape[0], q_NHbD.shape[2])).transpose(1, 2)
+
+
+def _key_rows(piece: LocalPiece, window: int) -> Tensor:
+    """(N, t) rows of the keys of each block of one piece."""
+    size = piece.size
+    first = max(0, piece.start - window)
+    reach = piece.start - first + size
+    return first + size * torch.arange(piece.blocks)[:, None] + torch.arange(reach)[None, :]
+
+
+def _weights_and_score_gradients(
+    text: _Text, k_mGD: Tensor, v_mGD: Tensor, rows: slice, allowed_nm: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Dense weights and score gradients (H, n, m) of some rows against a few keys."""
+    q_HnD, grad_HnD, out_HnD = (x[rows].transpose(0, 1) for x in (text.query, text.grad, text.out))
+    k_HmD, v_HmD = (x.repeat_interleave(text.shares, dim=1).transpose(0, 1) for x in (k_mGD, v_mGD))
+    dtype = text.lse.dtype
+    scores_Hnm = (q_HnD @ k_HmD.transpose(1, 2)).to(dtype) * text.scale
+    weights_Hnm = torch.exp(scores_Hnm - text.lse[rows].t()[..., None]).masked_fill(~allowed_nm, 0.0)
+    through_value_Hnm = (grad_HnD @ v_HmD.transpose(1, 2)).to(dtype)
+    return weights_Hnm, weights_Hnm * (through_value_Hnm - (grad_HnD * out_HnD).sum(-1, dtype=dtype)[..., None])
+
+
+def _sinks(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
+    rows = slice(rule.window + 1, None)
+    k_SGD, v_SGD = text.key[: rule.num_sinks], text.value[: rule.num_sinks]
+    allowed_nS = sink_pairs(membership_T, rule.window, k_SGD.shape[0])[rows]
+    weights_HnS, scores_HnS = _weights_and_score_gradients(text, k_SGD, v_SGD, rows, allowed_nS)
+    dtype = weights_HnS.dtype
+    q_HnD, grad_HnD = (x[rows].transpose(0, 1).to(dtype) for x in (text.query, text.grad))
+    k_HSD = k_SGD.repeat_interleave(text.shares, dim=1).transpose(0, 1).to(dtype)
+    text.grad_query[rows] += (scores_HnS @ k_HSD).transpose(0, 1) * text.scale
+    for target, grad_HSD in (
+        (text.grad_key, scores_HnS.transpose(1, 2) @ q_HnD * text.scale),
+        (text.grad_value, weights_HnS.transpose(1, 2) @ grad_HnD),
+    ):
+        target[: rule.num_sinks] += grad_HSD.unflatten(0, (-1, text.shares)).sum(1).transpose(0, 1)
+
+
+def _ungate(text: _Text, membership_T: Tensor, rule: PairRule, gates_TK: Tensor) -> None:
+    """Take near pairs and pairs with a sink out of the gates' sums: the mask keeps them whatever their groups."""
+    member_TK = ((membership_T[:, None] >> torch.arange(gates_TK.shape[1])) & 1).to(gates_TK.dtype)
+    length = membership_T.shape[0]
+    for start in range(0, length, 64):
+        rows = slice(start, min(start + 64, length))
+        first = max(0, start - rule.window)
+        position, column = torch.arange(length)[rows, None], torch.arange(first, rows.stop)[None, :]
+        near_nm = (column <= position) & (position - column <= rule.window)
+        _take(text, rows, slice(first, rows.stop), near_nm, member_TK, gates_TK)
+    rows = slice(rule.window + 1, None)
+    if has_far_sinks(length, rule):
+        sinks = torch.arange(min(rule.num_sinks, length))[None, :]
+        far_nm = torch.arange(length)[rows, None] - sinks > rule.window
+        _take(text, rows, slice(0, far_nm.shape[1]), far_nm, member_TK, gates_TK)
+
+
+def _take(text: _Text, rows: slice, keys: slice, pairs_nm: Tensor, member_TK: Tensor, gates_TK: Tensor) -> None:
+    shared_nm = pairs_nm & ((member_TK[rows] @ member_TK[keys].t()) > 0)
+    scores_nm = _weights_and_score_gradients(text, text.key[keys], text.value[keys], rows, shared_nm)[1].sum(0)
+    scores_nm = scores_nm.to(gates_TK.dtype)
+    gates_TK[rows] -= (scores_nm @ member_TK[keys]) * member_TK[rows]
+    gates_TK[keys] -= (scores_nm.t() @ member_TK[rows]) * member_TK[keys]
+
+
+def _gradients(
+    inputs: tuple[Tensor, ...],
+    grad_BHTD: Tensor,
+    membership_BT: Tensor,
+    rule: PairRule,
+    scale: float,
+    num_groups: int = 0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Gradients of query, key, value and, with `num_groups`, of the gates (B, T, K)."""
+    query, key, value, out, lse = inputs
+    rule = PairRule(min(rule.window, query.shape[2] - 1), rule.num_sinks)
+    by_text: list[list[Tensor]] = []
+    for b in range(query.shape[0]):
+        q_THD, k_TGD, v_TGD, out_THD, grad_THD = (x[b].transpose(0, 1) for x in (query, key, value, out, grad_BHTD))
+        zeros = [torch.zeros(x.shape, dtype=lse.dtype) for x in (q_THD, k_TGD, v_TGD)]
+        text = _Text(q_THD, k_TGD, v_TGD, out_THD, grad_THD, lse[b].t(), scale, *zeros)
+        gates_TK = torch.zeros(q_THD.shape[0], num_groups, dtype=lse.dtype) if num_groups else None
+        small_T = narrow(membership_BT[b])
+        _same_group(text, membership_BT[b], gates_TK)
+        if has_local(small_T, rule.window):
+            _local(text, small_T, rule.window)
+        if has_far_sinks(q_THD.shape[0], rule):
+            _sinks(text, small_T, rule)
+        if gates_TK is not None:
+            _ungate(text, membership_BT[b], rule, gates_TK)
+        by_text.append([x.transpose(0, 1) for x in text.gradients] + ([] if gates_TK is None else [gates_TK]))
+    stacked = [torch.stack(parts) for parts in zip(*by_text, strict=True)]
+    gates_BTK = stacked[3] if num_groups else None
+    return stacked[0].to(query.dtype), stacked[1].to(key.dtype), stacked[2].to(value.dtype), gates_BTK
+
+
+def _forward(
+    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, rule: PairRule, scale: float
+) -> tuple[Tensor, Tensor]:
+    if fused_fits(query, key, value) and fused_available():
+        return fused_attention(query, key, value, membership, rule, Scoring(scale))
+    return decomposed_attention(query, key, value, membership, rule, scale)
+
+
+class _Differentiable(torch.autograd.Function):
+    """Hard-masked attention; also differentiable in the group probabilities when they are given."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        membership: Tensor,
+        probabilities: Tensor | None,
+        rule: PairRule,
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = _forward(query, key, value, membership, rule, scale)
+        ctx.save_for_backward(query, key, value, out, lse, membership)
+        ctx.rule, ctx.scale = rule, scale
+        ctx.groups = None if probabilities is None else (probabilities.shape[-1], probabilities.dtype)
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        *inputs, membership = ctx.saved_tensors
+        num_groups = 0 if ctx.groups is None else ctx.groups[0]
+        grad_q, grad_k, grad_v, gates = _gradients(tuple(inputs), grads[0], membership, ctx.rule, ctx.scale, num_groups)
+        if gates is not None:
+            gates = gates.to(ctx.groups[1])
+        return grad_q, grad_k, grad_v, None, gates, None, None
+
+
+def differentiable_attention(
+    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, rule: PairRule, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Focus attention with exact gradients for query, key and value in memory linear in T; CPU, no padding.
+
+    Args:
+        query: (B, H, T, D); key, value: (B, G, T, D).
+        membership: (B, T) int64 bit sets.
+        rule: window and sinks.
+        scale: factor on the scores.
+
+    Returns:
+        out (B, H, T, D); logsumexp (B, H, T), which carries no gradient.
+    """
+    return _Differentiable.apply(query, key, value, membership, None, rule, scale)
+
+
+def straight_through_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    probabilities: Tensor,
+    rule: PairRule,
+    scale: float,
+    *,
+    top_k: int,
+) -> Tensor:
+    """Attention under the hard top-k mask, with a gradient for the routers, in memory linear in T.
+
+    A pair kept only because its tokens share groups is weighed by 1 in the forward pass. Its gradient goes to the
+    probabilities of the shared groups, of the query and of the key, as if the weight were
+    1 + sum over shared g of (p_i[g] p_j[g] - 1) at p = 1 (straight-through). Near pairs, sinks and dropped pairs
+    give the routers no gradient: what a token in another group would have contributed stays unknown, and only
+    `gated_attention(hard_top_k=...)`, which computes all T^2 pairs, can say.
+
+    Args:
+        query: (B, H, T, D); key, value: (B, G, T, D), on the CPU.
+        probabilities: (B, T, K).
+        rule: window and sinks.
+        scale: factor on the scores.
+        top_k: groups a token belongs to in the forward pass.
+
+    Returns:
+        (B, H, T, D).
+    """
+    membership = top_k_membership(probabilities.detach(), top_k)
+    return _Differentiable.apply(query, key, value, membership, probabilities, rule, scale)[0]

@@ -1,0 +1,99 @@
+"""State of composed attention modules, and of the composition they belong to; `FocusModel` in attach.py provides it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import nn
+
+from focus_runtime.clock import PassClock
+from focus_runtime.composition.cache import GroupHistory
+from focus_runtime.config import FocusConfig
+from focus_runtime.routing.router import Assignment, CentroidRouter
+
+STATE = "_focus_layer"  # attribute of an attention module that holds its FocusLayer
+
+
+@dataclass
+class SoftGate:
+    """Settings of a training forward pass; see `gated_attention`.
+
+    Attributes:
+        gate: "log" or "paper".
+        steepness: lambda of the paper gate.
+        hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
+            text, and then without a gradient from dropped pairs (`straight_through_attention`).
+    """
+
+    gate: str = "log"
+    steepness: float = 8.0
+    hard: bool = False
+
+
+class Composition(Protocol):
+    """State that all layers of one composition share.
+
+    Attributes:
+        model: the frozen model.
+        config: settings in force.
+        backend: attention backend, "auto" or a name.
+        seconds: clock of routing and attention.
+        measuring_full: every layer runs its own full attention, timed.
+        paused: the model runs its own attention implementation; nothing is routed.
+        soft_gate: set during training forward passes.
+    """
+
+    model: nn.Module
+    config: FocusConfig
+    backend: str
+    seconds: PassClock
+    measuring_full: bool
+    paused: bool
+    soft_gate: SoftGate | None
+
+    @property
+    def writer(self) -> str:
+        """Identifies who assigned a cache's groups."""
+
+
+class Pass(threading.local):
+    """State of one layer during a forward pass of this thread; between passes, of the latest one.
+
+    Attributes:
+        assignment: the groups of that pass's tokens.
+        cached, history: the cache layer of a running pass, and the groups stored with its keys.
+        called: whether the running pass has reached the attention interface.
+        backend: backend of the latest Focus call; empty before one.
+    """
+
+    def __init__(self) -> None:
+        self.assignment: Assignment | None = None
+        self.cached: Any = None
+        self.history: GroupHistory | None = None
+        self.called = False
+        self.backend = ""
+
+    def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
+        """A copied or pickled model starts without a pass."""
+        return Pass, ()
+
+
+@dataclass(slots=True)
+class FocusLayer:
+    """State of one composed attention module.
+
+    Attributes:
+        index: layer number.
+        router: None where the layer keeps its own attention.
+        owner: state shared by all layers.
+        sliding: the layer's own window in tokens, None for a global layer.
+        current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
+    """
+
+    index: int
+    router: CentroidRouter | None
+    owner: Composition
+    sliding: int | None = None
+    current_pass: Pass = field(default_factory=Pass)

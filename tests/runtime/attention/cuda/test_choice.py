@@ -1,0 +1,38 @@
+"""The backend that `auto` takes on CUDA."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from focus_runtime.attention.cuda import choice as cuda_choice
+from focus_runtime.attention.cuda.choice import choose_on_cuda
+from focus_runtime.attention.cuda.packing import Extent
+
+
+@pytest.mark.parametrize(
+    ("length", "extent", "changes", "expected"),
+    [
+        (8192, Extent(8, 1, True), {}, "decomposed"),
+        (4096, Extent(8, 1, True), {}, "flex"),
+        (1024, Extent(8, 1, True), {}, "masked"),
+        (32768, Extent(4, 2, True), {}, "flex"),
+        (32768, Extent(8, 2, True), {}, "decomposed"),
+        (32768, Extent(16, 3, True), {}, "flex"),
+        (32768, Extent(8, 1, True), {"softcap": 30.0}, "flex"),
+        (32768, Extent(8, 1, True), {"gradients": True}, "flex"),
+        (32768, Extent(8, 1, True), {"key_padding": torch.ones(1, 1, dtype=torch.bool)}, "flex"),
+        (32768, Extent(8, 1, True), {"dtype": torch.float32}, "flex"),
+        (32768, Extent(8, 1, True), {"dtype": torch.float64}, "masked"),
+        (32768, Extent(8, 1, True), {"size": 256}, "flex"),
+        (32768, Extent(8, 1, True), {"queries": 100}, "flex"),
+        (32768, Extent(8, 1, True), {"queries": 1}, "masked"),
+    ],
+)
+def test_choice_on_cuda(length, extent, changes, expected, monkeypatch):
+    monkeypatch.setattr(cuda_choice, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 else "no")
+    changes = dict(changes)
+    queries, size = changes.pop("queries", length), changes.pop("size", 64)
+    query = torch.empty(1, 1, queries, size, dtype=changes.pop("dtype", torch.bfloat16), device="meta")
+    settings = {"key_padding": None, "softcap": None, "gradients": False, **changes}
+    assert choose_on_cuda(query, torch.empty(1, 1, length, size, device="meta"), extent, **settings) == expected

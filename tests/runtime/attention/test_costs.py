@@ -1,0 +1,36 @@
+"""The cost model behind the choice of a backend."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from focus_runtime.attention import costs
+from focus_runtime.mask.rule import PairRule
+from tests.helpers import ROOT
+from tests.runtime.attention.inputs import (
+    random_membership,
+)
+
+
+def test_the_cost_models_constants_are_the_fitted_ones():
+    fitted = json.loads((ROOT / "benchmarks" / "results" / "costs.json").read_text())["constants"]
+    assert {name: getattr(costs, name) for name in fitted} == fitted
+
+
+@pytest.mark.parametrize("length", [1024, 4096])
+def test_costs_rank_groups_by_their_size(length):
+    """More groups cost the decomposition less, and more groups a token cost it more."""
+    found = {}
+    for groups, top_k in ((4, 1), (8, 1), (8, 2)):
+        sizes = costs.set_sizes(random_membership(length, groups=groups, top_k=top_k)[0])
+        found[groups, top_k] = costs.decomposed_cost(sizes, length, PairRule(64, 4))
+    assert found[8, 1] < found[4, 1] < found[8, 2]
+
+
+def test_too_many_sets_of_groups_are_not_decomposed():
+    membership = torch.full((1, 8192), (1 << 20) - 1)
+    membership[0, 0] = 1 << 30  # else one group would hold every token
+    assert costs.cheapest_without_compiler(membership, PairRule(8)) == "masked"

@@ -1,0 +1,97 @@
+"""The dense oracle against a triple loop in Python floats."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from tests.runtime.attention.by_keyword import (
+    reference_attention,
+)
+from tests.runtime.attention.inputs import (
+    INF,
+    assert_same,
+    padded,
+    random_inputs,
+    random_membership,
+)
+
+
+def loop_attention(query, key, value, membership, *, window, num_sinks, scale, real=None, softcap=None):
+    """Focus attention by its definition, one query, head and key at a time, in Python floats."""
+    batch, heads, length_q, dim = query.shape
+    length_k, repeats = key.shape[2], heads // key.shape[1]
+    real = real.tolist() if real is not None else [[True] * length_k] * batch
+    q, k, v, groups = (x.tolist() for x in (query, key, value, membership))
+    out = torch.zeros(query.shape, dtype=torch.float64)
+    lse = torch.full((batch, heads, length_q), -INF, dtype=torch.float64)
+    for b in range(batch):
+        first = real[b].index(True)
+        for h in range(heads):
+            for t in range(length_q):
+                i, scores = t + length_k - length_q, {}
+                for j in range(i + 1):
+                    visible = groups[b][i] & groups[b][j] or i - j <= window or j - first < num_sinks
+                    if real[b][j] and visible:
+                        kj = k[b][h // repeats][j]
+                        score = scale * sum(q[b][h][t][c] * kj[c] for c in range(dim))
+                        scores[j] = softcap * math.tanh(score / softcap) if softcap else score
+                if scores:
+                    top = max(scores.values())
+                    total = sum(math.exp(s - top) for s in scores.values())
+                    lse[b, h, t] = top + math.log(total)
+                    for j, score in scores.items():
+                        weight = math.exp(score - top) / total
+                        for c in range(dim):
+                            out[b, h, t, c] += weight * v[b][h // repeats][j][c]
+    return out, lse
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (3, 0), (0, 2), (2, 3), (50, 0), (1, 50)])
+def test_reference_equals_a_triple_loop(top_k, window, num_sinks, fresh_seed):
+    inputs, membership = random_inputs(11), random_membership(11, top_k=top_k)
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.4}
+    assert_same(
+        reference_attention(*inputs, membership, **settings), loop_attention(*inputs, membership, **settings), 1e-12
+    )
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_reference_with_padding(side, top_k, fresh_seed):
+    inputs, membership = random_inputs(10, batch=2), random_membership(10, top_k=top_k, batch=2)
+    real = padded(10, 2, side)
+    settings: dict[str, Any] = {"window": 1, "num_sinks": 2, "scale": 0.4}
+    actual = reference_attention(*inputs, membership, key_padding=real, **settings)
+    assert_same(actual, loop_attention(*inputs, membership, real=real, **settings), 1e-12)
+
+
+@pytest.mark.parametrize("queries", [1, 4, 9])
+def test_reference_with_fewer_queries_than_keys(queries, fresh_seed):
+    inputs, membership = random_inputs(10, queries=queries), random_membership(10)
+    settings: dict[str, Any] = {"window": 2, "num_sinks": 1, "scale": 0.4}
+    assert_same(
+        reference_attention(*inputs, membership, **settings), loop_attention(*inputs, membership, **settings), 1e-12
+    )
+
+
+@pytest.mark.parametrize("heads", [(1, 1), (4, 1), (6, 3), (3, 3)])
+def test_reference_shares_key_heads(heads, fresh_seed):
+    inputs, membership = random_inputs(7, heads=heads[0], kv_heads=heads[1]), random_membership(7)
+    settings: dict[str, Any] = {"window": 1, "num_sinks": 0, "scale": 0.4}
+    assert_same(
+        reference_attention(*inputs, membership, **settings), loop_attention(*inputs, membership, **settings), 1e-12
+    )
+
+
+@pytest.mark.parametrize("softcap", [0.5, 30.0])
+def test_reference_with_softcap(softcap, fresh_seed):
+    inputs, membership = random_inputs(9), random_membership(9, top_k=2)
+    settings: dict[str, Any] = {"window": 1, "num_sinks": 1, "scale": 0.9, "softcap": softcap}
+    assert_same(
+        reference_attention(*inputs, membership, **settings), loop_attention(*inputs, membership, **settings), 1e-12
+    )

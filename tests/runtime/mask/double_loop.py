@@ -1,0 +1,24 @@
+"""The definition of the mask, one pair at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+
+def cause(membership, i, j, window, sinks):
+    """Why pair (i, j), j <= i, is allowed; from the definition in METHOD section 3."""
+    near, shared = i - j <= window, bool(int(membership[i]) & int(membership[j]))
+    if near:
+        return "local_and_group" if shared else "local_only"
+    if shared:
+        return "group_only"
+    return "sink_only" if j < sinks else "dropped"
+
+
+memberships = st.lists(st.integers(0, 31), min_size=1, max_size=40).map(np.array)
+
+
+def draw(seed, total, groups=5):
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, 1 << groups, total), generator

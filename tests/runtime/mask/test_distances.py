@@ -1,0 +1,55 @@
+"""Pairs by distance against a double loop over the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from focus_runtime.mask import tiles as pairs
+from focus_runtime.mask.distances import count_by_distance, distance_bins, shuffled_sharing
+from focus_runtime.mask.rule import CAUSES
+from tests.runtime.mask.double_loop import cause, draw
+
+
+@pytest.mark.parametrize(("window", "sinks", "table"), [(0, 0, 1 << 24), (6, 3, 130), (100, 2, 1), (5, 90, 1 << 24)])
+def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table):
+    monkeypatch.setattr(pairs, "TABLE_ENTRIES", table)
+    membership, _ = draw(fresh_seed, 61)
+    found = count_by_distance(membership, window, sinks)
+    expected = np.zeros((5, 61), dtype=np.int64)
+    for i in range(61):
+        for j in range(i + 1):
+            expected[CAUSES.index(cause(membership, i, j, window, sinks)), i - j] += 1
+    far = [(i, j) for i in range(61) for j in range(sinks, i - window)]
+    assert found.beyond == len(far)
+    assert found.beyond_shared == sum(bool(membership[i] & membership[j]) for i, j in far)
+    assert found.first[0] == 0
+    assert found.last[-1] == 60
+    np.testing.assert_array_equal(found.first[1:], found.last[:-1] + 1)
+    for number, (first, last) in enumerate(zip(found.first, found.last, strict=True)):
+        np.testing.assert_array_equal(found.counts[:, number], expected[:, first : last + 1].sum(axis=1))
+        kept = sum(i - j <= window or j < sinks for i in range(61) for j in range(i + 1) if first <= i - j <= last)
+        assert found.window_only[number] == pytest.approx(kept / expected[:, first : last + 1].sum())
+
+
+def test_the_null_is_the_mean_over_shuffles(fresh_seed):
+    membership, generator = draw(fresh_seed, 40, groups=3)
+    others = [(i, j) for i in range(40) for j in range(40) if i != j]
+    sharing = np.mean([bool(membership[i] & membership[j]) for i, j in others])
+    assert shuffled_sharing(membership) == pytest.approx(sharing)
+    shares, beyond = [], []
+    for _ in range(2000):
+        found = count_by_distance(generator.permutation(membership), 3, 2)
+        shares.append(1 - found.counts[-1] / found.counts.sum(axis=0))
+        beyond.append(found.beyond_shared / found.beyond)
+    assert abs(np.mean(beyond) - sharing) < 5 * np.std(beyond) / np.sqrt(len(beyond))
+    error = 5 * np.std(shares, axis=0) / np.sqrt(len(shares)) + 1e-9
+    assert (np.abs(np.mean(shares, axis=0) - count_by_distance(membership, 3, 2).shuffled) < error).all()
+
+
+def test_bins_cover_every_distance_once_for_any_length():
+    for total in (1, 2, 3, 17, 1000):
+        first, last = distance_bins(total)
+        assert np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]).tolist() == list(
+            range(total)
+        )

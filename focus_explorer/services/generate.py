@@ -7,6 +7,7 @@ from typing import Any
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError, TextError
 from focus_explorer.services.jobs import Job
+from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
@@ -71,7 +72,6 @@ def generate(
     import torch
 
     from focus_runtime.composition.attach import compose
-    from focus_runtime.run.generation import generate_both
 
     run = fetch_run(service.database, run_id)
     config = run_config(run)
@@ -91,26 +91,39 @@ def generate(
             num_sinks=config.num_sinks,
             assignment="causal",
         )
-        written: dict[str, list[int]] = {"full": [], "focus": []}
-        sides: dict[str, Any] = {mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written}
-        job.partial.update(sides, prompt_tokens=len(ids))
         try:
-            job.step("Reading the prompt", 0.0)
-            ends = _ends(loaded.model)
-            for step in generate_both(
-                focus, start, max_tokens=max_tokens, temperature=temperature, seed=seed, stop_ids=ends
-            ):
-                job.step("Writing", len(written[step.mode]) / max_tokens)
-                written[step.mode].append(step.token_id)
-                _add(loaded.tokenizer, sides[step.mode], ids, written[step.mode], step)
+            _generate_both(loaded, focus, start, job, max_tokens=max_tokens, temperature=temperature, seed=seed)
         finally:
-            try:
-                _finish(focus, start, written["full"], sides["full"])
-            finally:
-                focus.detach()  # whatever happens: the model is shared
+            focus.detach()  # whatever happens: the model is shared
 
 
-def _add(tokenizer: Any, side: dict[str, Any], prompt: list[int], written: list[int], step: Any) -> None:
+def _generate_both(
+    loaded: LoadedModel, focus: Any, start: Any, job: Job, *, max_tokens: int, temperature: float, seed: int
+) -> None:
+    """Generate token by token; `start` (1, T) holds the prompt's ids."""
+    from focus_runtime.run.generation import generate_both
+
+    written: dict[str, list[int]] = {"full": [], "focus": []}
+    sides: dict[str, Any] = {mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written}
+    job.partial.update(sides, prompt_tokens=start.shape[1])
+    try:
+        job.step("Reading the prompt", 0.0)
+        for step in generate_both(
+            focus,
+            start,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            stop_ids=_stop_ids(loaded.model),
+        ):
+            job.step("Writing", len(written[step.mode]) / max_tokens)
+            written[step.mode].append(step.token_id)
+            _add(loaded.tokenizer, sides[step.mode], written[step.mode], step)
+    finally:
+        _finish(focus, start, written["full"], sides["full"])
+
+
+def _add(tokenizer: Any, side: dict[str, Any], written: list[int], step: Any) -> None:
     text = tokenizer.decode(written, clean_up_tokenization_spaces=False)
     whole = text.rstrip("\ufffd")  # bytes of a character that is not finished yet
     side["pieces"].append(whole[len(side["text"]) :])
@@ -133,7 +146,7 @@ def _finish(focus: Any, start: Any, written: list[int], side: dict[str, Any]) ->
     side["groups"] = [{str(layer): group for layer, group in groups.items()} for groups in by_token]
 
 
-def _ends(model: Any) -> set[int]:
+def _stop_ids(model: Any) -> set[int]:
     ends = getattr(model.generation_config, "eos_token_id", None)
     if ends is None:
         return set()

@@ -173,10 +173,11 @@ class JobRunner:
                 raise InputError(problem, fix=fix)
             job = self._jobs.get(key)
             if job is None or not (job.live or (reuse_done and job.state == "done")):
+                self._jobs.pop(key, None)
+                self._forget()
                 job = self._jobs[key] = Job(kind, run_id)
                 threading.Thread(target=self._execute, args=(job, work), daemon=True).start()
             self._jobs.move_to_end(key)
-            self._forget()
         return job
 
     def get(self, key: Hashable) -> Job | None:

@@ -27,6 +27,13 @@ def label_run(
 ) -> dict[str, Any]:
     """Change a run's name, note or tags; None leaves one as it is, "" and [] clear it.
 
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        name: at most `NAME_LENGTH` characters.
+        note: at most `NOTE_LENGTH` characters.
+        tags: all of its tags.
+
     Returns:
         run_id, name, note and tags as they are now.
 
@@ -50,18 +57,31 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
     Raises:
         InputError: too many, or one too long or with a comma.
     """
-    found = sorted({" ".join(tag.split()) for tag in tags} - {""})
-    if len(found) > MOST_TAGS:
-        raise InputError(f"there are {len(found)} tags", expected=f"at most {MOST_TAGS}")
-    for tag in found:
+    cleaned = sorted({" ".join(tag.split()) for tag in tags} - {""})
+    if len(cleaned) > MOST_TAGS:
+        raise InputError(f"there are {len(cleaned)} tags", expected=f"at most {MOST_TAGS}")
+    for tag in cleaned:
         _check_length("the tag " + repr(tag[:20]), tag, TAG_LENGTH)
         if "," in tag:
             raise InputError(f"the tag {tag!r} has a comma", expected="commas only between tags")
-    return found
+    return cleaned
 
 
 def change_tags(service: Service, run_id: str, add: Sequence[str], remove: Sequence[str] = ()) -> dict[str, Any]:
-    """Add and remove tags, keeping the others."""
+    """Add and remove tags, keeping the others.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        add: tags to add.
+        remove: tags to remove.
+
+    Returns:
+        run_id, name, note and tags as they are now.
+
+    Raises:
+        InputError: a tag is too long, or there is no such run.
+    """
     rows = [row for row in all_runs(service) if row["run_id"] == run_id]
     if not rows:
         raise _unknown(service, run_id)

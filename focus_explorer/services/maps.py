@@ -50,7 +50,13 @@ def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool
 
 
 def has_map(database: Database, run_id: str, layer: int | None) -> bool:
-    """Whether a map of a layer, or of all for None, is stored."""
+    """Whether a map is stored.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+        layer: layer number; None for the map of all layers.
+    """
     return bool(_read(database, run_id, layer).num_rows)
 
 

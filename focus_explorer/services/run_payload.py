@@ -1,4 +1,4 @@
-"""How a stored run reaches the browser: what all views need at once, the rest layer by layer when asked for.
+"""Payload of a stored run for the browser: what all views need at once, the rest layer by layer on request.
 
 A short run comes whole, so that the page needs no server for switching layers. Rows are put in their places by layer
 and position here, because sorting millions of them in the database takes longer than reading them.
@@ -23,7 +23,7 @@ WHOLE_BYTES = 900_000  # a run whose layers are smaller than this together comes
 
 
 def load_run(database: Database, run_id: str) -> dict[str, Any]:
-    """What the page draws a run from, with every layer's cells where they are small together.
+    """Payload the page draws a run from, with every layer's cells where they are small together.
 
     Raises:
         NotFoundError: there is no such run.
@@ -52,6 +52,11 @@ def load_run(database: Database, run_id: str) -> dict[str, Any]:
 
 def layer_cells(database: Database, run_id: str, layer: Any) -> dict[str, Any]:
     """Membership, probabilities and entropy of one layer's tokens.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+        layer: layer number, as the page sent it.
 
     Raises:
         InputError: `layer` is no number.

@@ -78,6 +78,11 @@ def run_title(database: Database, run_id: str) -> str:
 def mask_blocks(database: Database, run_id: str, layer: int) -> dict[str, Any]:
     """Pair counts of one layer in blocks.
 
+    Args:
+        database: with the run.
+        run_id: of the run.
+        layer: layer number.
+
     Raises:
         NotFoundError: the run has no such layer.
     """

@@ -38,5 +38,5 @@ class Service:
         with self._lock:
             if kind not in self._parts:
                 self._parts[kind] = kind(self)  # type: ignore[call-arg]
-            found: Part = self._parts[kind]
-            return found
+            part: Part = self._parts[kind]
+            return part

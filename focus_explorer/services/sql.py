@@ -73,7 +73,7 @@ ORDER BY table_name, ordinal_position""",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one query may take: seconds, rows shown, and memory in DuckDB's words."""
+    """Limits of one query: seconds, rows shown, and memory as DuckDB writes it."""
 
     seconds: float = 10.0
     rows: int = 1000
@@ -82,6 +82,11 @@ class Limits:
 
 def run_sql(database: Database, sql: str, limits: Limits | None = None) -> dict[str, Any]:
     """Answer one SELECT statement.
+
+    Args:
+        database: read in a process of its own.
+        sql: the statement.
+        limits: of time, rows and memory; the default ones when None.
 
     Returns:
         columns, types, rows (JSON values), truncated ("" or what is missing), seconds.
@@ -100,16 +105,16 @@ def run_sql(database: Database, sql: str, limits: Limits | None = None) -> dict[
     if not _BUSY.acquire(timeout=limits.seconds):
         raise InputError("two other queries are still running", fix="try again in a moment")
     try:
-        found = _ask(database, sql, limits)
+        result = _execute(database, sql, limits)
     finally:
         _BUSY.release()
-    if "problem" in found:
-        raise InputError(found["problem"])
-    return found
+    if "problem" in result:
+        raise InputError(result["problem"])
+    return result
 
 
-def _ask(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
-    asked = {
+def _execute(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
+    request = {
         "path": str(database.path.absolute()),
         "sql": sql,
         "seconds": limits.seconds,
@@ -120,7 +125,7 @@ def _ask(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
     try:
         done = subprocess.run(
             command,
-            input=json.dumps(asked).encode(),
+            input=json.dumps(request).encode(),
             capture_output=True,
             timeout=limits.seconds + GRACE_SECONDS,
             cwd=_PROJECT,
@@ -135,5 +140,5 @@ def _ask(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
         raise InputError(f"the query cannot be run: {error.strerror}", fix="try again") from error
     if done.returncode != 0 or not done.stdout:
         raise InputError("the query ended without an answer", fix="make it smaller, for example with WHERE")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result

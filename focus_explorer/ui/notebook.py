@@ -110,31 +110,31 @@ def _inlined(service: Service, run_id: str) -> dict[str, Any]:
 
 
 def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -> dict[str, Any]:
-    """What the views ask that needs no model, by question and layer.
+    """Answers to the questions of the views that need no model, by question and layer.
 
     Of maps those drawn before; of the layer a run opens at and of all layers together a PCA otherwise.
     """
-    asked: list[tuple[str, int | None]] = [
+    questions: list[tuple[str, int | None]] = [
         (what, None) for what in ("groups", "agreement", "word_classes", "attention", "pair_distances_mean", "map")
     ]
     for layer in layers:
-        asked.append(("pair_distances", layer))
+        questions.append(("pair_distances", layer))
         if not whole:
-            asked.append(("layer_cells", layer))
+            questions.append(("layer_cells", layer))
         stored = has_map(service.database, run_id, layer)
         if stored or layer == layers[len(layers) // 2]:
-            asked.append(("map", layer))
+            questions.append(("map", layer))
 
     def answered(what: str, layer: int | None) -> dict[str, Any]:
         return answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True})
 
-    found = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in asked}
-    for what, given in found.items():
+    answers = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in questions}
+    for what, payload in answers.items():
         if what.startswith("map "):
-            given["preliminary"] = False  # nothing better will come
-    if found["attention all"]["state"] == "done":
-        found |= {f"attention_links {layer}": answered("attention_links", layer) for layer in layers}
-    return found
+            payload["preliminary"] = False  # nothing better will come
+    if answers["attention all"]["state"] == "done":
+        answers |= {f"attention_links {layer}": answered("attention_links", layer) for layer in layers}
+    return answers
 
 
 def _page(inlined: dict[str, Any], dark: bool) -> str:

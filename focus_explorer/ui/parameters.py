@@ -29,6 +29,11 @@ def layer_of(question: Question) -> int:
 def number(question: Question, name: str, default: float | None = None) -> float:
     """A number.
 
+    Args:
+        question: sent by the page.
+        name: of the parameter.
+        default: where it is missing.
+
     Raises:
         InputError: it is none.
     """
@@ -40,6 +45,11 @@ def number(question: Question, name: str, default: float | None = None) -> float
 
 def whole_number(question: Question, name: str, default: int | None = None) -> int:
     """A whole number.
+
+    Args:
+        question: sent by the page.
+        name: of the parameter.
+        default: where it is missing.
 
     Raises:
         InputError: it is none.
@@ -78,6 +88,11 @@ def span(question: Question, name: str) -> tuple[int, int]:
 
 def one_of(question: Question, name: str, known: Any) -> str:
     """One of the known values.
+
+    Args:
+        question: sent by the page.
+        name: of the parameter.
+        known: the values.
 
     Raises:
         InputError: it is none of them.

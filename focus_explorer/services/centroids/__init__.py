@@ -1,1 +1,1 @@
-"""Centroid files: found by name, checked, kept, described and compared."""
+"""Centroid files: looked up by name, checked, kept, described and compared."""

@@ -21,7 +21,7 @@ from focus_explorer.views.centroids import report_html
 ON_LOAD = """
 const start = () => {
   if (!window.FocusFiles) { setTimeout(start, 30); return; }
-  const ask = (name) => (asked) => server[name](asked || {});
+  const ask = (name) => (question) => server[name](question || {});
   const view = FocusFiles.create(element.querySelector('.fx-root'), {
     load: ask('load_files'), detail: ask('file_detail'), compare: ask('compare_files'),
   });
@@ -32,7 +32,14 @@ start();
 
 
 def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.Tab) -> None:
-    """Lay out the tab and connect the upload to the Explore form; the list is read again whenever it is opened."""
+    """Lay out the tab and connect the upload to the Explore form; the list is read again whenever it is opened.
+
+    Args:
+        service: whose files are listed.
+        request: centroids preselected in the form.
+        explore: form that an uploaded file is chosen in.
+        tab: this tab.
+    """
     gr.HTML(f'<p class="fe-intro">{CENTROIDS_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300):
@@ -78,13 +85,13 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
     cards = service.part(CentroidCards)
 
-    def load_files(asked: dict[str, Any]) -> dict[str, Any]:
+    def load_files(question: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: {"files": cards.cards()})
 
-    def file_detail(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: cards.detail(str(asked.get("file"))))
+    def file_detail(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: cards.detail(str(question.get("file"))))
 
-    def compare_files(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: cards.compare(str(asked.get("first")), str(asked.get("second"))))
+    def compare_files(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: cards.compare(str(question.get("first")), str(question.get("second"))))
 
     return [load_files, file_detail, compare_files]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import queue
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
@@ -15,9 +13,10 @@ import gradio as gr
 from fastapi import Response
 from fastapi.encoders import jsonable_encoder
 
-from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import uploaded_centroids
+from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
@@ -233,17 +232,18 @@ def _request(
 
 
 class Runner:
-    """Runs analyses for the page, one worker thread each, and stops them at their next stage when asked."""
+    """Analyses started from the form, one for each visitor, stopped at their next stage."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._stops: dict[str, threading.Event] = {}
+        self._jobs = JobRunner()
+        self._current: dict[str, Job] = {}  # by visitor
 
     def stop(self, request: gr.Request) -> Any:
-        """Ask this visitor's run to stop."""
-        stopped = self._stops.get(request.session_hash or "")
-        if stopped is not None:
-            stopped.set()
+        """Stop this visitor's analysis."""
+        job = self._current.get(request.session_hash or "")
+        if job is not None:
+            job.stop()
         return gr.update(interactive=False)
 
     def analyze(
@@ -259,62 +259,45 @@ class Runner:
         request: gr.Request,
     ) -> Iterator[tuple[Any, Any, Any, Any]]:
         """Analyse a text; yields progress and at last the run's id."""
-        wanted = _request(model, centroids, top_k, window, sinks, assignment, limit)
-        messages: queue.Queue[tuple[str, Any]] = queue.Queue()
-        session, stopped = request.session_hash or "", threading.Event()
-        self._stops[session] = stopped
-        threading.Thread(target=_work, args=(self.service, text, wanted, messages, stopped), daemon=True).start()
+        chosen = _request(model, centroids, top_k, window, sinks, assignment, limit)
+
+        def work(job: Job) -> str:
+            return analyze(
+                self.service,
+                text,
+                chosen,
+                command="focus-explorer serve",
+                cancelled=job.stop_requested,
+                progress=job.step,
+            )
+
+        session = request.session_hash or ""
+        job = self._current[session] = self._jobs.start(
+            object(), work, kind="analysis"
+        )  # one before may still wind down
         try:
             yield _bar(SAID["starting"], 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
-            yield from _report(messages)
+            yield from _report(job)
         finally:
-            stopped.set()  # the page may have been closed: the worker gives up at its next stage
-            self._stops.pop(session, None)
+            job.stop()  # the page may have been closed: the analysis ends at its next stage
+            self._current.pop(session, None)
 
 
-def _report(messages: queue.Queue[tuple[str, Any]]) -> Iterator[tuple[Any, Any, Any, Any]]:
+def _report(job: Job) -> Iterator[tuple[Any, Any, Any, Any]]:
     idle = gr.update(interactive=False)
-    while True:
-        kind, value = messages.get()
-        if kind == "progress":
-            yield _bar(*value), gr.skip(), gr.skip(), gr.skip()
-        elif kind == "run":
-            yield done(SAID["explored"]), value, value, idle
-            return
-        elif kind == "problem":
-            yield alert(value), gr.skip(), gr.skip(), idle
-            return
-        elif kind == "stopped":
-            yield done(SAID["stopped"]), gr.skip(), gr.skip(), idle
-            return
-        else:
-            yield alert(SAID["defect"]), gr.skip(), gr.skip(), idle
-            raise value
-
-
-def _work(
-    service: Service,
-    text: str,
-    request: AnalyzeRequest,
-    messages: queue.Queue[tuple[str, Any]],
-    stopped: threading.Event,
-) -> None:
-    try:
-        run_id = analyze(
-            service,
-            text,
-            request,
-            command="focus-explorer serve",
-            cancelled=stopped.is_set,
-            progress=lambda stage, fraction: messages.put(("progress", (stage, fraction))),
-        )
-        messages.put(("run", run_id))
-    except InputError as error:
-        messages.put(("problem", str(error)))
-    except Cancelled:
-        messages.put(("stopped", None))
-    except BaseException as error:  # handed to the page's thread, which raises it
-        messages.put(("defect", error))
+    for _ in job.changes():
+        if job.state == "running":
+            yield _bar(job.stage, job.fraction), gr.skip(), gr.skip(), gr.skip()
+    if job.state == "done":
+        yield done(SAID["explored"]), job.result, job.result, idle
+    elif job.state == "stopped":
+        yield done(SAID["stopped"]), gr.skip(), gr.skip(), idle
+    elif isinstance(job.error, InputError):
+        yield alert(job.message), gr.skip(), gr.skip(), idle
+    else:
+        yield alert(SAID["defect"]), gr.skip(), gr.skip(), idle
+        assert job.error is not None
+        raise job.error
 
 
 def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:

@@ -20,7 +20,7 @@ from focus_explorer.views.runs import run_card
 ON_LOAD = """
 const start = () => {
   if (!window.FocusRuns) { setTimeout(start, 30); return; }
-  const ask = (name) => (asked) => server[name](asked || {});
+  const ask = (name) => (question) => server[name](question || {});
   const view = FocusRuns.create(element.querySelector('.fx-root'), {
     load: ask('load_runs'), label: ask('label'), remove: ask('remove'), restore: ask('restore'), ask: ask('ask'),
   });
@@ -40,7 +40,14 @@ start();
 
 
 def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) -> None:
-    """Lay out the tab; lists are read again whenever it is opened or a run finishes."""
+    """Lay out the tab; lists are read again whenever it is opened or a run finishes.
+
+    Args:
+        service: whose runs are listed.
+        explore: announces finished runs.
+        tab: this tab.
+        blocks: the page.
+    """
     gr.HTML(f'<p class="fe-intro">{RUNS_INTRO}</p>', padding=False)
     listing = gr.HTML(
         value="",
@@ -70,31 +77,31 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_runs(asked: dict[str, Any]) -> dict[str, Any]:
+    def load_runs(question: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS})
 
-    def label(asked: dict[str, Any]) -> dict[str, Any]:
-        tags = [str(tag) for tag in asked.get("tags") or []]
+    def label(question: dict[str, Any]) -> dict[str, Any]:
+        tags = [str(tag) for tag in question.get("tags") or []]
         return guarded(
             lambda: label_run(
                 service,
-                str(asked.get("run")),
-                name=str(asked.get("name") or ""),
-                note=str(asked.get("note") or ""),
+                str(question.get("run")),
+                name=str(question.get("name") or ""),
+                note=str(question.get("note") or ""),
                 tags=tags,
             )
         )
 
-    def remove(asked: dict[str, Any]) -> dict[str, Any]:
+    def remove(question: dict[str, Any]) -> dict[str, Any]:
         def work() -> dict[str, Any]:
-            delete_run(service, str(asked.get("run")))
+            delete_run(service, str(question.get("run")))
             return {"deleted": True}
 
         return guarded(work)
 
-    def restore(asked: dict[str, Any]) -> dict[str, Any]:
+    def restore(question: dict[str, Any]) -> dict[str, Any]:
         def work() -> dict[str, Any]:
-            undelete_run(service, str(asked.get("run")))
+            undelete_run(service, str(question.get("run")))
             return {"deleted": False}
 
         return guarded(work)
@@ -106,10 +113,10 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
 
 
 def _sql_functions(service: Service) -> list[Callable[..., Any]]:
-    def query(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: run_sql(service.database, str(asked.get("sql") or "")))
+    def query(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: run_sql(service.database, str(question.get("sql") or "")))
 
-    def examples(asked: dict[str, Any]) -> dict[str, Any]:
+    def examples(question: dict[str, Any]) -> dict[str, Any]:
         limits = Limits()
         return {"examples": [list(pair) for pair in EXAMPLES], "seconds": limits.seconds, "rows": limits.rows}
 

@@ -18,7 +18,7 @@ from focus_explorer.ui.text import BUTTONS, LABELS, SAID, TRAIN_HELP, TRAIN_LABE
 ON_LOAD = """
 const start = () => {
   if (!window.FocusTraining) { setTimeout(start, 30); return; }
-  const ask = (name) => (asked) => server[name](asked || {});
+  const ask = (name) => (question) => server[name](question || {});
   const view = FocusTraining.create(element.querySelector('.fx-root'), {
     load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),
   }, (chosen) => trigger('select', chosen));
@@ -49,7 +49,14 @@ DEFAULTS = TrainRequest(
 
 
 def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.Tabs) -> None:
-    """Lay out the tab; a finished training is chosen on the Explore page from here."""
+    """Lay out the tab; a finished training is chosen on the Explore page from here.
+
+    Args:
+        service: database and model.
+        request: model preselected in the form.
+        explore: form that a finished training is chosen in.
+        tabs: of the page.
+    """
     trainings = Trainings(service)
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
@@ -79,8 +86,8 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     def begin(paths: list[str] | None, val: str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
         try:
-            wanted = _request(dict(zip(_FIELDS, values, strict=True)))
-            out = trainings.start(wanted, paths or [], [val] if val else [])
+            chosen = _request(dict(zip(_FIELDS, values, strict=True)))
+            out = trainings.start(chosen, paths or [], [val] if val else [])
         except InputError as error:
             return alert(str(error)), gr.skip()
         return done(SAID["training"]), out
@@ -172,20 +179,20 @@ def _request(values: dict[str, Any]) -> TrainRequest:
 
 
 def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
-    def load_trainings(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: trainings.payload(asked.get("shown") or {}))
+    def load_trainings(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.payload(question.get("shown") or {}))
 
-    def stop_training(asked: dict[str, Any]) -> dict[str, Any]:
+    def stop_training(question: dict[str, Any]) -> dict[str, Any]:
         def stop() -> dict[str, Any]:
-            trainings.stop(asked.get("id"))
+            trainings.stop(question.get("id"))
             return {"asked": True}
 
         return guarded(stop)
 
-    def resume_training(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: {"out": trainings.resume(str(asked.get("id")))})
+    def resume_training(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: {"out": trainings.resume(str(question.get("id")))})
 
-    def use_training(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: trainings.use(str(asked.get("id"))))
+    def use_training(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.use(str(question.get("id"))))
 
     return [load_trainings, stop_training, resume_training, use_training]

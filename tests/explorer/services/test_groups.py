@@ -1,4 +1,4 @@
-"""The answers of the Groups tab and the map, from a real database."""
+"""The answers of the Groups view, from a real database."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import pytest
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services import maps
 from focus_explorer.services.groups import read_routes
-from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.ui.questions.answer import answer
 from focus_runtime.text.word_classes import classify
@@ -102,49 +100,3 @@ def test_unknown_runs_and_layers_are_named(service, run_id):
         ask(service, run_id, "map", layer=99, quick=True)
     with pytest.raises(InputError, match="layer number"):
         ask(service, run_id, "map", layer="first")
-
-
-@pytest.mark.parametrize("layer", [1, None])
-def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
-    found = ask(service, run_id, "map", layer=layer, quick=True)
-    assert (found["method"], found["preliminary"]) == ("PCA", True)
-    count = run_summary(service.database, run_id)["num_tokens"]
-    assert found["positions"] == list(range(count))
-    assert len(found["x"]) == len(found["y"]) == count
-    assert len(found["centroid_x"]) == (0 if layer is None else 4)
-    assert not fetch(service.database, "projection", run_id=run_id, layer=maps.ALL_LAYERS).num_rows
-
-
-@pytest.mark.slow
-def test_the_map_of_all_layers_is_a_stored_sample(service, run_id, monkeypatch):
-    monkeypatch.setattr(maps, "MOST_TOKENS", 100)
-    first = ask(service, run_id, "map")
-    count = run_summary(service.database, run_id)["num_tokens"]
-    assert (first["method"], first["preliminary"], first["seed"]) == ("UMAP", False, 0)
-    assert first["positions"] == maps.evenly_spaced(count, 100).tolist()
-    assert first["parameters"]["tokens"] == 100
-    assert first["parameters"]["of"] == count
-    assert 0 < first["trustworthiness"] <= 1
-    assert ask(service, run_id, "map", quick=True) == first
-
-
-def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
-    """The cosine of two points is the mean Bhattacharyya coefficient over the layers."""
-    rows = rows_of(service, run_id)
-    layers = len(read_routes(service.database, run_id).layers)
-    positions = np.array([3, 17])
-    found = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", 2, run_id, positions))
-    by_token = {p: np.array([r["probabilities"] for r in rows if r["position"] == p]) for p in (3, 17)}
-    wanted = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
-    cosine = found[0] @ found[1] / (np.linalg.norm(found[0]) * np.linalg.norm(found[1]))
-    assert found.shape == (2, layers * 4)
-    assert cosine == pytest.approx(wanted, rel=1e-5)
-
-
-def test_samples_are_evenly_spaced():
-    assert maps.evenly_spaced(5, 8).tolist() == [0, 1, 2, 3, 4]
-    picked = maps.evenly_spaced(100_000, 8000)
-    assert len(picked) == 8000
-    assert picked[0] == 0
-    assert picked[-1] == 99_999
-    assert set(np.diff(picked).tolist()) <= {12, 13}

@@ -12,11 +12,50 @@ import pytest
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services import run_payload as run_data
+from focus_explorer.services.run_payload import load_run
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.tabs.explore import PACKED_FROM, packed
 from focus_explorer.views.run import cells_payload
 from focus_runtime.text.word_classes import classify
-from tests.explorer.services.test_service import check_cells
+
+
+def check_cells(cells, rows, groups):
+    """A layer as the page gets it, against the stored rows in order of position."""
+    assert cells["width"] == 1
+    member = np.frombuffer(base64.b64decode(cells["membership"]), f"<u{cells['width']}")
+    assert member.tolist() == [row["membership"] for row in rows]
+    shown = np.frombuffer(base64.b64decode(cells["probabilities"]), np.uint8).reshape(-1, groups) / 255
+    exact = np.array([row["probabilities"] for row in rows])
+    np.testing.assert_allclose(shown, exact, atol=0.002)
+    entropy = -(exact * np.log(np.clip(exact, 1e-30, None))).sum(axis=1) / np.log(groups)
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(cells["entropy"]), np.uint8) / 255, entropy, atol=0.003)
+
+
+def test_payload_matches_the_database(service, run_id):
+    payload = load_run(service.database, run_id)
+    count, layers, groups = payload["run"]["num_tokens"], payload["num_layers"], payload["run"]["config"]["num_groups"]
+    assert len(payload["pieces"]) == count
+    top = np.frombuffer(base64.b64decode(payload["top"]), np.uint8).reshape(layers, count)
+    rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
+    assert top.ravel().tolist() == [row["top_group"] for row in rows]
+    stored = {
+        mode: [
+            row["nll"] for row in fetch(service.database, "losses", run_id=run_id).to_pylist() if row["mode"] == mode
+        ]
+        for mode in ("full", "focus")
+    }
+    for mode, nll in stored.items():
+        np.testing.assert_allclose(np.frombuffer(base64.b64decode(payload["losses"][mode]), "<f4"), nll, rtol=1e-6)
+    for layer in payload["layer_ids"]:
+        cells = payload["cells"][str(layer)]
+        own = [row for row in rows if row["layer"] == layer]
+        check_cells(cells, own, groups)
+    for number, layer in enumerate(payload["layers"]):
+        assert sum(layer["pairs"].values()) == count * (count + 1) // 2
+        shares = [cell["share"] for cell in payload["groups"][number]]
+        assert sum(shares) == pytest.approx(1)
+        assert layer["dominance"] == pytest.approx(max(shares))
+    json.dumps(payload)
 
 
 def test_a_long_run_comes_without_cells_and_layers_are_asked_for(service, run_id, monkeypatch):

@@ -1,4 +1,4 @@
-"""Two runs beside each other: random groups against plain definitions, and the numbers of any two runs."""
+"""Two runs compared: random groups against plain definitions, and the numbers of any two runs."""
 
 from __future__ import annotations
 
@@ -86,3 +86,21 @@ def test_runs_of_different_texts_have_their_numbers_beside_each_other(twins, mod
     assert compare_numbers(own, run_id, run_id)["settings_that_differ"] == {}
     with pytest.raises(NotFoundError, match="no run 'nope'"):
         compare_numbers(own, run_id, "nope")
+
+
+@pytest.mark.slow
+def test_two_runs_of_the_same_tokens(two_runs):
+    service, first, second = two_runs
+    assert [run["run_id"] for run in partners(service, first)] == [second]
+    found = compare_runs(service, first, second)
+    rows = {name: fetch(service.database, "assignments", run_id=name).to_pylist() for name in (first, second)}
+    tops = np.frombuffer(base64.b64decode(found["top"]), np.uint8).reshape(len(found["layers"]), -1)
+    for number, layer in enumerate(found["layers"]):
+        mine, other = ([r["top_group"] for r in rows[name] if r["layer"] == layer["layer"]] for name in (first, second))
+        assert tops[number].tolist() == [layer["names"][group] for group in other]
+        assert layer["overlap"] == pytest.approx(np.mean(tops[number] == np.array(mine)))
+    ppl = {name: run_summary(service.database, name)["perplexity"]["focus"] for name in (first, second)}
+    assert found["difference"]["mean"] == pytest.approx(np.log(ppl[second] / ppl[first]))
+    assert found["difference"]["count"] == 119
+    with pytest.raises(InputError, match="another text"):
+        compare_runs(service, first, list_runs(service.database)[0]["run_id"])

@@ -1,82 +1,12 @@
-"""What the page gets of the statistics, and the files its export dialog makes."""
+"""Questions of the Statistics view."""
 
 from __future__ import annotations
 
-import json
-import time
-
 import pytest
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
-from focus_explorer.cli.main import main
-from focus_explorer.errors import InputError
-from focus_explorer.exports.tables.sources import TABLES, read
-from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.tables import statistics_table
-from focus_explorer.ui.downloads import files
-from focus_explorer.ui.downloads.request import read_request
-from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.tabs.explore import packed
-from focus_explorer.views.statistics import compact, judged
-
-
-def row(**values):
-    fixed = {
-        "scope": "layer",
-        "layer": 1,
-        "statistic": "nmi",
-        "value": 0.2,
-        "low": 0.15,
-        "high": 0.25,
-        "count": 100,
-        "denominator": "tokens",
-        "units": 40,
-        "unit": "sentence",
-    }
-    return StatisticRow(**fixed | values)
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [
-        ({"shuffled": 0.1, "p_value": 0.001}, "above"),
-        ({"shuffled": 0.19, "shuffled_low": 0.1, "shuffled_high": 0.3, "p_value": 0.4}, "same"),
-        ({"shuffled": 0.5, "shuffled_low": 0.4, "shuffled_high": 0.6, "p_value": 1.0}, "below"),
-        ({"shuffled": 0.16}, "same"),  # known exactly: the value's own interval decides
-        ({"shuffled": 0.1}, "above"),
-        ({"shuffled": 0.2}, None),  # shuffling changes nothing
-        ({}, None),
-    ],
-)
-def test_what_a_value_can_be_told_from(values, verdict):
-    (found,) = judged(to_table([row(**values)]), "layer")
-    assert found["from_shuffled"] == verdict
-
-
-def test_a_difference_from_random_decides_and_without_one_the_intervals_do():
-    random = {"random": 0.14, "random_low": 0.1, "random_high": 0.16}  # overlaps, yet the paired difference does not
-    paired = row(statistic="nmi_minus_random", value=0.06, low=0.01, high=0.1)
-    (with_one,) = judged(to_table([row(**random), paired]), "layer")
-    (without,) = judged(to_table([row(**random)]), "layer")
-    assert (with_one["from_random"], without["from_random"]) == ("above", "same")
-    assert with_one["difference"] == 0.06
-    (apart,) = judged(to_table([row(random=0.4, random_low=0.3, random_high=0.5)]), "layer")
-    assert apart["from_random"] == "below"
-
-
-def test_numbers_are_short_and_missing_ones_are_null():
-    found = compact([{"a": 0.123456789, "b": float("nan"), "c": None, "d": 123456789}], ["a", "b", "c", "d"])
-    assert found == {"a": [0.123457], "b": [None], "c": [None], "d": [123456789]}
-
-
-def until_done(service, question):
-    for _ in range(200):
-        found = answer(service, question)
-        if found.get("state") != "computing":
-            return found
-        time.sleep(0.05)
-    raise AssertionError("never answered")
+from tests.explorer.ui.questions.conftest import until_done
 
 
 def test_the_page_gets_every_run_and_layer_row_of_the_table(service, run_id):
@@ -98,71 +28,3 @@ def test_the_page_gets_every_run_and_layer_row_of_the_table(service, run_id):
     pairs = until_done(service, {"what": "statistics_pairs", "run": run_id, "layer": layer})
     assert set(pairs["distances"]["layer"]) == {layer, None}
     assert not pairs["links_measured"]
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        {"what": "statistics", "run": "../../etc"},
-        {"what": "statistics_layer", "run": "RUN", "layer": 99},
-        {"what": "statistics_layer", "run": "RUN", "layer": "1"},
-        {"what": "statistics_agreement", "run": "RUN", "other": "nope"},
-        {"what": "export_command", "run": "RUN", "kind": "table", "name": "../x", "format": "csv"},
-        {"what": "export_start", "run": "RUN", "kind": "figure", "name": "map", "format": "exe", "preset": "column"},
-        {"what": "export_start", "run": "RUN", "kind": "table", "name": "groups", "format": "csv", "layer": 99},
-        {"what": "export_start", "run": "RUN", "kind": "everything"},
-        {"what": "export_state", "id": "../../etc/passwd"},
-    ],
-)
-def test_bad_questions_are_refused_in_one_line(service, run_id, question):
-    question = {key: run_id if value == "RUN" else value for key, value in question.items()}
-    with pytest.raises(InputError) as problem:
-        until_done(service, question)
-    assert "\n" not in str(problem.value)
-
-
-def made(service, question):
-    found = answer(service, {"what": "export_start", **question})
-    for _ in range(400):
-        if found["job"]["state"] not in ("waiting", "running"):
-            return found
-        time.sleep(0.05)
-        found = answer(service, {"what": "export_state", "id": found["id"]})
-    raise AssertionError("never made")
-
-
-def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(service, run_id, tmp_path):
-    question = {"run": run_id, "kind": "table", "name": "groups", "format": "json"}
-    found = made(service, question)
-    client = TestClient(Starlette(routes=files.routes(service)))
-    fetched = client.get(f"/{found['file']['address']}")
-    assert fetched.status_code == 200
-    assert len(fetched.content) == found["file"]["bytes"]
-    assert found["file"]["name"] in fetched.headers["content-disposition"]
-    for bad in ("", "x", "%2e%2e%2fruns.duckdb", f"../{found['id']}"):
-        assert client.get(f"/{files.ADDRESS}/{bad}").status_code == 404
-    wanted = read_request(service, question)
-    words = wanted.command(service.database.path).split()
-    words[words.index("--out") + 1] = str(tmp_path / "groups.json")
-    assert main(words[1:]) == 0
-    assert (tmp_path / "groups.json").read_bytes() == fetched.content
-    assert {line["run_id"] for line in json.loads(fetched.content)} == {run_id}
-
-
-def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):
-    failed = made(service, {"run": run_id, "kind": "figure", "name": "quality", "format": "html", "preset": "column"})
-    assert failed["job"]["state"] == "failed"
-    assert "no comparisons" in failed["job"]["message"]
-    assert failed["file"] is None
-    first = made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
-    for _ in range(files.MOST_FILES):
-        made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
-    with pytest.raises(InputError, match="no longer kept"):
-        answer(service, {"what": "export_state", "id": first["id"]})
-
-
-def test_the_dialog_offers_a_layer_where_a_table_has_layers(service, run_id):
-    offered = {
-        one["name"]: one["layers"] for one in answer(service, {"what": "export_choices", "run": run_id})["tables"]
-    }
-    assert offered == {name: "layer" in next(read(service.database, run_id, name)).column_names for name in TABLES}

@@ -1,0 +1,38 @@
+"""Growing lengths, measured on a tiny model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import NotFoundError
+from focus_explorer.services.compare.lengths import lengths, measure_lengths
+from focus_explorer.services.run_payload import load_run
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.measure.speed import membership_like
+
+pytestmark = pytest.mark.slow
+
+
+def test_groups_of_another_length_have_the_same_shares(two_runs):
+    service, first, _ = two_runs
+    layer = load_run(service.database, first)["layer_ids"][0]
+    rows = fetch(service.database, "layer_membership", run_id=first, layer=layer)["membership"].to_numpy()
+    made = membership_like(torch.from_numpy(rows.copy()), 1000, torch.Generator().manual_seed(0))[0]
+    for word in set(rows.tolist()):
+        assert (made == word).sum().item() == pytest.approx((rows == word).mean() * 1000, abs=1)
+
+
+def test_lengths_are_measured_and_kept(two_runs):
+    service, first, _ = two_runs
+    layer = load_run(service.database, first)["layer_ids"][0]
+    found = measure_lengths(service, first, layer, seconds=1, repeats=1)["layers"][str(layer)]
+    assert found["points"][0]["tokens"] == 256
+    assert [p["tokens"] for p in found["points"]] == [256 * 2**i for i in range(len(found["points"]))]
+    assert lengths(service, first)["layers"][str(layer)] == found
+    rows = fetch(service.database, "layer_membership", run_id=first, layer=layer)["membership"].to_numpy()
+    made = membership_like(torch.from_numpy(rows.copy()), 256, torch.Generator().manual_seed(256))[0].numpy()
+    assert found["points"][0]["retained_pairs"] == pytest.approx(count_pairs(made, 8, 4).retained_pairs)
+    with pytest.raises(NotFoundError, match="no layer 99"):
+        measure_lengths(service, first, 99)

@@ -1,0 +1,233 @@
+"""The functions for programs and language models."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import gradio as gr
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import run_summary
+from focus_explorer.ui.api import centroids, comparisons, groups, pairs, runs, statistics
+from focus_explorer.ui.api import functions as api
+from focus_explorer.ui.shell import build_app
+from tests.explorer.conftest import TEXT
+
+pytestmark = pytest.mark.slow
+
+
+VIEWS = (
+    "agreement",
+    "map",
+    "mask",
+    "distances",
+    "attention",
+    "attention_links",
+    "settings",
+    "lengths",
+    "beside",
+    "statistics",
+)
+
+
+def test_functions_for_programs_have_stable_names_and_descriptions(service):
+    found = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
+    assert set(found) >= {
+        "/analyze",
+        "/runs",
+        "/run",
+        "/groups",
+        "/layers",
+        "/tokens",
+        "/compare",
+        "/centroids",
+        "/compare_centroids",
+        *(f"/{name}" for name in VIEWS),
+        "/sql",
+        "/rename",
+        "/note",
+        "/tag",
+        "/delete",
+        "/undelete",
+    }
+    assert [p["parameter_name"] for p in found["/tokens"]["parameters"]] == ["run_id", "first", "count"]
+    assert [p["parameter_name"] for p in found["/analyze"]["parameters"]][:2] == ["text", "model"]
+    assert [p["parameter_name"] for p in found["/mask"]["parameters"]] == [
+        "run_id",
+        "layer",
+        "first_query",
+        "last_query",
+        "first_key",
+        "last_key",
+    ]
+    assert all(found[f"/{name}"].get("description") for name in ("analyze", "runs", "sql", *VIEWS))
+
+
+def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
+    read = runs.functions(service) | centroids.functions(service)
+    for answer in (
+        read["runs"](),
+        read["run"](run_id),
+        read["groups"](run_id),
+        read["layers"](run_id),
+        read["tokens"](run_id, 3, 4),
+        read["centroids"](),
+        read["sql"]("SELECT 1"),
+    ):
+        json.dumps(answer)
+    assert [row["position"] for row in read["tokens"](run_id, 3, 4)] == [3, 4, 5, 6]
+    assert read["compare"](run_id, run_id)["settings_that_differ"] == {}
+    with pytest.raises(gr.Error, match="there is no run 'nope'"):
+        api.readable_errors(read["run"])("nope")
+
+
+@pytest.fixture(scope="module")
+def other_run(service, run_id, model_folder):
+    """The same tokens with another window."""
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=12, num_sinks=2, repeats=1)
+    return analyze(service, TEXT, request, command="focus-explorer test")
+
+
+def _views(service):
+    modules = (groups, pairs, comparisons, statistics)
+    return {name: function for module in modules for name, function in module.functions(service).items()}
+
+
+def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
+    views = _views(service)
+    assert tuple(sorted(views)) == tuple(sorted(VIEWS))
+    layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
+    asked = dict.fromkeys(VIEWS, (run_id,)) | {
+        "map": (run_id, layers[0], True),
+        "mask": (run_id, layers[0], 0, 9, 0, 9),
+        "beside": (run_id, other_run),
+        "attention_links": (run_id, layers[0]),
+    }
+    found = {name: views[name](*asked[name]) for name in VIEWS}
+    json.dumps(found)
+    assert found["agreement"]["layers"] == layers
+    assert len(found["agreement"]["agreement"]) == len(layers)
+    assert (
+        len(found["map"]["x"]) == len(found["map"]["positions"]) == run_summary(service.database, run_id)["num_tokens"]
+    )
+    assert found["attention"]["state"] == "none"
+    assert found["attention_links"] == {"dropped": [], "kept": []}
+    assert found["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
+    assert found["lengths"] == {"layers": {}}
+    assert {row["statistic"] for row in found["statistics"]} >= {"nmi", "purity", "pairs_kept"}
+    assert {row["layer"] for row in views["statistics"](run_id, "categories", layers[0])} == {layers[0]}
+    assert len(found["distances"]["shares"]) == 5
+    assert len(views["distances"](run_id, layers[0])["counts"]) == 5
+    assert found["beside"]["layers"][0]["overlap"] == 1.0  # the first layer sees no mask
+    tokens = [
+        row["top_group"]
+        for row in fetch(service.database, "assignments", run_id=run_id).to_pylist()
+        if row["layer"] == layers[0]
+    ]
+    assert found["beside"]["top"][0] == tokens
+    for name in VIEWS:
+        with pytest.raises(InputError, match="there is no run 'nope'"):
+            views[name]("nope", *asked[name][1:])
+
+
+def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
+    views = _views(service)
+    layer = fetch(service.database, "layers", run_id=run_id)["layer"][0].as_py()
+    rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
+    bits = {row["position"]: row["membership"] for row in rows if row["layer"] == layer}
+    found = views["mask"](run_id, layer, 20, 39, 5, 34)
+    assert (found["block_size"], found["rows"], found["keys"]) == (1, [20, 40], [5, 35])
+    for i in range(20, 40):
+        for j in range(5, 35):
+            near, shared, sink = i - j <= 8, bool(bits[i] & bits[j]), j < 2
+            cause = (
+                ("local_and_group" if shared else "local_only")
+                if near
+                else "group_only"
+                if shared
+                else ("sink_only" if sink else "dropped")
+            )
+            wanted = [] if j > i else [cause]
+            assert [name for name in found["causes"] if found["counts"][name][i - 20][j - 5]] == wanted
+    with pytest.raises(InputError, match="outside the text"):
+        views["mask"](run_id, layer, 9000, 9001, 0, 3)
+
+
+def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(api.importlib.util, "find_spec", lambda name: None)
+    assert main(["serve", "--mcp", "--db", str(tmp_path / "runs.duckdb")]) == 2
+    assert capsys.readouterr().err == (
+        "error: --mcp needs the package `mcp`; install it with `pip install 'focus-explorer[mcp]'`\n"
+    )
+
+
+def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, model_folder):
+    """The server in a process of its own, and the client of the protocol's own package."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "focus_explorer.cli",
+        "serve",
+        "--mcp",
+        "--db",
+        str(service.database.path),
+        "--model",
+        model_folder,
+        "--centroids",
+        "random",
+        "--port",
+        str(port),
+    ]
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        address = next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
+        with ThreadPoolExecutor(1) as thread:  # a browser test may have left a loop running in this one
+            asked = thread.submit(asyncio.run, _asked(f"{address}/gradio_api/mcp/", run_id))
+            tools, runs, problem, agreement = asked.result(timeout=60)
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+    assert tools >= {"analyze", "runs", "run", "groups", "layers", "tokens", "compare", "sql", *VIEWS}
+    assert run_id in runs
+    assert ast.literal_eval(agreement)["agreement"][0][0] == 1.0
+    assert "there is no run 'nope'" in problem
+
+
+async def _asked(address, run_id):
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
+    def words(result):
+        return " ".join(part.text for part in result.content)
+
+    async with streamablehttp_client(address) as (read, write, _), ClientSession(read, write) as session:
+        await session.initialize()
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert [name for name, tool in tools.items() if not tool.description] == []
+        names = {name.removeprefix("focus_explorer_") for name in tools}
+        named = {name.removeprefix("focus_explorer_"): name for name in tools}
+        runs = words(await session.call_tool(named["runs"], {}))
+        problem = words(await session.call_tool(named["run"], {"run_id": "nope"}))
+        agreement = words(await session.call_tool(named["agreement"], {"run_id": run_id}))
+        return names, runs, problem, agreement

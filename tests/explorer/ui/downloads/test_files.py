@@ -1,0 +1,56 @@
+"""Files the export dialog makes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from focus_explorer.cli.main import main
+from focus_explorer.errors import InputError
+from focus_explorer.ui.downloads import files
+from focus_explorer.ui.downloads.request import read_request
+from focus_explorer.ui.questions.answer import answer
+
+
+def made(service, question):
+    found = answer(service, {"what": "export_start", **question})
+    for _ in range(400):
+        if found["job"]["state"] not in ("waiting", "running"):
+            return found
+        time.sleep(0.05)
+        found = answer(service, {"what": "export_state", "id": found["id"]})
+    raise AssertionError("never made")
+
+
+def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(service, run_id, tmp_path):
+    question = {"run": run_id, "kind": "table", "name": "groups", "format": "json"}
+    found = made(service, question)
+    client = TestClient(Starlette(routes=files.routes(service)))
+    fetched = client.get(f"/{found['file']['address']}")
+    assert fetched.status_code == 200
+    assert len(fetched.content) == found["file"]["bytes"]
+    assert found["file"]["name"] in fetched.headers["content-disposition"]
+    for bad in ("", "x", "%2e%2e%2fruns.duckdb", f"../{found['id']}"):
+        assert client.get(f"/{files.ADDRESS}/{bad}").status_code == 404
+    wanted = read_request(service, question)
+    words = wanted.command(service.database.path).split()
+    words[words.index("--out") + 1] = str(tmp_path / "groups.json")
+    assert main(words[1:]) == 0
+    assert (tmp_path / "groups.json").read_bytes() == fetched.content
+    assert {line["run_id"] for line in json.loads(fetched.content)} == {run_id}
+
+
+def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):
+    failed = made(service, {"run": run_id, "kind": "figure", "name": "quality", "format": "html", "preset": "column"})
+    assert failed["job"]["state"] == "failed"
+    assert "no comparisons" in failed["job"]["message"]
+    assert failed["file"] is None
+    first = made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
+    for _ in range(files.MOST_FILES):
+        made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
+    with pytest.raises(InputError, match="no longer kept"):
+        answer(service, {"what": "export_state", "id": first["id"]})

@@ -1,0 +1,16 @@
+"""How to wait for an answer that is computed in the background."""
+
+from __future__ import annotations
+
+import time
+
+from focus_explorer.ui.questions.answer import answer
+
+
+def until_done(service, question):
+    for _ in range(200):
+        found = answer(service, question)
+        if found.get("state") != "computing":
+            return found
+        time.sleep(0.05)
+    raise AssertionError("never answered")

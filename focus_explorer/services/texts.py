@@ -61,14 +61,3 @@ def read_text_file(path: Path) -> str:
         raise TextError(
             f"cannot read {path}: {error.strerror}", expected="a text file, or - for standard input"
         ) from error
-
-
-def read_text_stream(stream: BinaryIO, name: str) -> str:
-    """The text of a stream such as standard input, of which no more is read than a text may have.
-
-    Raises:
-        TextError: too large, or not text.
-    """
-    data = stream.read(settings.MAX_TEXT_BYTES + 1)
-    check_size(len(data), name)
-    return decode_text(data, name)

@@ -17,7 +17,7 @@ from focus_explorer.views.payloads.pairs import (
 )
 from focus_explorer.views.run import encode
 from focus_runtime.mask.distances import DistanceCounts
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 
 DIGITS = 6
 

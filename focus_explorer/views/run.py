@@ -21,7 +21,7 @@ from focus_explorer.views.payloads.runs import (
     RunGroupPayload,
     RunPayload,
 )
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 
 Rows = list[dict[str, Any]]
 

@@ -13,7 +13,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
 from focus_explorer.statistics import mean_interval
 from focus_explorer.statistics.tables import study
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 from focus_runtime.store.database import Database
 
 Row = dict[str, Any]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.errors import NotFoundError
 from focus_runtime.corpus.folder import CorpusFolder
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database

@@ -10,10 +10,7 @@ from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import calibrate, fit_centroids
-from focus_explorer.services.maps import map_payload
-from focus_explorer.services.runs import middle_layer
 from focus_explorer.services.service import Service
-from focus_explorer.services.texts import sample_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,30 +115,3 @@ def analyze(
         )
     progress("Saving", 0.98)
     return write_run(service.database, trace, command=command)
-
-
-def analyze_sample(
-    service: Service,
-    request: AnalyzeRequest,
-    *,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> str:
-    """Analyse a sample text and make the map the page opens it with, so that the page is never blank.
-
-    Args:
-        service: database and model.
-        request: model, centroids and settings.
-        progress: takes each stage and the fraction done.
-        cancelled: asked between steps; True stops the analysis, and nothing is kept.
-
-    Returns:
-        The run's id.
-
-    Raises:
-        InputError: as `analyze`.
-    """
-    text = sample_text("Novel")
-    run_id = analyze(service, text, request, command="focus-explorer serve", progress=progress, cancelled=cancelled)
-    map_payload(service, run_id, middle_layer(service.database, run_id))
-    return run_id

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from focus_explorer import settings
+from focus_explorer.progress import Progress
 
 
 @dataclass(slots=True)
@@ -36,13 +37,17 @@ class ModelStore:
     """
 
     def __init__(self, load: Callable[[str], LoadedModel] | None = None) -> None:
-        self._load = load or load_by_name
+        self._load = load
         self._kept: LoadedModel | None = None
         self._lock = threading.RLock()
 
     @contextmanager
-    def lease(self, name: str) -> Iterator[LoadedModel]:
+    def lease(self, name: str, *, progress: Progress = lambda stage, fraction: None) -> Iterator[LoadedModel]:
         """The named model, for this thread alone until the block ends; within it the thread may take further leases.
+
+        Args:
+            name: of the model.
+            progress: takes each stage of loading and the fraction done; not called for a model that is kept.
 
         Raises:
             InputError: it cannot be loaded.
@@ -50,11 +55,11 @@ class ModelStore:
         with self._lock:
             if self._kept is None or self._kept.name != name:
                 self._kept = None  # two models at a time may not fit into memory
-                self._kept = self._load(name)
+                self._kept = self._load(name) if self._load else load_by_name(name, progress=progress)
             yield self._kept
 
 
-def load_by_name(name: str) -> LoadedModel:
+def load_by_name(name: str, *, progress: Progress = lambda stage, fraction: None) -> LoadedModel:
     """Load a model by embedded name, Hugging Face id, folder or .gguf file.
 
     Raises:
@@ -62,7 +67,7 @@ def load_by_name(name: str) -> LoadedModel:
     """
     from focus_runtime.models.loading import fingerprint, load_model
 
-    model, tokenizer = load_model(name, cache_dir=settings.cache_dir())
+    model, tokenizer = load_model(name, cache_dir=settings.cache_dir(), progress=progress)
     return LoadedModel(name, model, tokenizer, fingerprint(model))
 
 

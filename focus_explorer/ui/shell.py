@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ import gradio as gr
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
-from focus_explorer.progress import stage_bar
-from focus_explorer.services.analyze import AnalyzeRequest, analyze_sample
+from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.first_run import check_first_run
 from focus_explorer.services.labels import purge_expired
-from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
@@ -31,7 +29,7 @@ from focus_explorer.ui.tabs import (
 from focus_explorer.ui.tabs import (
     training as training_tab,
 )
-from focus_explorer.ui.text import SAID, TABS, TAGLINE, TITLE
+from focus_explorer.ui.text import TABS, TAGLINE, TITLE
 
 THEME = gr.themes.Base(
     primary_hue=gr.themes.colors.indigo,
@@ -60,11 +58,13 @@ class App:
     request: AnalyzeRequest
 
     def launch(self, *, host: str | None = None, port: int | None = None, block: bool = True, mcp: bool = False) -> Any:
-        """Explore a sample if the database is empty, then serve.
+        """Serve the page; the first visit of an empty database starts its first run.
 
         Args:
-            host: address; port: port, the next free one when taken; block: wait until stopped;
-                mcp: offer the functions of the API to language models too.
+            host: address.
+            port: port; the next free one when taken.
+            block: wait until stopped.
+            mcp: offer the functions of the API to language models too.
 
         Raises:
             InputError: the database, model or centroids cannot be used, no port is free, or MCP is not installed.
@@ -74,7 +74,7 @@ class App:
         address = host or settings.SETTINGS["host"].default
         free = _free_port(address, port or int(settings.SETTINGS["port"].default))
         purge_expired(self.service)
-        self._explore_sample()
+        check_first_run(self.service, self.request)
         try:
             return self.blocks.queue(max_size=16, default_concurrency_limit=8).launch(
                 server_name=address,
@@ -93,13 +93,6 @@ class App:
             )
         except OSError as error:
             raise InputError(f"the page cannot be served: {error}", fix="choose another --host or --port") from error
-
-    def _explore_sample(self) -> None:
-        if list_runs(self.service.database):
-            return
-        print(SAID["sample"], file=sys.stderr)
-        with stage_bar() as progress:
-            analyze_sample(self.service, self.request, progress=progress)
 
 
 def _free_port(host: str, first: int) -> int:
@@ -130,7 +123,8 @@ def build_app(*, database: str | Path | None = None, model: str | None = None, c
 
     Args:
         database: DuckDB file; the user's own when None.
-        model, centroids: preselected in the form.
+        model: preselected in the form.
+        centroids: preselected in the form.
     """
     settings.quiet_libraries()
     service = Service(database)

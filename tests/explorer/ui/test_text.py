@@ -8,7 +8,7 @@ from pathlib import Path
 from focus_explorer.ui import text
 
 SAYING = {"label", "placeholder", "info"}
-FIRST_IS_SAID = {"Button", "DownloadButton", "Tab", "Accordion", "done", "alert", "_bar"}
+FIRST_IS_SHOWN = {"Button", "DownloadButton", "Tab", "Accordion", "done", "alert", "_bar"}
 
 
 def _literal(node):
@@ -26,8 +26,8 @@ def test_no_tab_holds_words_of_its_own():
     assert len(calls) > 200
     found = []
     for name, call in calls:
-        said = [keyword.value for keyword in call.keywords if keyword.arg in SAYING]
+        shown = [keyword.value for keyword in call.keywords if keyword.arg in SAYING]
         called = getattr(call.func, "attr", getattr(call.func, "id", ""))
-        said += call.args[:1] if called in FIRST_IS_SAID else []
-        found += [(name, value.lineno, ast.unparse(value)) for value in said if _literal(value)]
+        shown += call.args[:1] if called in FIRST_IS_SHOWN else []
+        found += [(name, value.lineno, ast.unparse(value)) for value in shown if _literal(value)]
     assert found == []

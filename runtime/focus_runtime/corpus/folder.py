@@ -19,10 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from focus_runtime.corpus.document import TABLES, Tables
 from focus_runtime.errors import InputError, StoreError
 from focus_runtime.files import PART, remove_parts, replacing, replacing_folder
 
+TABLES = ("tokens", "assignments", "layers", "document")
+Tables = dict[str, pa.Table]
 _LISTING, _LOCK, _TRY = "listing.parquet", ".lock", ".try-"
 _NUMBERED = re.compile(r"document=([0-9]+)")
 

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
-from focus_runtime.text.tagging import Tags
+
+if TYPE_CHECKING:
+    from focus_runtime.baselines.random_groups import Chance
+    from focus_runtime.text.tagging import Tags
 
 if TYPE_CHECKING:
     from focus_runtime.baselines.random_groups import RandomGroups

@@ -18,14 +18,16 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 import pyarrow as pa
 
 from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.database import Database
-from focus_runtime.training.loop import TrainStep
+
+if TYPE_CHECKING:
+    from focus_runtime.training.loop import TrainStep
 
 FLUSH_SECONDS = 1.0
 MOST_SECONDS = 10.0

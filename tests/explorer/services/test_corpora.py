@@ -23,8 +23,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.services import corpora as corpus
 from focus_explorer.services.analyze import analyze
-from focus_runtime.corpus.document import TABLES
-from focus_runtime.corpus.folder import CorpusFolder
+from focus_runtime.corpus.folder import TABLES, CorpusFolder
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.store.database import Database

@@ -1,0 +1,71 @@
+"""What is imported in a fresh interpreter by the packages and by commands that only read stored runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from focus_explorer.cli.main import COMMANDS
+from tests.helpers import ROOT
+
+HEAVY = {"torch", "transformers", "gradio", "plotly", "umap", "spacy", "sklearn", "scipy", "pandas", "matplotlib"}
+READERS = {"numpy", "duckdb", "pyarrow"}  # only where data are read
+MAIN = "import sys; from focus_explorer.cli.main import main; sys.exit(main(sys.argv[1:]))"
+REPORT = """
+import atexit, sys
+atexit.register(lambda: print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr))
+"""
+
+
+def imported(code, *arguments):
+    """Top-level names of the modules loaded when the code ends, and what it printed."""
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])}
+    process = [sys.executable, "-c", REPORT + code, *arguments]
+    done = subprocess.run(process, capture_output=True, text=True, timeout=120, env=os.environ | paths)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return set(done.stderr.splitlines()[-1].split()), done.stdout
+
+
+@pytest.mark.parametrize("module", ["focus_runtime", "focus_explorer", "focus_explorer.cli", "focus_explorer.cli.main"])
+def test_packages_import_nothing_heavy(module):
+    assert not imported(f"import {module}")[0] & (HEAVY | READERS)
+
+
+def test_help_imports_no_command():
+    modules, text = imported(MAIN, "--help")
+    assert not modules & (HEAVY | READERS)
+    assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_imports_no_model_library(name):
+    modules, text = imported(MAIN, name, "--help")
+    assert not modules & {"torch", "transformers", "gradio", "umap", "spacy", "sklearn"}
+    assert text.startswith(f"usage: focus-explorer {name}")
+
+
+@pytest.mark.slow
+def test_the_list_of_runs_imports_nothing_heavy(service, run_id):
+    modules, text = imported(MAIN, "runs", "--db", str(service.database.path))
+    assert not modules & HEAVY
+    assert run_id in text
+
+
+@pytest.mark.slow
+def test_an_export_imports_nothing_heavy(service, run_id, tmp_path):
+    out = tmp_path / "groups.csv"
+    words = ["export", run_id, "--what", "groups", "--out", str(out), "--db", str(service.database.path)]
+    modules, _ = imported(MAIN, *words)
+    assert not modules & HEAVY
+    assert len(out.read_text().splitlines()) > 2
+
+
+@pytest.mark.slow
+def test_the_page_is_built_without_the_libraries_of_models():
+    """They take longer to import than all else that happens before the page answers."""
+    modules, _ = imported("import focus_explorer.ui.shell")
+    assert not modules & {"torch", "transformers", "umap", "spacy", "sklearn"}

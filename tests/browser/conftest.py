@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from focus_explorer.service import AnalyzeRequest, Service
+from focus_explorer.ui.scripts import link
+from focus_runtime.assets import asset_path
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -29,6 +31,11 @@ def database(tmp_path_factory):
     text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
     service.analyze(text, AnalyzeRequest(top_k=1, window=16, repeats=2))
     return path
+
+
+def module_script(name):
+    """A call whose value is the exports of a module of assets/js, for tests of one module inside a page."""
+    return link(asset_path("js") / name, asset_path("js"))
 
 
 @contextmanager

@@ -1,280 +1,415 @@
-// Other settings of top-k and window on the run's text: a grid that fills in, and cost against loss with the baselines.
-(function () {
-  const el = FX.el;
-  const text = FX.strings.compareSettings;
-  const format = FX.format;
-  const SYMBOLS = { focus: "circle", window: "square", random: "x", full: "diamond" };
-  const COLOURS = { focus: "accent", window: "better", random: "worse", full: "text" };
+// @ts-check
+// Other settings of top-k and window on the run's text: a grid of results, and cost against loss with the baselines.
+import { frontier, labelSides } from "./frontier.js";
+import { ComparePart } from "./part.js";
+import { FEWEST_REPEATS } from "./repeats.js";
+import { el, newId } from "../core/dom.js";
+import { labelledField } from "../core/fields.js";
+import { format } from "../core/format.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour, themeOf } from "../core/theme.js";
+import { hintButton } from "../core/tooltip.js";
+import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
+import { job as jobText, settings as text } from "../strings/compare.js";
 
-  const nats = (value) => format.signed(value, 3);
-  const LETTER = 6; // pixels, about
-  const AXES = { x: 56, y: 110 }; // pixels of the chart that axes, legend and their titles take
-  const MOST_COVERED = 0.2; // of a label by what lies under it
-  const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
+const SYMBOLS = { focus: "circle", window: "square", random: "x", full: "diamond" };
 
-  const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
-  const isClear = (cell) => cell.repeats >= FX.FEWEST_REPEATS && (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
-  const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FX.FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
-  const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
+const COLOURS = { focus: "accent", window: "better", random: "worse", full: "text" };
 
-  FX.CompareSettings = class extends FX.ComparePart {
-    constructor(app) {
-      super(app, "settings", text);
-      this.kind = "grid";
-      this.questions = { state: "compare_grid", start: "compare_grid_start" };
-      this.cost = "time";
-      this.topK = el("input", { id: FX.newId("top-k"), type: "text", inputmode: "numeric", autocomplete: "off" });
-      this.window = el("input", { id: FX.newId("window"), type: "text", inputmode: "numeric", autocomplete: "off" });
-      this.repeats = el("input", { id: FX.newId("repeats"), type: "number", min: 1, max: 100, value: 3 });
-      const field = (label, input, hint) => FX.labelled(label, input, FX.hint(app.tooltip, label, hint));
-      this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
-      this.form.append(
-        field(text.topK, this.topK, text.topKHint), field(text.window, this.window, text.windowHint), field(text.repeats, this.repeats, text.repeatsHint),
-        this.button(FX.strings.compareJob.start, () => this.begin()),
-      );
-      this.verdict = el("div", { class: "fx-verdict" });
-      this.grid = el("div", { class: "fx-table-wrap fx-grid-wrap", tabindex: "0", role: "region", "aria-label": text.gridCaption });
-      this.chart = el("div", { class: "fx-plot fx-pareto", role: "group", "aria-label": text.plotTitle, "data-testid": "fx-pareto" });
-      this.table = FX.lazyDetails(text.table, () => this.allNumbers());
-      this.results = el("div", { class: "fx-compare-results", hidden: true });
-      this.results.append(
-        this.verdict,
-        el("div", {}, el("h4", { class: "fx-subtitle" }, text.gridTitle), el("p", { class: "fx-help" }, text.gridHint), this.grid),
-        el("div", {}, el("h4", { class: "fx-subtitle" }, text.plotTitle), el("p", { class: "fx-help" }, text.plotHint), FX.choice(text.xLabel, text.x, this.cost, (cost) => this.setCost(cost)), this.chart),
-        this.table,
-      );
-      this.nothing = el("p", { class: "fx-muted", "data-testid": "fx-grid-empty", hidden: true }, text.empty);
-      this.node.append(el("p", { class: "fx-help" }, text.help), this.form, this.line.node, this.nothing, this.results);
-    }
+const nats = (value) => format.signed(value, 3);
 
-    update() {
-      const theme = FX.themeOf(this.app.root);
-      if (this.run !== this.app.run) {
-        this.run = this.app.run;
-        this.cells = null;
-        this.results.hidden = this.nothing.hidden = true;
-        this.watch();
-      } else {
-        if ((this.theme !== theme || this.late) && this.cells !== null && this.cells.length > 0) this.draw();
-        this.late = false;
-        if (this.busy) this.watch();
-      }
-      this.theme = theme;
-    }
+const LETTER = 6; // pixels, about
 
-    received(answer) {
-      const first = this.cells === null;
-      const stamp = JSON.stringify(answer.cells.map((cell) => [cell.kind, cell.top_k, cell.window_size, cell.measured_at]));
-      this.setting = answer.setting;
-      if (first) this.suggest(answer);
-      this.nothing.hidden = answer.cells.length > 0 || (this.busy && this.isMine(answer.job));
-      if (stamp === this.stamp && !first) return;
-      this.stamp = stamp;
-      this.cells = answer.cells;
-      this.byKey = new Map(answer.cells.map((cell) => [keyOf(cell.kind, cell.top_k, cell.window_size), cell]));
-      this.results.hidden = answer.cells.length === 0;
-      if (answer.cells.length > 0) this.showCells();
-    }
+const AXES = { x: 56, y: 110 }; // pixels of the chart that axes, legend and their titles take
 
-    suggest({ suggested }) {
-      this.topK.value = suggested.top_k.join(", ");
-      this.window.value = suggested.window.join(", ");
-    }
+const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
 
-    begin() {
-      const values = { top_k: numbers(this.topK.value), window: numbers(this.window.value) };
-      if (values.top_k === null) return this.line.fail(text.badNumbers(text.topK));
-      if (values.window === null) return this.line.fail(text.badNumbers(text.window));
-      this.asked = values;
-      return this.start({ ...values, repeats: Number(this.repeats.value) });
-    }
+const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
 
-    showCells() {
-      this.verdict.replaceChildren(...sentences(this.cells, this.byKey).map((words) => el("p", {}, words)));
-      this.grid.replaceChildren(this.gridTable());
-      if (this.table.open) this.table.refresh();
-      this.late = !this.open; // drawn when the part is opened again
-      if (this.open) this.draw();
-    }
+const isClear = (cell) =>
+  cell.repeats >= FEWEST_REPEATS &&
+  (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
 
-    gridTable() {
-      const asked = this.busy && this.asked ? this.asked : { top_k: [], window: [] };
-      const unique = (name, more) => [...new Set([...this.cells.map((cell) => cell[name]), ...more])].filter((value) => name !== "top_k" || value > 0).sort((a, b) => a - b);
-      const ks = unique("top_k", asked.top_k);
-      const rows = unique("window_size", asked.window).map((window) => [
-        format.count(window),
-        this.cellNode(this.byKey.get(keyOf("window", 0, window)), null),
-        ...ks.map((k) => this.cellNode(this.byKey.get(keyOf("focus", k, window)), this.byKey.get(keyOf("random", k, window)))),
-      ]);
-      const table = FX.table([text.windowColumn, text.aloneColumn, ...ks.map(text.topKColumn)], rows, { "aria-label": text.gridCaption, "data-testid": "fx-grid" });
-      table.classList.add("fx-grid");
-      return table;
-    }
+const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
 
-    cellNode(cell, random) {
-      if (!cell) return el("span", { class: "fx-muted" }, text.waiting);
-      const own = cell.kind === "focus" && cell.top_k === this.setting.top_k && cell.window_size === this.setting.window;
-      return el(
+const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
+
+export class CompareSettings extends ComparePart {
+  constructor(app) {
+    super(app, "settings", text);
+    this.kind = "grid";
+    this.questions = { state: "compare_grid", start: "compare_grid_start" };
+    this.cost = "time";
+    this.topK = el("input", { id: newId("top-k"), type: "text", inputmode: "numeric", autocomplete: "off" });
+    this.window = el("input", { id: newId("window"), type: "text", inputmode: "numeric", autocomplete: "off" });
+    this.repeats = el("input", { id: newId("repeats"), type: "number", min: 1, max: 100, value: 3 });
+    const field = (label, input, hint) => labelledField(label, input, hintButton(app.tooltip, label, hint));
+    this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
+    this.form.append(
+      field(text.topK, this.topK, text.topKHint),
+      field(text.window, this.window, text.windowHint),
+      field(text.repeats, this.repeats, text.repeatsHint),
+      this.button(jobText.start, () => this.begin()),
+    );
+    this.verdict = el("div", { class: "fx-verdict" });
+    this.grid = el("div", {
+      class: "fx-table-wrap fx-grid-wrap",
+      tabindex: "0",
+      role: "region",
+      "aria-label": text.gridCaption,
+    });
+    this.chart = el("div", {
+      class: "fx-plot fx-pareto",
+      role: "group",
+      "aria-label": text.plotTitle,
+      "data-testid": "fx-pareto",
+    });
+    this.table = lazyDetails(text.table, () => this.allNumbers());
+    this.results = el("div", { class: "fx-compare-results", hidden: true });
+    this.results.append(
+      this.verdict,
+      el(
         "div",
-        { class: `fx-cell${own ? " fx-own" : ""}`, "data-cell": keyOf(cell.kind, cell.top_k, cell.window_size) },
-        el("strong", { class: "fx-number" }, nats(cell.delta_mean)),
-        el("span", { class: "fx-interval" }, text.interval(nats(cell.delta_low), nats(cell.delta_high))),
-        el("span", {}, text.pairs(format.percent(cell.retained_pairs))),
-        el("span", {}, text.time(format.ratio(timeRatio(cell))), hedge(cell)),
-        el("span", {}, text.whole(format.ratio(cell.total_focus / cell.total_full))),
-        random ? el("span", { class: "fx-interval" }, `${text.random}: ${nats(random.delta_mean)} (${text.interval(nats(random.delta_low), nats(random.delta_high))}), ${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`) : null,
-        own ? el("span", { class: "fx-own-mark" }, text.own) : null,
-      );
-    }
-
-    setCost(cost) {
-      this.cost = cost;
-      this.draw();
-    }
-
-    draw() {
-      const { root } = this.app;
-      const cost = this.cost === "time" ? timeRatio : (cell) => cell.retained_pairs;
-      const base = this.cells[0].perplexity_full; // of the same text and model in every cell
-      const full = { ...marks(root, "full"), x: [1], y: [base], customdata: [null] };
-      const points = [...this.cells.map((cell) => [cost(cell), perplexityAt(base, cell.delta_mean)]), [1, base]];
-      const ends = this.cells.flatMap((cell) => [perplexityAt(base, cell.delta_low), perplexityAt(base, cell.delta_high)]);
-      const wide = Math.max(base, ...ends) > WIDE * Math.min(base, ...ends);
-      const places = this.labelPlaces(cost, base, wide);
-      const series = ["window", "random", "focus"].map((kind) => this.series(kind, cost, base, places)).filter((one) => one.x.length > 0);
-      const line = frontier(points);
-      const joined = { type: "scatter", mode: "lines", name: text.frontier, x: line.map(([x]) => x), y: line.map(([, y]) => y), hoverinfo: "none", line: { dash: "dot", width: 2, color: FX.cssColour(root, "muted") } };
-      const layout = FX.layout(root, {
-        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-        xaxis: FX.axis(root, text.xAxis[this.cost], { rangemode: "tozero", tickformat: this.cost === "pairs" ? ".0%" : "" }),
-        yaxis: FX.axis(root, wide ? text.yAxisLog : text.yAxis, { zeroline: false, type: wide ? "log" : "linear" }),
-        ...fullLine(root, wide ? Math.log10(base) : base, base),
-      });
-      FX.draw(this.app, this.chart, [joined, ...series, full], layout, { hover: (point) => describe(point.customdata, base) });
-    }
-
-    // On which side of its point every label has room, in pixels of the chart as it will be.
-    labelPlaces(cost, base, logarithmic) {
-      const height = (delta) => (logarithmic ? delta : Math.exp(delta));
-      const [low, high] = [Math.min(...this.cells.map((cell) => cell.delta_low), 0), Math.max(...this.cells.map((cell) => cell.delta_high), 0)].map(height);
-      const [width, tall] = [Math.max(200, this.chart.clientWidth - AXES.x), this.chart.clientHeight - AXES.y];
-      const right = Math.max(1, ...this.cells.map(cost)) * 1.06;
-      const across = (x) => (x / right) * width;
-      const down = (delta) => ((high - height(delta)) / (high - low || 1)) * tall;
-      const points = this.cells.map((cell) => ({ x: across(cost(cell)), y: down(cell.delta_mean), top: down(cell.delta_high), bottom: down(cell.delta_low), words: text.shortSetting(cell) }));
-      const name = { left: width - LETTER * text.fullLine(format.perplexity(base)).length, right: width, top: down(0) - 22, bottom: down(0) + 2 };
-      const line = { left: 0, right: width, top: down(0) - 2, bottom: down(0) + 2 };
-      const found = FX.labelSides(points, [name, line], LETTER);
-      return new Map(this.cells.map((cell, i) => [cell, found[i]]));
-    }
-
-    series(kind, cost, base, places) {
-      const cells = this.cells.filter((cell) => cell.kind === kind);
-      const [y, low, high] = ["delta_mean", "delta_low", "delta_high"].map((name) => cells.map((cell) => perplexityAt(base, cell[name])));
-      const error = { type: "data", symmetric: false, thickness: 1, width: 3, array: y.map((value, i) => high[i] - value), arrayminus: y.map((value, i) => value - low[i]) };
-      return { ...marks(this.app.root, kind), mode: "markers+text", text: cells.map((cell) => (places.get(cell) === null ? "" : text.shortSetting(cell))), textposition: cells.map((cell) => places.get(cell) || "middle right"), textfont: { size: 11, color: FX.cssColour(this.app.root, "muted") }, cliponaxis: false, x: cells.map(cost), y, error_y: error, customdata: cells };
-    }
-
-    allNumbers() {
-      const rows = this.cells.map((cell) => [
-        text.setting(cell), text.kinds[cell.kind], format.perplexity(cell.perplexity_full), format.perplexity(cell.perplexity_focus), format.signed(cell.delta_mean, 4),
-        text.interval(format.signed(cell.delta_low, 4), format.signed(cell.delta_high, 4)), format.percent(cell.retained_pairs, 1),
-        cell.dominance === null ? text.noGroups : format.percent(cell.dominance, 1), format.ms(cell.attention_full), format.ms(cell.attention_focus),
-        text.range(format.msNumber(cell.attention_focus_low), format.msNumber(cell.attention_focus_high)), format.ms(cell.total_full), format.ms(cell.total_focus), String(cell.repeats),
-      ]);
-      return FX.table(text.columns, rows, { "aria-label": text.table });
-    }
-  };
-
-  function marks(root, kind) {
-    const colour = FX.cssColour(root, COLOURS[kind]);
-    return { type: "scatter", mode: "markers", name: text.kinds[kind], hoverinfo: "none", marker: { symbol: SYMBOLS[kind], size: 10, color: colour, line: { width: 1, color: colour } } };
+        {},
+        el("h4", { class: "fx-subtitle" }, text.gridTitle),
+        el("p", { class: "fx-help" }, text.gridHint),
+        this.grid,
+      ),
+      el(
+        "div",
+        {},
+        el("h4", { class: "fx-subtitle" }, text.plotTitle),
+        el("p", { class: "fx-help" }, text.plotHint),
+        choiceOf(text.xLabel, text.x, this.cost, (cost) => this.setCost(cost)),
+        this.chart,
+      ),
+      this.table,
+    );
+    this.nothing = el("p", { class: "fx-muted", "data-testid": "fx-grid-empty", hidden: true }, text.empty);
+    this.node.append(el("p", { class: "fx-help" }, text.help), this.form, this.line.node, this.nothing, this.results);
   }
 
-  const perplexityAt = (base, delta) => base * Math.exp(delta);
+  update() {
+    const theme = themeOf(this.app.root);
+    if (this.run !== this.app.run) {
+      this.run = this.app.run;
+      this.cells = null;
+      this.results.hidden = this.nothing.hidden = true;
+      this.watch();
+    } else {
+      if ((this.theme !== theme || this.late) && this.cells !== null && this.cells.length > 0) this.draw();
+      this.late = false;
+      if (this.busy) this.watch();
+    }
+    this.theme = theme;
+  }
 
-  // Full attention across the whole chart, with its number.
-  function fullLine(root, y, base) {
-    const colour = FX.cssColour(root, "text");
+  received(answer) {
+    const first = this.cells === null;
+    const stamp = JSON.stringify(
+      answer.cells.map((cell) => [cell.kind, cell.top_k, cell.window_size, cell.measured_at]),
+    );
+    this.setting = answer.setting;
+    if (first) this.suggest(answer);
+    this.nothing.hidden = answer.cells.length > 0 || (this.busy && this.isMine(answer.job));
+    if (stamp === this.stamp && !first) return;
+    this.stamp = stamp;
+    this.cells = answer.cells;
+    this.byKey = new Map(answer.cells.map((cell) => [keyOf(cell.kind, cell.top_k, cell.window_size), cell]));
+    this.results.hidden = answer.cells.length === 0;
+    if (answer.cells.length > 0) this.showCells();
+  }
+
+  suggest({ suggested }) {
+    this.topK.value = suggested.top_k.join(", ");
+    this.window.value = suggested.window.join(", ");
+  }
+
+  begin() {
+    const values = { top_k: numbers(this.topK.value), window: numbers(this.window.value) };
+    if (values.top_k === null) return this.line.fail(text.badNumbers(text.topK));
+    if (values.window === null) return this.line.fail(text.badNumbers(text.window));
+    this.asked = values;
+    return this.start({ ...values, repeats: Number(this.repeats.value) });
+  }
+
+  showCells() {
+    this.verdict.replaceChildren(...sentences(this.cells, this.byKey).map((words) => el("p", {}, words)));
+    this.grid.replaceChildren(this.gridTable());
+    if (this.table.open) this.table.refresh();
+    this.late = !this.open; // drawn when the part is opened again
+    if (this.open) this.draw();
+  }
+
+  gridTable() {
+    const asked = this.busy && this.asked ? this.asked : { top_k: [], window: [] };
+    const unique = (name, more) =>
+      [...new Set([...this.cells.map((cell) => cell[name]), ...more])]
+        .filter((value) => name !== "top_k" || value > 0)
+        .sort((a, b) => a - b);
+    const ks = unique("top_k", asked.top_k);
+    const rows = unique("window_size", asked.window).map((window) => [
+      format.count(window),
+      this.cellNode(this.byKey.get(keyOf("window", 0, window)), null),
+      ...ks.map((k) =>
+        this.cellNode(this.byKey.get(keyOf("focus", k, window)), this.byKey.get(keyOf("random", k, window))),
+      ),
+    ]);
+    const table = tableOf([text.windowColumn, text.aloneColumn, ...ks.map(text.topKColumn)], rows, {
+      "aria-label": text.gridCaption,
+      "data-testid": "fx-grid",
+    });
+    table.classList.add("fx-grid");
+    return table;
+  }
+
+  cellNode(cell, random) {
+    if (!cell) return el("span", { class: "fx-muted" }, text.waiting);
+    const own = cell.kind === "focus" && cell.top_k === this.setting.top_k && cell.window_size === this.setting.window;
+    return el(
+      "div",
+      { class: `fx-cell${own ? " fx-own" : ""}`, "data-cell": keyOf(cell.kind, cell.top_k, cell.window_size) },
+      el("strong", { class: "fx-number" }, nats(cell.delta_mean)),
+      el("span", { class: "fx-interval" }, text.interval(nats(cell.delta_low), nats(cell.delta_high))),
+      el("span", {}, text.pairs(format.percent(cell.retained_pairs))),
+      el("span", {}, text.time(format.ratio(timeRatio(cell))), hedge(cell)),
+      el("span", {}, text.whole(format.ratio(cell.total_focus / cell.total_full))),
+      random
+        ? el(
+            "span",
+            { class: "fx-interval" },
+            `${text.random}: ${nats(random.delta_mean)} (${text.interval(nats(random.delta_low), nats(random.delta_high))}), ${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`,
+          )
+        : null,
+      own ? el("span", { class: "fx-own-mark" }, text.own) : null,
+    );
+  }
+
+  setCost(cost) {
+    this.cost = cost;
+    this.draw();
+  }
+
+  draw() {
+    const { root } = this.app;
+    const cost = this.cost === "time" ? timeRatio : (cell) => cell.retained_pairs;
+    const base = this.cells[0].perplexity_full; // of the same text and model in every cell
+    const full = { ...marks(root, "full"), x: [1], y: [base], customdata: [null] };
+    const points = [...this.cells.map((cell) => [cost(cell), perplexityAt(base, cell.delta_mean)]), [1, base]];
+    const ends = this.cells.flatMap((cell) => [
+      perplexityAt(base, cell.delta_low),
+      perplexityAt(base, cell.delta_high),
+    ]);
+    const wide = Math.max(base, ...ends) > WIDE * Math.min(base, ...ends);
+    const places = this.labelPlaces(cost, base, wide);
+    const series = ["window", "random", "focus"]
+      .map((kind) => this.series(kind, cost, base, places))
+      .filter((one) => one.x.length > 0);
+    const line = frontier(points);
+    const joined = {
+      type: "scatter",
+      mode: "lines",
+      name: text.frontier,
+      x: line.map(([x]) => x),
+      y: line.map(([, y]) => y),
+      hoverinfo: "none",
+      line: { dash: "dot", width: 2, color: cssColour(root, "muted") },
+    };
+    const layout = plotLayout(root, {
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      xaxis: plotAxis(root, text.xAxis[this.cost], {
+        rangemode: "tozero",
+        tickformat: this.cost === "pairs" ? ".0%" : "",
+      }),
+      yaxis: plotAxis(root, wide ? text.yAxisLog : text.yAxis, { zeroline: false, type: wide ? "log" : "linear" }),
+      ...fullLine(root, wide ? Math.log10(base) : base, base),
+    });
+    drawPlot(this.app, this.chart, [joined, ...series, full], layout, {
+      hover: (point) => describe(point.customdata, base),
+    });
+  }
+
+  // On which side of its point every label has room, in pixels of the chart as it will be.
+  labelPlaces(cost, base, logarithmic) {
+    const height = (delta) => (logarithmic ? delta : Math.exp(delta));
+    const [low, high] = [
+      Math.min(...this.cells.map((cell) => cell.delta_low), 0),
+      Math.max(...this.cells.map((cell) => cell.delta_high), 0),
+    ].map(height);
+    const [width, tall] = [Math.max(200, this.chart.clientWidth - AXES.x), this.chart.clientHeight - AXES.y];
+    const right = Math.max(1, ...this.cells.map(cost)) * 1.06;
+    const across = (x) => (x / right) * width;
+    const down = (delta) => ((high - height(delta)) / (high - low || 1)) * tall;
+    const points = this.cells.map((cell) => ({
+      x: across(cost(cell)),
+      y: down(cell.delta_mean),
+      top: down(cell.delta_high),
+      bottom: down(cell.delta_low),
+      words: text.shortSetting(cell),
+    }));
+    const name = {
+      left: width - LETTER * text.fullLine(format.perplexity(base)).length,
+      right: width,
+      top: down(0) - 22,
+      bottom: down(0) + 2,
+    };
+    const line = { left: 0, right: width, top: down(0) - 2, bottom: down(0) + 2 };
+    const found = labelSides(points, [name, line], LETTER);
+    return new Map(this.cells.map((cell, i) => [cell, found[i]]));
+  }
+
+  series(kind, cost, base, places) {
+    const cells = this.cells.filter((cell) => cell.kind === kind);
+    const [y, low, high] = ["delta_mean", "delta_low", "delta_high"].map((name) =>
+      cells.map((cell) => perplexityAt(base, cell[name])),
+    );
+    const error = {
+      type: "data",
+      symmetric: false,
+      thickness: 1,
+      width: 3,
+      array: y.map((value, i) => high[i] - value),
+      arrayminus: y.map((value, i) => value - low[i]),
+    };
     return {
-      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: colour, width: 1, dash: "dash" } }],
-      annotations: [{ xref: "paper", x: 1, xanchor: "right", y, yanchor: "bottom", yshift: 5, showarrow: false, text: text.fullLine(format.perplexity(base)), font: { size: 12, color: colour } }],
+      ...marks(this.app.root, kind),
+      mode: "markers+text",
+      text: cells.map((cell) => (places.get(cell) === null ? "" : text.shortSetting(cell))),
+      textposition: cells.map((cell) => places.get(cell) || "middle right"),
+      textfont: { size: 11, color: cssColour(this.app.root, "muted") },
+      cliponaxis: false,
+      x: cells.map(cost),
+      y,
+      error_y: error,
+      customdata: cells,
     };
   }
 
-  // Points that no other beats in both numbers, by rising cost.
-  function frontier(points) {
-    const sorted = [...points].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    const kept = [];
-    for (const point of sorted) if (kept.length === 0 || point[1] < kept[kept.length - 1][1]) kept.push(point);
-    return kept;
+  allNumbers() {
+    const rows = this.cells.map((cell) => [
+      text.setting(cell),
+      text.kinds[cell.kind],
+      format.perplexity(cell.perplexity_full),
+      format.perplexity(cell.perplexity_focus),
+      format.signed(cell.delta_mean, 4),
+      text.interval(format.signed(cell.delta_low, 4), format.signed(cell.delta_high, 4)),
+      format.percent(cell.retained_pairs, 1),
+      cell.dominance === null ? text.noGroups : format.percent(cell.dominance, 1),
+      format.ms(cell.attention_full),
+      format.ms(cell.attention_focus),
+      text.range(format.msNumber(cell.attention_focus_low), format.msNumber(cell.attention_focus_high)),
+      format.ms(cell.total_full),
+      format.ms(cell.total_focus),
+      String(cell.repeats),
+    ]);
+    return tableOf(text.columns, rows, { "aria-label": text.table });
   }
+}
 
-  FX.frontier = frontier;
-
-  const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
-
-  // For points {x, y, top, bottom, words} in pixels, bars from top to bottom: the side (Plotly's name) on which each label
-  // covers least of the points, their bars, `taken` boxes and the labels before it; null where it has no room at all.
-  FX.labelSides = (points, taken, letter) => {
-    const boxes = [...taken, ...points.flatMap(({ x, y, top, bottom }) => [{ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }, { left: x - 2, right: x + 2, top, bottom }])];
-    return points.map(({ x, y, words }) => {
-      const wide = letter * words.length;
-      const columns = { right: x + 7, left: x - 7 - wide, center: x - wide / 2 };
-      const rows = { middle: y - 6, top: y - 20, bottom: y + 8 };
-      const sides = ["middle right", "middle left", "top right", "bottom right", "top left", "bottom left", "top center", "bottom center"].map((name) => {
-        const [row, column] = name.split(" ");
-        const box = { left: columns[column], right: columns[column] + wide, top: rows[row], bottom: rows[row] + 12 };
-        const covered = boxes.reduce((sum, other) => sum + overlap(box, other), 0) + (box.left < 0 ? -box.left * 12 : 0);
-        return { name, box, covered };
-      });
-      const best = sides.reduce((least, side) => (side.covered < least.covered ? side : least));
-      if (best.covered > MOST_COVERED * wide * 12) return null;
-      boxes.push(best.box);
-      return best.name;
-    });
+function marks(root, kind) {
+  const colour = cssColour(root, COLOURS[kind]);
+  return {
+    type: "scatter",
+    mode: "markers",
+    name: text.kinds[kind],
+    hoverinfo: "none",
+    marker: { symbol: SYMBOLS[kind], size: 10, color: colour, line: { width: 1, color: colour } },
   };
+}
 
-  function numbers(words) {
-    const parts = words.split(/[\s,;]+/).filter(Boolean);
-    return parts.length > 0 && parts.every((part) => /^\d+$/.test(part)) ? parts.map(Number) : null;
-  }
+const perplexityAt = (base, delta) => base * Math.exp(delta);
 
-  function describe(cell, base) {
-    if (!cell) return [el("div", { class: "fx-tooltip-head" }, text.kinds.full), el("div", {}, text.fullPoint(format.perplexity(base)))];
-    const [low, high] = [cell.delta_low, cell.delta_high].map((delta) => format.perplexity(perplexityAt(base, delta)));
+// Full attention across the whole chart, with its number.
+function fullLine(root, y, base) {
+  const colour = cssColour(root, "text");
+  return {
+    shapes: [
+      { type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: colour, width: 1, dash: "dash" } },
+    ],
+    annotations: [
+      {
+        xref: "paper",
+        x: 1,
+        xanchor: "right",
+        y,
+        yanchor: "bottom",
+        yshift: 5,
+        showarrow: false,
+        text: text.fullLine(format.perplexity(base)),
+        font: { size: 12, color: colour },
+      },
+    ],
+  };
+}
+
+function numbers(words) {
+  const parts = words.split(/[\s,;]+/).filter(Boolean);
+  return parts.length > 0 && parts.every((part) => /^\d+$/.test(part)) ? parts.map(Number) : null;
+}
+
+function describe(cell, base) {
+  if (!cell)
     return [
-      el("div", { class: "fx-tooltip-head" }, `${text.kinds[cell.kind]}, ${text.setting(cell)}`),
-      el("div", {}, text.perplexities(format.perplexity(base), format.perplexity(perplexityAt(base, cell.delta_mean)))),
-      el("div", {}, text.perplexityRange(low, high)),
-      el("div", {}, text.difference(nats(cell.delta_mean), text.interval(nats(cell.delta_low), nats(cell.delta_high)))),
-      el("div", {}, text.pairs(format.percent(cell.retained_pairs, 1))),
-      el("div", {}, text.times(format.ms(cell.attention_full), format.ms(cell.attention_focus), cell.repeats)),
+      el("div", { class: "fx-tooltip-head" }, text.kinds.full),
+      el("div", {}, text.fullPoint(format.perplexity(base))),
     ];
-  }
+  const [low, high] = [cell.delta_low, cell.delta_high].map((delta) => format.perplexity(perplexityAt(base, delta)));
+  return [
+    el("div", { class: "fx-tooltip-head" }, `${text.kinds[cell.kind]}, ${text.setting(cell)}`),
+    el("div", {}, text.perplexities(format.perplexity(base), format.perplexity(perplexityAt(base, cell.delta_mean)))),
+    el("div", {}, text.perplexityRange(low, high)),
+    el("div", {}, text.difference(nats(cell.delta_mean), text.interval(nats(cell.delta_low), nats(cell.delta_high)))),
+    el("div", {}, text.pairs(format.percent(cell.retained_pairs, 1))),
+    el("div", {}, text.times(format.ms(cell.attention_full), format.ms(cell.attention_focus), cell.repeats)),
+  ];
+}
 
-  function sentences(cells, byKey) {
-    const own = cells.filter((cell) => cell.kind === "focus");
-    const last = cells[cells.length - 1];
-    const found = [];
-    if (own.length > 0) {
-      const least = (value) => own.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
-      const closest = least((cell) => Math.abs(cell.delta_mean));
-      const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
-      found.push(text.best(text.setting(closest), ...ends(closest), format.percent(closest.retained_pairs), format.ratio(timeRatio(closest)), hedge(closest)));
-      const faster = own.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
-      const quickest = faster.reduce((best, cell) => (best === null || timeRatio(cell) < timeRatio(best) ? cell : best), null);
-      found.push(quickest ? text.quickest(text.setting(quickest), format.ratio(timeRatio(quickest)), ...ends(quickest)) : text.noneFaster);
-      found.push(text.wholePass(own.filter((cell) => cell.total_focus < cell.total_full).length, own.length));
-    }
-    const pairs = own.map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))]).filter(([, random]) => random);
-    if (pairs.length > 0) {
-      const better = pairs.filter(([cell, random]) => cell.delta_high < random.delta_low).length;
-      const worse = pairs.filter(([cell, random]) => cell.delta_low > random.delta_high).length;
-      found.push(text.againstRandom(better, worse, pairs.length));
-    }
-    const each = (value) => [...new Set(cells.map(value))].join(" / "); // parts of a grid may be measured on another day
-    found.push(text.measured(format.count(last.scored), each((cell) => cell.repeats), each((cell) => cell.device), each((cell) => cell.dtype), each((cell) => text.threads(cell.threads))));
-    return found;
+function sentences(cells, byKey) {
+  const own = cells.filter((cell) => cell.kind === "focus");
+  const last = cells[cells.length - 1];
+  const found = [];
+  if (own.length > 0) {
+    const least = (value) => own.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
+    const closest = least((cell) => Math.abs(cell.delta_mean));
+    const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
+    found.push(
+      text.best(
+        text.setting(closest),
+        ...ends(closest),
+        format.percent(closest.retained_pairs),
+        format.ratio(timeRatio(closest)),
+        hedge(closest),
+      ),
+    );
+    const faster = own.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
+    const quickest = faster.reduce(
+      (best, cell) => (best === null || timeRatio(cell) < timeRatio(best) ? cell : best),
+      null,
+    );
+    found.push(
+      quickest
+        ? text.quickest(text.setting(quickest), format.ratio(timeRatio(quickest)), ...ends(quickest))
+        : text.noneFaster,
+    );
+    found.push(text.wholePass(own.filter((cell) => cell.total_focus < cell.total_full).length, own.length));
   }
-})();
+  const pairs = own
+    .map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))])
+    .filter(([, random]) => random);
+  if (pairs.length > 0) {
+    const better = pairs.filter(([cell, random]) => cell.delta_high < random.delta_low).length;
+    const worse = pairs.filter(([cell, random]) => cell.delta_low > random.delta_high).length;
+    found.push(text.againstRandom(better, worse, pairs.length));
+  }
+  const each = (value) => [...new Set(cells.map(value))].join(" / "); // parts of a grid may be measured on another day
+  found.push(
+    text.measured(
+      format.count(last.scored),
+      each((cell) => cell.repeats),
+      each((cell) => cell.device),
+      each((cell) => cell.dtype),
+      each((cell) => text.threads(cell.threads)),
+    ),
+  );
+  return found;
+}

@@ -1,57 +1,49 @@
-// Turns numbers, group indices and token text into the form people read.
-(function () {
-  const NBSP = "\u00a0";
-  const MINUS = "\u2212";
+// @ts-check
+// Numbers, durations, sizes and sentences in the form people read.
 
-  function fixed(value, digits) {
-    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  }
+const NBSP = "\u00a0";
 
-  FX.format = {
-    count: (value) => fixed(value, 0),
-    decimal: (value, digits) => fixed(value, digits).replace("-", MINUS),
-    percent: (share, digits = 0) => `${fixed(share * 100, digits)}${NBSP}%`,
-    ratio: (value) => `${fixed(value, value < 10 ? 2 : 1)}×`,
-    perplexity: (value) => fixed(value, value < 100 ? 2 : 1),
-    signed(value, digits) {
-      const text = fixed(Math.abs(value), digits);
-      if (Number(text.replace(/,/g, "")) === 0) return text;
-      return (value > 0 ? "+" : MINUS) + text;
-    },
-    signedPercent: (share) => `${FX.format.signed(share * 100, 1)}${NBSP}%`,
-    msNumber: (value) => fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0),
-    ms: (value) => `${FX.format.msNumber(value)}${NBSP}ms`,
-    // Two units at most: 45 s, 2 min 10 s, 1 h 05 min, 2 d 3 h.
-    duration(seconds) {
-      const whole = Math.max(0, Math.round(seconds));
-      const pair = (value, unit, rest, small) => `${value}${NBSP}${unit} ${rest}${NBSP}${small}`;
-      if (whole < 60) return `${whole}${NBSP}s`;
-      if (whole < 3600) return pair(Math.floor(whole / 60), "min", whole % 60, "s");
-      const minutes = Math.round(whole / 60);
-      if (minutes < 1440) return pair(Math.floor(minutes / 60), "h", minutes % 60, "min");
-      return pair(Math.floor(minutes / 1440), "d", Math.floor((minutes % 1440) / 60), "h");
-    },
-    date(iso) {
-      const date = new Date(iso);
-      return Number.isNaN(date.getTime()) ? iso : date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
-    },
-  };
+const MINUS = "\u2212";
 
-  // A, B, … Z, AA, AB, …
-  FX.groupLabel = (group) => {
-    const letter = String.fromCharCode(65 + (group % 26));
-    return group < 26 ? letter : FX.groupLabel(Math.floor(group / 26) - 1) + letter;
-  };
+function fixed(value, digits) {
+  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
 
-  const NAMED_ESCAPES = { "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "␣" };
+export const format = {
+  count: (value) => fixed(value, 0),
+  decimal: (value, digits) => fixed(value, digits).replace("-", MINUS),
+  percent: (share, digits = 0) => `${fixed(share * 100, digits)}${NBSP}%`,
+  ratio: (value) => `${fixed(value, value < 10 ? 2 : 1)}×`,
+  perplexity: (value) => fixed(value, value < 100 ? 2 : 1),
+  signed(value, digits) {
+    const text = fixed(Math.abs(value), digits);
+    if (Number(text.replace(/,/g, "")) === 0) return text;
+    return (value > 0 ? "+" : MINUS) + text;
+  },
+  signedPercent: (share) => `${format.signed(share * 100, 1)}${NBSP}%`,
+  msNumber: (value) => fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0),
+  ms: (value) => `${format.msNumber(value)}${NBSP}ms`,
+  // Two units at most: 45 s, 2 min 10 s, 1 h 05 min, 2 d 3 h.
+  duration(seconds) {
+    const whole = Math.max(0, Math.round(seconds));
+    const pair = (value, unit, rest, small) => `${value}${NBSP}${unit} ${rest}${NBSP}${small}`;
+    if (whole < 60) return `${whole}${NBSP}s`;
+    if (whole < 3600) return pair(Math.floor(whole / 60), "min", whole % 60, "s");
+    const minutes = Math.round(whole / 60);
+    if (minutes < 1440) return pair(Math.floor(minutes / 60), "h", minutes % 60, "min");
+    return pair(Math.floor(minutes / 1440), "d", Math.floor((minutes % 1440) / 60), "h");
+  },
+  date(iso) {
+    const date = new Date(iso);
+    return Number.isNaN(date.getTime())
+      ? iso
+      : date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+  },
+};
 
-  // Spaces, line ends and invisible characters become visible marks.
-  FX.visibleToken = (piece) =>
-    piece.replace(/[\s\p{Cc}\p{Cf}]/gu, (char) => {
-      if (char in NAMED_ESCAPES) return NAMED_ESCAPES[char];
-      return `\\u${char.codePointAt(0).toString(16).padStart(4, "0")}`;
-    });
+export const memorySize = (count) => {
+  const step = count >= 2 ** 30 ? 3 : 2;
+  return `${format.decimal(count / 2 ** (10 * step), step === 3 ? 2 : 0)}\u00a0${["MiB", "GiB"][step - 2]}`;
+};
 
-  // For running text on one line: only line ends and tabs would break it.
-  FX.oneLine = (text) => text.replace(/\r?\n/g, "↵").replace(/\t/g, "⇥");
-})();
+export const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.…]$/.test(words) ? "" : "."}`;

@@ -1,316 +1,231 @@
-// Decodes what the server sends (runs and masks) into typed arrays with named accessors. Knows nothing of the page.
-(function () {
-  function decodeBase64(text) {
-    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-    const binary = atob(text);
-    const bytes = new Uint8Array(binary.length);
-    for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
-    return bytes;
+// @ts-check
+// A run: decodes the run payload into typed arrays with named accessors, and loads the cells of further layers.
+import { mean, range } from "./arrays.js";
+import { decodeBase64, expectLength } from "./bytes.js";
+
+// Nothing comes before the first token, so it has no loss.
+function decodeLosses(text, numTokens) {
+  const values = expectLength("losses", new Float32Array(decodeBase64(text).buffer), numTokens - 1);
+  return [null, ...values];
+}
+
+const CELL_BYTES = 96 * 2 ** 20; // of layers kept at a time, beyond those that came with the run
+
+const NEIGHBOURS = [1, -1, 2, -2]; // loaded ahead of the layer on screen, nearest first
+
+const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
+
+// What one layer knows of each token beyond its top group.
+class Cells {
+  constructor(payload, numTokens, numGroups) {
+    // Bit sets of up to 64 groups are pairs of 32-bit words: bit tests on them are far quicker than on BigInt.
+    this.words = payload.width === 8 ? 2 : 1;
+    this.members = expectLength(
+      "membership",
+      new WORDS[payload.width](decodeBase64(payload.membership).buffer),
+      numTokens * this.words,
+    );
+    this.probabilities = expectLength("probabilities", decodeBase64(payload.probabilities), numTokens * numGroups);
+    this.entropies = expectLength("entropy", decodeBase64(payload.entropy), numTokens);
+    this.numGroups = numGroups;
+    this.bytes = this.members.byteLength + this.probabilities.byteLength + this.entropies.byteLength;
   }
 
-  FX.decodeBase64 = decodeBase64;
-
-  function expectLength(name, array, expected) {
-    if (array.length !== expected) {
-      throw new RangeError(`${name} has ${array.length} entries where ${expected} were expected`);
-    }
-    return array;
+  belongs(pos, group) {
+    return ((this.members[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
   }
 
-  // Nothing comes before the first token, so it has no loss.
-  function decodeLosses(text, numTokens) {
-    const values = expectLength("losses", new Float32Array(decodeBase64(text).buffer), numTokens - 1);
-    return [null, ...values];
+  meet(pos, other) {
+    const { members, words } = this;
+    if ((members[pos * words] & members[other * words]) !== 0) return true;
+    return words === 2 && (members[pos * 2 + 1] & members[other * 2 + 1]) !== 0;
+  }
+}
+
+// `ask` gets what did not come with the run: a promise of an answer, or of {error}.
+export class Run {
+  constructor(payload, ask = null) {
+    this.info = payload.run;
+    this.config = payload.run.config;
+    this.pieces = payload.pieces;
+    this.layerIds = payload.layer_ids;
+    this.layers = payload.layers;
+    this.groups = payload.groups;
+    this.quality = payload.quality;
+    this.timings = payload.timings || [];
+    this.numTokens = payload.pieces.length;
+    this.numLayers = payload.num_layers;
+    this.numGroups = payload.run.config.num_groups;
+    this.ask = ask;
+    this.tops = expectLength("top", decodeBase64(payload.top), this.numLayers * this.numTokens);
+    this.losses = {
+      full: decodeLosses(payload.losses.full, this.numTokens),
+      focus: decodeLosses(payload.losses.focus, this.numTokens),
+    };
+    this.cells = this.layerIds.map((id) => (payload.cells[id] ? this.decode(payload.cells[id]) : null));
+    this.kept = []; // layers loaded later, the one used longest ago first
+    this.waiting = new Map();
+    this.answers = new Map();
   }
 
-  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-
-  const CELL_BYTES = 96 * 2 ** 20; // of layers kept at a time, beyond those that came with the run
-  const NEIGHBOURS = [1, -1, 2, -2]; // loaded ahead of the layer on screen, nearest first
-  const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
-
-  // What one layer knows of each token beyond its top group.
-  class Cells {
-    constructor(payload, numTokens, numGroups) {
-      // Bit sets of up to 64 groups are pairs of 32-bit words: bit tests on them are far quicker than on BigInt.
-      this.words = payload.width === 8 ? 2 : 1;
-      this.members = expectLength("membership", new WORDS[payload.width](decodeBase64(payload.membership).buffer), numTokens * this.words);
-      this.probabilities = expectLength("probabilities", decodeBase64(payload.probabilities), numTokens * numGroups);
-      this.entropies = expectLength("entropy", decodeBase64(payload.entropy), numTokens);
-      this.numGroups = numGroups;
-      this.bytes = this.members.byteLength + this.probabilities.byteLength + this.entropies.byteLength;
-    }
-
-    belongs(pos, group) {
-      return ((this.members[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
-    }
-
-    meet(pos, other) {
-      const { members, words } = this;
-      if ((members[pos * words] & members[other * words]) !== 0) return true;
-      return words === 2 && (members[pos * 2 + 1] & members[other * 2 + 1]) !== 0;
-    }
+  decode(payload) {
+    return new Cells(payload, this.numTokens, this.numGroups);
   }
 
-  // `ask` gets what did not come with the run: a promise of an answer, or of {error}.
-  FX.Run = class {
-    constructor(payload, ask = null) {
-      this.info = payload.run;
-      this.config = payload.run.config;
-      this.pieces = payload.pieces;
-      this.layerIds = payload.layer_ids;
-      this.layers = payload.layers;
-      this.groups = payload.groups;
-      this.quality = payload.quality;
-      this.timings = payload.timings || [];
-      this.numTokens = payload.pieces.length;
-      this.numLayers = payload.num_layers;
-      this.numGroups = payload.run.config.num_groups;
-      this.ask = ask;
-      this.tops = expectLength("top", decodeBase64(payload.top), this.numLayers * this.numTokens);
-      this.losses = { full: decodeLosses(payload.losses.full, this.numTokens), focus: decodeLosses(payload.losses.focus, this.numTokens) };
-      this.cells = this.layerIds.map((id) => (payload.cells[id] ? this.decode(payload.cells[id]) : null));
-      this.kept = []; // layers loaded later, the one used longest ago first
-      this.waiting = new Map();
-      this.answers = new Map();
-    }
+  top(layerIndex, pos) {
+    return this.tops[layerIndex * this.numTokens + pos];
+  }
 
-    decode(payload) {
-      return new Cells(payload, this.numTokens, this.numGroups);
-    }
+  // Whether membership, probabilities and entropy of a layer are here; `whenLayer` gets them.
+  hasLayer(layerIndex) {
+    return this.cells[layerIndex] !== null;
+  }
 
-    top(layerIndex, pos) {
-      return this.tops[layerIndex * this.numTokens + pos];
-    }
-
-    // Whether membership, probabilities and entropy of a layer are here; `whenLayer` gets them.
-    hasLayer(layerIndex) {
-      return this.cells[layerIndex] !== null;
-    }
-
-    // Fulfilled when the layer is here; rejected with a readable message when it cannot be had.
-    whenLayer(layerIndex) {
-      if (this.hasLayer(layerIndex)) {
-        this.keep(layerIndex);
-        return Promise.resolve();
-      }
-      if (!this.waiting.has(layerIndex)) this.waiting.set(layerIndex, this.load(layerIndex).finally(() => this.waiting.delete(layerIndex)));
-      return this.waiting.get(layerIndex);
-    }
-
-    async load(layerIndex) {
-      const answer = await this.ask("layer_cells", { layer: this.layerIds[layerIndex] });
-      if (answer.error !== undefined) throw new Error(answer.error);
-      this.cells[layerIndex] = this.decode(answer);
-      this.kept.push(layerIndex);
+  // Fulfilled when the layer is here; rejected with a readable message when it cannot be had.
+  whenLayer(layerIndex) {
+    if (this.hasLayer(layerIndex)) {
       this.keep(layerIndex);
+      return Promise.resolve();
     }
-
-    // The layer just used goes last; those used longest ago make room, but never the newest.
-    keep(layerIndex) {
-      if (!this.kept.includes(layerIndex)) return;
-      this.kept = [...this.kept.filter((other) => other !== layerIndex), layerIndex];
-      let bytes = this.kept.reduce((sum, other) => sum + this.cells[other].bytes, 0);
-      while (bytes > CELL_BYTES && this.kept.length > 1) {
-        const oldest = this.kept.shift();
-        bytes -= this.cells[oldest].bytes;
-        this.cells[oldest] = null;
-      }
-    }
-
-    // One after the other, so that the layer somebody opens next never waits behind many; errors show when it is opened.
-    async prefetchAround(layerIndex) {
-      this.centre = layerIndex;
-      for (const step of NEIGHBOURS) {
-        const next = layerIndex + step;
-        if (next < 0 || next >= this.numLayers || this.hasLayer(next)) continue;
-        if (this.centre !== layerIndex) return;
-        await this.whenLayer(next).catch(() => {});
-      }
-    }
-
-    // An answer about the whole run that is asked for once, such as the kinds of words.
-    once(what) {
-      if (!this.answers.has(what)) {
-        const asked = this.ask(what).then((answer) => {
-          if (answer.error === undefined) return answer;
-          this.answers.delete(what);
-          throw new Error(answer.error);
-        });
-        this.answers.set(what, asked);
-      }
-      return this.answers.get(what);
-    }
-
-    // Of a layer that is not here only the top group is known.
-    belongs(layerIndex, pos, group) {
-      const cells = this.cells[layerIndex];
-      return cells === null ? this.top(layerIndex, pos) === group : cells.belongs(pos, group);
-    }
-
-    // Whether two tokens share a group; the layer must be here.
-    meet(layerIndex, pos, other) {
-      return this.cells[layerIndex].meet(pos, other);
-    }
-
-    groupsOf(layerIndex, pos) {
-      const top = this.top(layerIndex, pos);
-      const others = FX.range(this.numGroups).filter((group) => group !== top && this.belongs(layerIndex, pos, group));
-      return [top, ...others];
-    }
-
-    // These three are null while the layer is not here.
-    probability(layerIndex, pos, group) {
-      const cells = this.cells[layerIndex];
-      return cells === null ? null : cells.probabilities[pos * this.numGroups + group] / 255;
-    }
-
-    confidence(layerIndex, pos) {
-      return this.probability(layerIndex, pos, this.top(layerIndex, pos));
-    }
-
-    // In nats, at most the logarithm of the number of groups.
-    entropy(layerIndex, pos) {
-      const cells = this.cells[layerIndex];
-      return cells === null ? null : (cells.entropies[pos] / 255) * Math.log(this.numGroups);
-    }
-
-    // How far each token keeps company with its group: for every step to the next layer the share of its group that goes
-    // where it goes, averaged. Letters of two layers have nothing in common, so no letter is compared.
-    company() {
-      if (this.companies) return this.companies;
-      const { numTokens, numGroups, tops } = this;
-      const sums = new Float32Array(numTokens);
-      for (let layer = 0; layer + 1 < this.numLayers; layer += 1) {
-        const here = layer * numTokens;
-        const next = here + numTokens;
-        const sizes = new Uint32Array(numGroups);
-        const moves = new Uint32Array(numGroups * numGroups);
-        for (let pos = 0; pos < numTokens; pos += 1) {
-          sizes[tops[here + pos]] += 1;
-          moves[tops[here + pos] * numGroups + tops[next + pos]] += 1;
-        }
-        for (let pos = 0; pos < numTokens; pos += 1) {
-          const group = tops[here + pos];
-          sums[pos] += moves[group * numGroups + tops[next + pos]] / sizes[group];
-        }
-      }
-      const steps = Math.max(1, this.numLayers - 1);
-      this.companies = sums.map((sum) => sum / steps);
-      return this.companies;
-    }
-
-    lossDifference(pos) {
-      const full = this.losses.full[pos];
-      const focus = this.losses.focus[pos];
-      return full === null || focus === null ? null : focus - full;
-    }
-
-    context(pos, reach) {
-      return {
-        before: this.pieces.slice(Math.max(0, pos - reach), pos).join(""),
-        token: this.pieces[pos],
-        after: this.pieces.slice(pos + 1, pos + 1 + reach).join(""),
-      };
-    }
-
-    timing(mode, stage) {
-      return this.timings.find((timing) => timing.mode === mode && timing.stage === stage) || null;
-    }
-
-    timeRatio(stage) {
-      const full = this.timing("full", stage);
-      const focus = this.timing("focus", stage);
-      return full && focus && full.median > 0 ? focus.median / full.median : null;
-    }
-
-    meanKept() {
-      return mean(this.layers.map((layer) => layer.retained_pairs));
-    }
-
-    meanDominance() {
-      return mean(this.layers.map((layer) => layer.dominance));
-    }
-  };
-
-  FX.Mask = class {
-    constructor(answer) {
-      this.blockSize = answer.block_size;
-      this.numBlocks = answer.num_blocks;
-      this.causes = answer.causes;
-      this.cells = (answer.num_blocks * (answer.num_blocks + 1)) / 2;
-      const words = new Uint32Array(decodeBase64(answer.counts).buffer);
-      this.counts = expectLength("counts", words, this.cells * answer.causes.length);
-    }
-
-    blockCounts(row, column) {
-      const cell = (row * (row + 1)) / 2 + column;
-      return this.causes.map((_, cause) => this.counts[cause * this.cells + cell]);
-    }
-
-    rowCounts(row) {
-      const first = (row * (row + 1)) / 2;
-      return this.causes.map((_, cause) => {
-        let sum = 0;
-        for (let cell = first; cell <= first + row; cell += 1) sum += this.counts[cause * this.cells + cell];
-        return sum;
-      });
-    }
-
-    // Rows of the lower triangle, null above the diagonal; `value` maps the counts of a block to a number.
-    matrix(value) {
-      return FX.range(this.numBlocks).map((row) =>
-        FX.range(this.numBlocks).map((column) => (column > row ? null : value(this.blockCounts(row, column)))),
+    if (!this.waiting.has(layerIndex))
+      this.waiting.set(
+        layerIndex,
+        this.load(layerIndex).finally(() => this.waiting.delete(layerIndex)),
       );
+    return this.waiting.get(layerIndex);
+  }
+
+  async load(layerIndex) {
+    const answer = await this.ask("layer_cells", { layer: this.layerIds[layerIndex] });
+    if (answer.error !== undefined) throw new Error(answer.error);
+    this.cells[layerIndex] = this.decode(answer);
+    this.kept.push(layerIndex);
+    this.keep(layerIndex);
+  }
+
+  // The layer just used goes last; those used longest ago make room, but never the newest.
+  keep(layerIndex) {
+    if (!this.kept.includes(layerIndex)) return;
+    this.kept = [...this.kept.filter((other) => other !== layerIndex), layerIndex];
+    let bytes = this.kept.reduce((sum, other) => sum + this.cells[other].bytes, 0);
+    while (bytes > CELL_BYTES && this.kept.length > 1) {
+      const oldest = this.kept.shift();
+      bytes -= this.cells[oldest].bytes;
+      this.cells[oldest] = null;
     }
-  };
+  }
 
-  const KEPT_ANSWERS = 8;
-
-  // Asks the server once per layer, waits while the slider still moves, and ignores answers that come too late.
-  FX.LayerLoader = class {
-    constructor(load, handlers) {
-      this.load = load;
-      this.handlers = handlers;
-      this.cache = new Map();
+  // One after the other, so that the layer somebody opens next never waits behind many; errors show when it is opened.
+  async prefetchAround(layerIndex) {
+    this.centre = layerIndex;
+    for (const step of NEIGHBOURS) {
+      const next = layerIndex + step;
+      if (next < 0 || next >= this.numLayers || this.hasLayer(next)) continue;
+      if (this.centre !== layerIndex) return;
+      await this.whenLayer(next).catch(() => {});
     }
+  }
 
-    request(runId, layerId) {
-      const key = JSON.stringify([runId, layerId]);
-      this.wanted = key;
-      clearTimeout(this.timer);
-      if (this.cache.has(key)) {
-        this.handlers.ready(this.cache.get(key));
-        return;
+  // An answer about the whole run that is asked for once, such as the kinds of words.
+  once(what) {
+    if (!this.answers.has(what)) {
+      const asked = this.ask(what).then((answer) => {
+        if (answer.error === undefined) return answer;
+        this.answers.delete(what);
+        throw new Error(answer.error);
+      });
+      this.answers.set(what, asked);
+    }
+    return this.answers.get(what);
+  }
+
+  // Of a layer that is not here only the top group is known.
+  belongs(layerIndex, pos, group) {
+    const cells = this.cells[layerIndex];
+    return cells === null ? this.top(layerIndex, pos) === group : cells.belongs(pos, group);
+  }
+
+  // Whether two tokens share a group; the layer must be here.
+  meet(layerIndex, pos, other) {
+    return this.cells[layerIndex].meet(pos, other);
+  }
+
+  groupsOf(layerIndex, pos) {
+    const top = this.top(layerIndex, pos);
+    const others = range(this.numGroups).filter((group) => group !== top && this.belongs(layerIndex, pos, group));
+    return [top, ...others];
+  }
+
+  // These three are null while the layer is not here.
+  probability(layerIndex, pos, group) {
+    const cells = this.cells[layerIndex];
+    return cells === null ? null : cells.probabilities[pos * this.numGroups + group] / 255;
+  }
+
+  confidence(layerIndex, pos) {
+    return this.probability(layerIndex, pos, this.top(layerIndex, pos));
+  }
+
+  // In nats, at most the logarithm of the number of groups.
+  entropy(layerIndex, pos) {
+    const cells = this.cells[layerIndex];
+    return cells === null ? null : (cells.entropies[pos] / 255) * Math.log(this.numGroups);
+  }
+
+  // How far each token keeps company with its group: for every step to the next layer the share of its group that goes
+  // where it goes, averaged. Letters of two layers have nothing in common, so no letter is compared.
+  company() {
+    if (this.companies) return this.companies;
+    const { numTokens, numGroups, tops } = this;
+    const sums = new Float32Array(numTokens);
+    for (let layer = 0; layer + 1 < this.numLayers; layer += 1) {
+      const here = layer * numTokens;
+      const next = here + numTokens;
+      const sizes = new Uint32Array(numGroups);
+      const moves = new Uint32Array(numGroups * numGroups);
+      for (let pos = 0; pos < numTokens; pos += 1) {
+        sizes[tops[here + pos]] += 1;
+        moves[tops[here + pos] * numGroups + tops[next + pos]] += 1;
       }
-      this.handlers.waiting();
-      this.timer = setTimeout(() => this.fetch(key, runId, layerId), 120);
+      for (let pos = 0; pos < numTokens; pos += 1) {
+        const group = tops[here + pos];
+        sums[pos] += moves[group * numGroups + tops[next + pos]] / sizes[group];
+      }
     }
+    const steps = Math.max(1, this.numLayers - 1);
+    this.companies = sums.map((sum) => sum / steps);
+    return this.companies;
+  }
 
-    async fetch(key, runId, layerId) {
-      const answer = await FX.ask(() => this.load(runId, layerId));
-      if (answer.error === undefined) this.remember(key, answer);
-      // A chart must not be drawn into a view that is closed by now; it asks again when it opens.
-      if (this.wanted !== key || !this.handlers.open()) return;
-      if (answer.error !== undefined) this.handlers.failed(answer.error);
-      else this.handlers.ready(answer);
-    }
+  lossDifference(pos) {
+    const full = this.losses.full[pos];
+    const focus = this.losses.focus[pos];
+    return full === null || focus === null ? null : focus - full;
+  }
 
-    remember(key, answer) {
-      this.cache.set(key, answer);
-      if (this.cache.size > KEPT_ANSWERS) this.cache.delete(this.cache.keys().next().value);
-    }
-  };
+  context(pos, reach) {
+    return {
+      before: this.pieces.slice(Math.max(0, pos - reach), pos).join(""),
+      token: this.pieces[pos],
+      after: this.pieces.slice(pos + 1, pos + 1 + reach).join(""),
+    };
+  }
 
-  FX.range = (count) => Array.from({ length: count }, (_, i) => i);
+  timing(mode, stage) {
+    return this.timings.find((timing) => timing.mode === mode && timing.stage === stage) || null;
+  }
 
-  // A failing call becomes the same {error} object the server itself would send.
-  FX.ask = async (call) => {
-    try {
-      const answer = await call();
-      return answer || { error: FX.strings.serverSilent("empty") };
-    } catch (error) {
-      return { error: FX.strings.serverSilent(error.message || String(error)) };
-    }
-  };
-})();
+  timeRatio(stage) {
+    const full = this.timing("full", stage);
+    const focus = this.timing("focus", stage);
+    return full && focus && full.median > 0 ? focus.median / full.median : null;
+  }
+
+  meanKept() {
+    return mean(this.layers.map((layer) => layer.retained_pairs));
+  }
+
+  meanDominance() {
+    return mean(this.layers.map((layer) => layer.dominance));
+  }
+}

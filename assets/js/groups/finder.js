@@ -1,291 +1,336 @@
+// @ts-check
 // Every group of every layer in one table, ranked by any column and filtered in the browser.
-(function () {
-  const el = FX.el;
-  const text = FX.strings.groups.finder;
-  const format = FX.format;
-  const FIRST_ROWS = 50;
-  const NOTHING = text.empty;
+import { addressOf } from "../core/address.js";
+import { range } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { groupLabel } from "../core/labels.js";
+import { selectGroup, selectedPerGroup } from "../core/selection.js";
+import { hintButton } from "../core/tooltip.js";
+import { groupChip } from "../core/widgets.js";
+import { shortClass } from "../core/word-classes.js";
+import { COLUMNS, selectedCell } from "./finder-columns.js";
+import { above, fits, ranked, rowsOf } from "./finder-rows.js";
+import { groupFlags } from "./flags.js";
+import { common } from "../strings/common.js";
+import { groups as groupsText } from "../strings/groups.js";
 
-  // value: what is ranked by; cell: what is shown; below: a second, quieter line.
-  const number = (key, show, below = () => null) => ({ value: (row) => row[key], cell: (row) => (row[key] === null ? NOTHING : [show(row[key], row), quiet(below(row))]) });
-  const quiet = (words) => words && el("span", { class: "fx-muted fx-below" }, words);
-  const COLUMNS = {
-    group: { value: (row) => -row.order },
-    tokens: { value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null), cell: (row) => el("span", { class: "fx-frequent" }, row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, FX.visibleToken(piece)))) },
-    class: number("className", (name) => FX.shortClass(name), (row) => text.base(format.percent(row.base_rate))),
-    purity: number("purity", (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)), (row) => text.shuffled(format.percent(row.null_mean), format.percent(row.null_high))),
-    share: number("share", (value) => format.percent(value, 1), (row) => text.even(format.ratio(row.balance))),
-    selected: { value: (row) => row.selected, cell: (row) => selectedCell(row) },
-    confidence: number("confidence", (value) => format.percent(value)),
-    entropy: number("entropy", (value) => format.decimal(value, 2)),
-    lift: number("lift", (value) => format.ratio(value)),
-    mass: number("attention_mass", (value) => format.percent(value, 1)),
-  };
-  const selectedCell = (row) => {
-    if (row.selected === null) return [NOTHING, quiet("\u00a0")];
-    return [el("span", { class: "fx-finder-selected" }, FX.bar(row.selected, `g${row.group}`), format.percent(row.selected)), quiet(text.selectedBelow(format.count(row.hits), format.count(row.tokens)))];
-  };
-  const above = (row) => row.purity !== null && row.purity > row.null_high;
+const text = groupsText.finder;
 
-  const COLUMN_NAMES = Object.keys(COLUMNS);
-  const BEST = "purity"; // ranked by it at first
-  const OPEN = { layer: "all", class: "all", only: "all", token: "" };
+const FIRST_ROWS = 50;
 
-  FX.GroupFinder = class {
-    constructor(app) {
-      this.app = app;
-      this.wanted = FX.addressed("groups");
-      this.sort = { column: BEST, down: true };
-      this.build();
-      this.reset();
-    }
+const COLUMN_NAMES = Object.keys(COLUMNS);
 
-    build() {
-      this.count = el("p", { class: "fx-finder-count", role: "status" });
-      this.measure = el("button", { type: "button", class: "fx-button", hidden: true, onclick: () => this.goMeasure() }, text.measure);
-      this.aboveLine = el("p", { class: "fx-help" });
-      this.filters = el("div", { class: "fx-toolbar fx-finder-filters" });
-      this.head = el("tr");
-      this.body = el("tbody");
-      this.more = el("button", { type: "button", class: "fx-button", onclick: () => this.showAll() });
-      this.table = el("table", { class: "fx-table fx-finder", "aria-label": text.tableLabel, "data-testid": "fx-finder" }, el("thead", {}, this.head), this.body);
-      this.node = el(
-        "section",
-        {},
-        el("h3", { class: "fx-subtitle" }, text.title),
-        el("p", { class: "fx-help" }, text.help),
-        this.filters,
-        el("div", { class: "fx-finder-line" }, this.count, this.measure),
-        el("div", { class: "fx-finder-scroll", tabindex: "0", role: "region", "aria-label": text.rows }, this.table),
-        this.more,
-        this.aboveLine,
-      );
-    }
+const BEST = "purity"; // ranked by it at first
 
-    reset() {
-      this.filter = { ...OPEN };
-      this.limit = FIRST_ROWS;
-    }
+const OPEN = { layer: "all", class: "all", only: "all", token: "" };
 
-    update(data) {
-      if (this.data !== data) {
-        this.data = data;
-        this.rows = rowsOf(this.app.run, data);
-        this.counted = null;
-        if (this.run !== this.app.run) this.openRun();
-        this.drawFilters();
-        this.drawHead();
-        this.aboveLine.textContent = aboveWords(this.rows, data);
-        this.draw();
-      } else this.selectionChanged(); // the rows of another layer are the same
-    }
+export class GroupFinder {
+  constructor(app) {
+    this.app = app;
+    this.wanted = addressOf("groups");
+    this.sort = { column: BEST, down: true };
+    this.build();
+    this.reset();
+  }
 
-    openRun() {
-      this.run = this.app.run;
-      this.reset();
-      if (this.wanted) this.restore(this.wanted);
-      this.wanted = null;
-      this.app.writeAddress(); // it was written before the answer that the filters need came
-    }
-
-    // As the address has it.
-    restore(wanted) {
-      const { data, run } = this;
-      const layer = run.layerIds.indexOf(Number(wanted.get("of") ?? NaN));
-      if (layer >= 0) this.filter.layer = `l${layer}`;
-      if (data.class_names.includes(wanted.get("class"))) this.filter.class = wanted.get("class");
-      if (Object.hasOwn(text.filters, wanted.get("only"))) this.filter.only = wanted.get("only");
-      this.filter.token = wanted.get("token") || "";
-      if (Object.hasOwn(COLUMNS, wanted.get("rank"))) this.sort = { column: wanted.get("rank"), down: !wanted.has("up") };
-    }
-
-    get parameters() {
-      const { filter, sort, run } = this;
-      const other = (name) => (filter[name] === OPEN[name] ? null : filter[name]);
-      return {
-        of: run && filter.layer !== OPEN.layer ? run.layerIds[Number(filter.layer.slice(1))] : null,
-        class: other("class"),
-        only: other("only"),
-        token: other("token"),
-        rank: sort.column === BEST && sort.down ? null : sort.column,
-        up: sort.down ? null : "1",
-      };
-    }
-
-    drawFilters() {
-      const { run } = this.app;
-      const used = this.data.class_names.filter((name) => this.rows.some((row) => row.className === name));
-      const layers = { all: text.allLayers, ...Object.fromEntries(run.layerIds.map((layer, index) => [`l${index}`, layer])) };
-      const classes = { all: text.allClasses, ...Object.fromEntries(used.map((name) => [name, FX.shortClass(name)])) };
-      const typed = (event) => this.change("token", event.target.value);
-      const search = el("label", { class: "fx-select" }, text.search, el("input", { type: "search", class: "fx-finder-search", title: text.searchHint, placeholder: text.searchPlaceholder, value: this.filter.token, oninput: typed }));
-      this.filters.replaceChildren(this.select("layer", text.layer, layers), this.select("class", text.class, classes), this.select("only", text.only, text.filters), search);
-    }
-
-    select(name, label, options) {
-      const changed = (event) => this.change(name, event.target.value);
-      return el("label", { class: "fx-select" }, label, el("select", { "data-filter": name, onchange: changed }, Object.entries(options).map(([value, words]) => el("option", { value, selected: value === this.filter[name] }, words))));
-    }
-
-    change(name, value) {
-      this.filter[name] = value;
-      this.limit = FIRST_ROWS;
-      this.draw();
-      this.app.writeAddress();
-    }
-
-    showAll() {
-      this.limit = Infinity;
-      this.draw();
-    }
-
-    goMeasure() {
-      this.app.openView("sparsity");
-      this.app.views.sparsity.attention.node.scrollIntoView({ block: "start" });
-    }
-
-    hint(name) {
-      const [, hint] = text.columns[name];
-      if (name === "class" || name === "purity") return `${hint} ${FX.strings.wordClassHint}`;
-      if (name !== "mass") return hint;
-      const { attention_tokens: tokens, attention_heads: heads } = this.data;
-      return `${hint} ${tokens === null ? text.massMissing : text.massMeasured(format.count(heads), format.count(tokens))}`;
-    }
-
-    drawHead() {
-      this.headings = {};
-      this.measure.hidden = this.data.attention_tokens !== null;
-      this.head.replaceChildren(
-        ...COLUMN_NAMES.map((name) => {
-          const [label] = text.columns[name];
-          const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
-          const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
-          const cell = el("th", { scope: "col" }, el("span", { class: "fx-sort-place" }, button, FX.hint(this.app.tooltip, label, this.hint(name))));
-          this.headings[name] = { cell, arrow };
-          return cell;
-        }),
-      );
-    }
-
-    rank(column) {
-      this.sort = { column, down: this.sort.column === column ? !this.sort.down : true };
-      this.draw();
-      this.app.writeAddress();
-    }
-
-    draw() {
-      this.countSelected();
-      for (const [name, { cell, arrow }] of Object.entries(this.headings)) {
-        const here = name === this.sort.column;
-        if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
-        else cell.removeAttribute("aria-sort");
-        arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
-      }
-      const found = ranked(this.rows.filter((row) => fits(row, this.filter)), COLUMNS[this.sort.column].value, this.sort.down);
-      this.lines = found.slice(0, this.limit).map((row) => this.line(row));
-      this.body.replaceChildren(...(found.length > 0 ? this.lines.map(({ node }) => node) : [this.nothing()]));
-      this.count.textContent = text.found(format.count(found.length), format.count(this.rows.length));
-      this.more.hidden = found.length <= this.limit;
-      this.more.textContent = text.more(format.count(found.length));
-      this.markOpen();
-    }
-
-    nothing() {
-      const again = () => {
-        this.reset();
-        this.drawFilters();
-        this.draw();
-        this.app.writeAddress();
-      };
-      return el("tr", {}, el("td", { colspan: COLUMN_NAMES.length }, el("div", { class: "fx-finder-nothing" }, el("p", { class: "fx-muted" }, text.nothing), el("button", { type: "button", class: "fx-button", onclick: again }, text.reset))));
-    }
-
-    line(row) {
-      const choose = () => this.choose(row);
-      const button = el("button", { type: "button", class: "fx-finder-open", "aria-label": text.open(FX.groupLabel(row.group), row.layer) }, FX.chip(row.group), el("span", {}, FX.strings.groups.flow.column(row.layer)), FX.groupFlags(row));
-      const cells = Object.fromEntries(COLUMN_NAMES.slice(1).map((name) => [name, el("td", { "data-column": name }, COLUMNS[name].cell(row))]));
-      // The button's click reaches the row too, so the row alone listens.
-      return { row, button, selected: cells.selected, node: el("tr", { "data-layer": row.layer, "data-group": row.group, onclick: choose }, el("th", { scope: "row" }, button), Object.values(cells)) };
-    }
-
-    choose(row) {
-      const { app } = this;
-      app.setLayer(row.layerIndex);
-      app.select(FX.selectGroup(app.run, row.layerIndex, row.group));
-      const line = this.lines.find((other) => other.row === row);
-      if (line) line.button.focus({ preventScroll: true });
-    }
-
-    selectionChanged() {
-      if (this.sort.column === "selected") {
-        this.draw();
-        return;
-      }
-      this.countSelected();
-      for (const { row, selected } of this.lines) selected.replaceChildren(...[selectedCell(row)].flat());
-      this.markOpen();
-    }
-
-    // Of every row, shown or not: any of them may come first when ranked by it.
-    countSelected() {
-      const { run, selection } = this.app;
-      if (this.counted === selection && this.counted !== null) return;
-      this.counted = selection;
-      const hits = selection === null ? null : FX.range(run.numLayers).map((index) => FX.selectedPerGroup(run, index, selection));
-      for (const row of this.rows) {
-        row.hits = hits === null ? 0 : hits[row.layerIndex][row.group];
-        row.selected = hits === null || row.tokens === 0 ? null : row.hits / row.tokens;
-      }
-    }
-
-    markOpen() {
-      const { selection } = this.app;
-      const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
-      for (const { row, node } of this.lines) {
-        const here = origin !== null && row.layer === origin.layer && row.group === origin.group;
-        if (here) node.setAttribute("aria-current", "true");
-        else node.removeAttribute("aria-current");
-      }
-    }
-  };
-
-  function rowsOf(run, data) {
-    return data.groups.flatMap((groups, layerIndex) =>
-      groups.map((group, index) => ({
-        ...group,
-        layerIndex,
-        order: layerIndex * run.numGroups + index,
-        group: index,
-        layer: run.layerIds[layerIndex],
-        className: group.top_class === null ? null : data.class_names[group.top_class],
-        lift: group.base_rate ? group.purity / group.base_rate : null,
-        frequent: run.groups[layerIndex][index].tokens,
-      })),
+  build() {
+    this.count = el("p", { class: "fx-finder-count", role: "status" });
+    this.measure = el(
+      "button",
+      { type: "button", class: "fx-button", hidden: true, onclick: () => this.goMeasure() },
+      text.measure,
+    );
+    this.aboveLine = el("p", { class: "fx-help" });
+    this.filters = el("div", { class: "fx-toolbar fx-finder-filters" });
+    this.head = el("tr");
+    this.body = el("tbody");
+    this.more = el("button", { type: "button", class: "fx-button", onclick: () => this.showAll() });
+    this.table = el(
+      "table",
+      { class: "fx-table fx-finder", "aria-label": text.tableLabel, "data-testid": "fx-finder" },
+      el("thead", {}, this.head),
+      this.body,
+    );
+    this.node = el(
+      "section",
+      {},
+      el("h3", { class: "fx-subtitle" }, text.title),
+      el("p", { class: "fx-help" }, text.help),
+      this.filters,
+      el("div", { class: "fx-finder-line" }, this.count, this.measure),
+      el("div", { class: "fx-finder-scroll", tabindex: "0", role: "region", "aria-label": text.rows }, this.table),
+      this.more,
+      this.aboveLine,
     );
   }
 
-  function fits(row, filter) {
-    if (filter.layer !== "all" && filter.layer !== `l${row.layerIndex}`) return false;
-    if (filter.class !== "all" && filter.class !== row.className) return false;
-    if (filter.only === "above" && !above(row)) return false;
-    if (filter.only === "flagged" && row.flags.length === 0) return false;
-    const wanted = filter.token.trim().toLowerCase();
-    return wanted === "" || [...row.characteristic, ...row.frequent].some(([piece]) => piece.toLowerCase().includes(wanted));
+  reset() {
+    this.filter = { ...OPEN };
+    this.limit = FIRST_ROWS;
   }
 
-  // Groups without a value come last either way.
-  function ranked(rows, value, down) {
-    const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : b - a);
-    return [...rows].sort((a, b) => {
-      const [x, y] = [value(a), value(b)];
-      if (x === null || y === null) return (x === null) - (y === null);
-      return down ? order(x, y) : order(y, x);
-    });
+  update(data) {
+    if (this.data !== data) {
+      this.data = data;
+      this.rows = rowsOf(this.app.run, data);
+      this.counted = null;
+      if (this.run !== this.app.run) this.openRun();
+      this.drawFilters();
+      this.drawHead();
+      this.aboveLine.textContent = aboveWords(this.rows, data);
+      this.draw();
+    } else this.selectionChanged(); // the rows of another layer are the same
   }
 
-  function aboveWords(rows, data) {
-    const filled = rows.filter((row) => row.purity !== null);
-    const expected = format.count(Math.round(filled.length * 0.025));
-    return text.above(format.count(filled.filter(above).length), format.count(filled.length), expected, format.count(data.draws), data.seed);
+  openRun() {
+    this.run = this.app.run;
+    this.reset();
+    if (this.wanted) this.restore(this.wanted);
+    this.wanted = null;
+    this.app.writeAddress(); // it was written before the answer that the filters need came
   }
-})();
+
+  // As the address has it.
+  restore(wanted) {
+    const { data, run } = this;
+    const layer = run.layerIds.indexOf(Number(wanted.get("of") ?? NaN));
+    if (layer >= 0) this.filter.layer = `l${layer}`;
+    if (data.class_names.includes(wanted.get("class"))) this.filter.class = wanted.get("class");
+    if (Object.hasOwn(text.filters, wanted.get("only"))) this.filter.only = wanted.get("only");
+    this.filter.token = wanted.get("token") || "";
+    if (Object.hasOwn(COLUMNS, wanted.get("rank"))) this.sort = { column: wanted.get("rank"), down: !wanted.has("up") };
+  }
+
+  get parameters() {
+    const { filter, sort, run } = this;
+    const other = (name) => (filter[name] === OPEN[name] ? null : filter[name]);
+    return {
+      of: run && filter.layer !== OPEN.layer ? run.layerIds[Number(filter.layer.slice(1))] : null,
+      class: other("class"),
+      only: other("only"),
+      token: other("token"),
+      rank: sort.column === BEST && sort.down ? null : sort.column,
+      up: sort.down ? null : "1",
+    };
+  }
+
+  drawFilters() {
+    const { run } = this.app;
+    const used = this.data.class_names.filter((name) => this.rows.some((row) => row.className === name));
+    const layers = {
+      all: text.allLayers,
+      ...Object.fromEntries(run.layerIds.map((layer, index) => [`l${index}`, layer])),
+    };
+    const classes = { all: text.allClasses, ...Object.fromEntries(used.map((name) => [name, shortClass(name)])) };
+    const typed = (event) => this.change("token", event.target.value);
+    const search = el(
+      "label",
+      { class: "fx-select" },
+      text.search,
+      el("input", {
+        type: "search",
+        class: "fx-finder-search",
+        title: text.searchHint,
+        placeholder: text.searchPlaceholder,
+        value: this.filter.token,
+        oninput: typed,
+      }),
+    );
+    this.filters.replaceChildren(
+      this.select("layer", text.layer, layers),
+      this.select("class", text.class, classes),
+      this.select("only", text.only, text.filters),
+      search,
+    );
+  }
+
+  select(name, label, options) {
+    const changed = (event) => this.change(name, event.target.value);
+    return el(
+      "label",
+      { class: "fx-select" },
+      label,
+      el(
+        "select",
+        { "data-filter": name, onchange: changed },
+        Object.entries(options).map(([value, words]) =>
+          el("option", { value, selected: value === this.filter[name] }, words),
+        ),
+      ),
+    );
+  }
+
+  change(name, value) {
+    this.filter[name] = value;
+    this.limit = FIRST_ROWS;
+    this.draw();
+    this.app.writeAddress();
+  }
+
+  showAll() {
+    this.limit = Infinity;
+    this.draw();
+  }
+
+  goMeasure() {
+    this.app.openView("sparsity");
+    this.app.views.sparsity.attention.node.scrollIntoView({ block: "start" });
+  }
+
+  hint(name) {
+    const [, hint] = text.columns[name];
+    if (name === "class" || name === "purity") return `${hint} ${common.wordClassHint}`;
+    if (name !== "mass") return hint;
+    const { attention_tokens: tokens, attention_heads: heads } = this.data;
+    return `${hint} ${tokens === null ? text.massMissing : text.massMeasured(format.count(heads), format.count(tokens))}`;
+  }
+
+  drawHead() {
+    this.headings = {};
+    this.measure.hidden = this.data.attention_tokens !== null;
+    this.head.replaceChildren(
+      ...COLUMN_NAMES.map((name) => {
+        const [label] = text.columns[name];
+        const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
+        const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
+        const cell = el(
+          "th",
+          { scope: "col" },
+          el("span", { class: "fx-sort-place" }, button, hintButton(this.app.tooltip, label, this.hint(name))),
+        );
+        this.headings[name] = { cell, arrow };
+        return cell;
+      }),
+    );
+  }
+
+  rank(column) {
+    this.sort = { column, down: this.sort.column === column ? !this.sort.down : true };
+    this.draw();
+    this.app.writeAddress();
+  }
+
+  draw() {
+    this.countSelected();
+    for (const [name, { cell, arrow }] of Object.entries(this.headings)) {
+      const here = name === this.sort.column;
+      if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+      else cell.removeAttribute("aria-sort");
+      arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
+    }
+    const found = ranked(
+      this.rows.filter((row) => fits(row, this.filter)),
+      COLUMNS[this.sort.column].value,
+      this.sort.down,
+    );
+    this.lines = found.slice(0, this.limit).map((row) => this.line(row));
+    this.body.replaceChildren(...(found.length > 0 ? this.lines.map(({ node }) => node) : [this.nothing()]));
+    this.count.textContent = text.found(format.count(found.length), format.count(this.rows.length));
+    this.more.hidden = found.length <= this.limit;
+    this.more.textContent = text.more(format.count(found.length));
+    this.markOpen();
+  }
+
+  nothing() {
+    const again = () => {
+      this.reset();
+      this.drawFilters();
+      this.draw();
+      this.app.writeAddress();
+    };
+    return el(
+      "tr",
+      {},
+      el(
+        "td",
+        { colspan: COLUMN_NAMES.length },
+        el(
+          "div",
+          { class: "fx-finder-nothing" },
+          el("p", { class: "fx-muted" }, text.nothing),
+          el("button", { type: "button", class: "fx-button", onclick: again }, text.reset),
+        ),
+      ),
+    );
+  }
+
+  line(row) {
+    const choose = () => this.choose(row);
+    const button = el(
+      "button",
+      { type: "button", class: "fx-finder-open", "aria-label": text.open(groupLabel(row.group), row.layer) },
+      groupChip(row.group),
+      el("span", {}, groupsText.flow.column(row.layer)),
+      groupFlags(row),
+    );
+    const cells = Object.fromEntries(
+      COLUMN_NAMES.slice(1).map((name) => [name, el("td", { "data-column": name }, COLUMNS[name].cell(row))]),
+    );
+    // The button's click reaches the row too, so the row alone listens.
+    return {
+      row,
+      button,
+      selected: cells.selected,
+      node: el(
+        "tr",
+        { "data-layer": row.layer, "data-group": row.group, onclick: choose },
+        el("th", { scope: "row" }, button),
+        Object.values(cells),
+      ),
+    };
+  }
+
+  choose(row) {
+    const { app } = this;
+    app.setLayer(row.layerIndex);
+    app.select(selectGroup(app.run, row.layerIndex, row.group));
+    const line = this.lines.find((other) => other.row === row);
+    if (line) line.button.focus({ preventScroll: true });
+  }
+
+  selectionChanged() {
+    if (this.sort.column === "selected") {
+      this.draw();
+      return;
+    }
+    this.countSelected();
+    for (const { row, selected } of this.lines) selected.replaceChildren(...[selectedCell(row)].flat());
+    this.markOpen();
+  }
+
+  // Of every row, shown or not: any of them may come first when ranked by it.
+  countSelected() {
+    const { run, selection } = this.app;
+    if (this.counted === selection && this.counted !== null) return;
+    this.counted = selection;
+    const hits =
+      selection === null ? null : range(run.numLayers).map((index) => selectedPerGroup(run, index, selection));
+    for (const row of this.rows) {
+      row.hits = hits === null ? 0 : hits[row.layerIndex][row.group];
+      row.selected = hits === null || row.tokens === 0 ? null : row.hits / row.tokens;
+    }
+  }
+
+  markOpen() {
+    const { selection } = this.app;
+    const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
+    for (const { row, node } of this.lines) {
+      const here = origin !== null && row.layer === origin.layer && row.group === origin.group;
+      if (here) node.setAttribute("aria-current", "true");
+      else node.removeAttribute("aria-current");
+    }
+  }
+}
+
+function aboveWords(rows, data) {
+  const filled = rows.filter((row) => row.purity !== null);
+  const expected = format.count(Math.round(filled.length * 0.025));
+  return text.above(
+    format.count(filled.filter(above).length),
+    format.count(filled.length),
+    expected,
+    format.count(data.draws),
+    data.seed,
+  );
+}

@@ -1,301 +1,388 @@
-// The Runs tab: find, name, tag, delete, reopen and compare stored runs. Filtering happens here, not on the server.
-(function () {
-  const el = FX.el;
-  const text = FX.strings.runs;
-  const format = FX.format;
-  const SHOWN_AT_FIRST = 50;
-  const apps = new WeakMap();
+// @ts-check
+// The Runs tab: find, name, tag, delete, reopen and compare stored runs.
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { callServer } from "../core/server.js";
+import { Tooltip, hintButton } from "../core/tooltip.js";
+import { alertBox, progressBox } from "../core/widgets.js";
+import { Filters } from "./filters.js";
+import { openExport } from "../shell/export.js";
+import { exporting as exportingText } from "../strings/export.js";
+import { runs as text } from "../strings/runs.js";
 
-  const nameOf = (run) => run.name || run.title;
-  const address = (run) => `?run=${encodeURIComponent(run.run_id)}`;
-  const splitTags = (value) => value.split(",").map((tag) => tag.trim()).filter(Boolean);
+const SHOWN_AT_FIRST = 50;
 
-  class Filters {
-    constructor(changed) {
-      this.changed = changed;
-      this.chosen = {};
-      this.words = el("input", { type: "search", class: "fx-input", placeholder: text.searchHint, "data-testid": "fx-runs-search", oninput: changed });
-      this.selects = Object.entries(text.filters).map(([name, label]) => {
-        const select = el("select", { onchange: changed, "data-testid": `fx-runs-${name}` });
-        this.chosen[name] = select;
-        return el("label", { class: "fx-entry" }, el("span", {}, label), select);
-      });
-      this.clear = el("button", { type: "button", class: "fx-button", onclick: () => this.reset() }, text.clearFilters);
-      this.node = el("div", { class: "fx-runs-filters" }, el("label", { class: "fx-entry fx-entry-wide" }, el("span", {}, text.search), this.words), this.selects, this.clear);
-    }
+const apps = new WeakMap();
 
-    reset() {
-      this.words.value = "";
-      for (const select of Object.values(this.chosen)) select.value = "";
-      this.changed();
-    }
+const nameOf = (run) => run.name || run.title;
 
-    options(runs) {
-      const values = {
-        model: runs.map((run) => run.model_id),
-        centroids: runs.map((run) => run.centroids_name),
-        setting: runs.map((run) => text.setting(run.config)),
-        tag: runs.flatMap((run) => run.tags),
-      };
-      for (const [name, select] of Object.entries(this.chosen)) {
-        const kept = select.value;
-        const unique = [...new Set(values[name])].sort();
-        select.replaceChildren(el("option", { value: "" }, text.any), ...unique.map((value) => el("option", { value }, value)));
-        select.value = unique.includes(kept) ? kept : "";
-        select.disabled = unique.length === 0;
-      }
-    }
+const address = (run) => `?run=${encodeURIComponent(run.run_id)}`;
 
-    choose(name, value) {
-      this.chosen[name].value = value;
-      this.changed();
-    }
+const splitTags = (value) =>
+  value
+    .split(",")
+    .map((tag) => tag.trim())
+    .filter(Boolean);
 
-    matches(run) {
-      const { model, centroids, setting, tag } = this.chosen;
-      if (model.value && run.model_id !== model.value) return false;
-      if (centroids.value && run.centroids_name !== centroids.value) return false;
-      if (setting.value && text.setting(run.config) !== setting.value) return false;
-      if (tag.value && !run.tags.includes(tag.value)) return false;
-      const where = [run.name, run.title, run.note, run.run_id, ...run.tags].join("\n").toLowerCase();
-      return this.words.value.toLowerCase().split(/\s+/).every((word) => where.includes(word));
-    }
-
-    get active() {
-      return this.words.value !== "" || Object.values(this.chosen).some((select) => select.value !== "");
-    }
+class App {
+  constructor(root, server) {
+    Object.assign(this, {
+      root,
+      server,
+      runs: [],
+      deleted: [],
+      picked: [],
+      limit: SHOWN_AT_FIRST,
+      editing: null,
+      keepDays: 0,
+    });
+    this.tooltip = new Tooltip(root);
+    this.message = el("div", { class: "fx-message" }, progressBox(text.loading));
+    this.status = el("div", { class: "fx-runs-status", role: "status", "data-testid": "fx-runs-status" });
+    this.filters = new Filters(() => this.drawList());
+    this.count = el("p", { class: "fx-runs-count fx-muted", role: "status" });
+    this.compare = el("div", {
+      class: "fx-runs-compare",
+      role: "status",
+      hidden: true,
+      "data-testid": "fx-runs-compare",
+    });
+    this.list = el("ul", { class: "fx-runs-list", "aria-label": text.listLabel, "data-testid": "fx-runs-list" });
+    this.more = el("button", { type: "button", class: "fx-button", hidden: true, onclick: () => this.showMore() });
+    this.bin = el("details", { class: "fx-details fx-runs-bin", hidden: true, "data-testid": "fx-runs-deleted" });
+    this.content = el(
+      "div",
+      { class: "fx-runs", hidden: true },
+      this.filters.node,
+      this.count,
+      this.compare,
+      this.list,
+      this.more,
+      this.bin,
+    );
+    root.replaceChildren(this.message, this.status, this.content, this.tooltip.node);
+    root.addEventListener("keydown", (event) => event.key === "Escape" && this.tooltip.hide());
+    this.load();
   }
 
-  class App {
-    constructor(root, server) {
-      Object.assign(this, { root, server, runs: [], deleted: [], picked: [], limit: SHOWN_AT_FIRST, editing: null, keepDays: 0 });
-      this.tooltip = new FX.Tooltip(root);
-      this.message = el("div", { class: "fx-message" }, FX.progress(text.loading));
-      this.status = el("div", { class: "fx-runs-status", role: "status", "data-testid": "fx-runs-status" });
-      this.filters = new Filters(() => this.drawList());
-      this.count = el("p", { class: "fx-runs-count fx-muted", role: "status" });
-      this.compare = el("div", { class: "fx-runs-compare", role: "status", hidden: true, "data-testid": "fx-runs-compare" });
-      this.list = el("ul", { class: "fx-runs-list", "aria-label": text.listLabel, "data-testid": "fx-runs-list" });
-      this.more = el("button", { type: "button", class: "fx-button", hidden: true, onclick: () => this.showMore() });
-      this.bin = el("details", { class: "fx-details fx-runs-bin", hidden: true, "data-testid": "fx-runs-deleted" });
-      this.content = el("div", { class: "fx-runs", hidden: true }, this.filters.node, this.count, this.compare, this.list, this.more, this.bin);
-      root.replaceChildren(this.message, this.status, this.content, this.tooltip.node);
-      root.addEventListener("keydown", (event) => event.key === "Escape" && this.tooltip.hide());
-      this.load();
+  async load() {
+    const turn = (this.turn = (this.turn || 0) + 1);
+    const answer = await callServer(() => this.server.load());
+    if (turn !== this.turn) return; // a newer answer is on its way, or already here
+    if (answer.error !== undefined) {
+      this.message.replaceChildren(alertBox(answer.error, () => this.load()));
+      this.message.hidden = false;
+      return;
     }
+    this.runs = answer.runs.filter((run) => run.deleted_at === null);
+    this.deleted = answer.runs.filter((run) => run.deleted_at !== null);
+    this.keepDays = answer.keep_days;
+    this.picked = this.picked.filter((id) => this.runs.some((run) => run.run_id === id));
+    this.filters.options(this.runs);
+    this.draw();
+  }
 
-    async load() {
-      const turn = (this.turn = (this.turn || 0) + 1);
-      const answer = await FX.ask(() => this.server.load());
-      if (turn !== this.turn) return; // a newer answer is on its way, or already here
-      if (answer.error !== undefined) {
-        this.message.replaceChildren(FX.alert(answer.error, () => this.load()));
-        this.message.hidden = false;
-        return;
-      }
-      this.runs = answer.runs.filter((run) => run.deleted_at === null);
-      this.deleted = answer.runs.filter((run) => run.deleted_at !== null);
-      this.keepDays = answer.keep_days;
-      this.picked = this.picked.filter((id) => this.runs.some((run) => run.run_id === id));
-      this.filters.options(this.runs);
-      this.draw();
-    }
+  draw() {
+    const none = this.runs.length === 0;
+    this.message.hidden = !none;
+    this.message.replaceChildren(
+      none
+        ? el(
+            "div",
+            { class: "fx-empty" },
+            el("h2", { class: "fx-title" }, text.empty.title),
+            el("p", {}, text.empty.body),
+          )
+        : "",
+    );
+    this.content.hidden = none && this.deleted.length === 0;
+    this.filters.node.hidden = this.count.hidden = none;
+    this.drawList();
+    this.drawCompare();
+    this.drawBin();
+  }
 
-    draw() {
-      const none = this.runs.length === 0;
-      this.message.hidden = !none;
-      this.message.replaceChildren(none ? el("div", { class: "fx-empty" }, el("h2", { class: "fx-title" }, text.empty.title), el("p", {}, text.empty.body)) : "");
-      this.content.hidden = none && this.deleted.length === 0;
-      this.filters.node.hidden = this.count.hidden = none;
-      this.drawList();
-      this.drawCompare();
-      this.drawBin();
-    }
+  drawList() {
+    const found = this.runs.filter((run) => this.filters.matches(run));
+    const shown = found.slice(0, this.limit);
+    this.filters.clear.hidden = !this.filters.active;
+    this.count.textContent = text.count(format.count(found.length), format.count(this.runs.length));
+    this.list.replaceChildren(...shown.map((run) => this.item(run)));
+    if (found.length === 0 && this.runs.length > 0)
+      this.list.replaceChildren(el("li", { class: "fx-runs-none fx-muted" }, text.noneMatch));
+    this.more.hidden = found.length <= shown.length;
+    this.more.textContent = text.more(format.count(found.length - shown.length));
+  }
 
-    drawList() {
-      const found = this.runs.filter((run) => this.filters.matches(run));
-      const shown = found.slice(0, this.limit);
-      this.filters.clear.hidden = !this.filters.active;
-      this.count.textContent = text.count(format.count(found.length), format.count(this.runs.length));
-      this.list.replaceChildren(...shown.map((run) => this.item(run)));
-      if (found.length === 0 && this.runs.length > 0) this.list.replaceChildren(el("li", { class: "fx-runs-none fx-muted" }, text.noneMatch));
-      this.more.hidden = found.length <= shown.length;
-      this.more.textContent = text.more(format.count(found.length - shown.length));
-    }
+  showMore() {
+    this.limit += SHOWN_AT_FIRST;
+    this.drawList();
+  }
 
-    showMore() {
-      this.limit += SHOWN_AT_FIRST;
-      this.drawList();
-    }
+  item(run) {
+    if (this.editing === run.run_id)
+      return el("li", { class: "fx-runs-item", "data-run": run.run_id }, this.keptForm(run));
+    return el(
+      "li",
+      { class: "fx-runs-item", "data-run": run.run_id },
+      el(
+        "div",
+        { class: "fx-runs-words" },
+        this.heading(run),
+        this.facts(run),
+        run.note ? el("p", { class: "fx-runs-note" }, run.note) : null,
+        this.tags(run),
+      ),
+      this.numbers(run),
+      this.actions(run),
+    );
+  }
 
-    item(run) {
-      if (this.editing === run.run_id) return el("li", { class: "fx-runs-item", "data-run": run.run_id }, this.keptForm(run));
-      return el(
+  // What somebody is typing outlives a list drawn anew.
+  keptForm(run) {
+    if (!this.kept || this.kept.id !== run.run_id) this.kept = { id: run.run_id, node: this.form(run) };
+    return this.kept.node;
+  }
+
+  heading(run) {
+    const link = el("a", { href: address(run), class: "fx-runs-name" }, nameOf(run));
+    return el("h3", { class: "fx-subtitle" }, link, run.name ? el("small", { class: "fx-muted" }, run.title) : null);
+  }
+
+  facts(run) {
+    const parts = [
+      format.date(run.created_at),
+      text.tokens(format.count(run.num_tokens)),
+      run.model_id,
+      run.centroids_name,
+      text.setting(run.config),
+    ];
+    const items = parts.map((part, i) =>
+      el(
         "li",
-        { class: "fx-runs-item", "data-run": run.run_id },
-        el("div", { class: "fx-runs-words" }, this.heading(run), this.facts(run), run.note ? el("p", { class: "fx-runs-note" }, run.note) : null, this.tags(run)),
-        this.numbers(run),
-        this.actions(run),
+        {},
+        part,
+        i === parts.length - 1 ? hintButton(this.tooltip, text.settingSubject, text.settingHint) : null,
+      ),
+    );
+    return el("ul", { class: "fx-facts" }, items, el("li", { class: "fx-runs-id" }, run.run_id));
+  }
+
+  tags(run) {
+    if (run.tags.length === 0) return null;
+    const pressed = (tag) => () => this.filters.choose("tag", tag);
+    return el(
+      "div",
+      { class: "fx-runs-tags" },
+      run.tags.map((tag) =>
+        el("button", { type: "button", class: "fx-tag", "aria-label": text.tagLabel(tag), onclick: pressed(tag) }, tag),
+      ),
+    );
+  }
+
+  numbers(run) {
+    const line = (label, hint, value) =>
+      el("div", {}, el("dt", {}, label, hintButton(this.tooltip, label, hint)), el("dd", {}, value));
+    const both = `${format.perplexity(run.perplexity_full)}${text.arrow}${format.perplexity(run.perplexity_focus)}`;
+    return el(
+      "dl",
+      { class: "fx-runs-numbers" },
+      line(text.perplexity, text.perplexityHint, both),
+      line(text.pairs, text.pairsHint, format.percent(run.retained_pairs)),
+      line(text.largest, text.largestHint, format.percent(run.dominance)),
+    );
+  }
+
+  actions(run) {
+    const name = nameOf(run);
+    const box = el("input", {
+      type: "checkbox",
+      checked: this.picked.includes(run.run_id),
+      "aria-label": text.compareLabel(name),
+      onchange: () => this.pick(run.run_id),
+    });
+    const button = (label, spoken, pressed, test) =>
+      el(
+        "button",
+        { type: "button", class: "fx-button", "aria-label": spoken, "data-testid": `fx-run-${test}`, onclick: pressed },
+        label,
       );
-    }
+    return el(
+      "div",
+      { class: "fx-runs-actions" },
+      el("a", { class: "fx-button fx-link-button", href: address(run), "aria-label": text.openLabel(name) }, text.open),
+      button(exportingText.open, exportingText.openLabel(name), () => this.export(run.run_id), "export"),
+      button(text.edit, text.editLabel(name), () => this.edit(run.run_id), "edit"),
+      button(text.remove, text.removeLabel(name), () => this.remove(run), "delete"),
+      el("label", { class: "fx-toggle fx-runs-pick" }, box, text.compare),
+    );
+  }
 
-    // What somebody is typing outlives a list drawn anew.
-    keptForm(run) {
-      if (!this.kept || this.kept.id !== run.run_id) this.kept = { id: run.run_id, node: this.form(run) };
-      return this.kept.node;
-    }
+  export(id) {
+    openExport({
+      ask: (what, details = {}) => callServer(() => this.server.ask({ what, run: id, ...details })),
+      run: id,
+      layer: null,
+    });
+  }
 
-    heading(run) {
-      const link = el("a", { href: address(run), class: "fx-runs-name" }, nameOf(run));
-      return el("h3", { class: "fx-subtitle" }, link, run.name ? el("small", { class: "fx-muted" }, run.title) : null);
-    }
-
-    facts(run) {
-      const parts = [format.date(run.created_at), text.tokens(format.count(run.num_tokens)), run.model_id, run.centroids_name, text.setting(run.config)];
-      const items = parts.map((part, i) => el("li", {}, part, i === parts.length - 1 ? FX.hint(this.tooltip, text.settingSubject, text.settingHint) : null));
-      return el("ul", { class: "fx-facts" }, items, el("li", { class: "fx-runs-id" }, run.run_id));
-    }
-
-    tags(run) {
-      if (run.tags.length === 0) return null;
-      const pressed = (tag) => () => this.filters.choose("tag", tag);
-      return el("div", { class: "fx-runs-tags" }, run.tags.map((tag) => el("button", { type: "button", class: "fx-tag", "aria-label": text.tagLabel(tag), onclick: pressed(tag) }, tag)));
-    }
-
-    numbers(run) {
-      const line = (label, hint, value) => el("div", {}, el("dt", {}, label, FX.hint(this.tooltip, label, hint)), el("dd", {}, value));
-      const both = `${format.perplexity(run.perplexity_full)}${text.arrow}${format.perplexity(run.perplexity_focus)}`;
-      return el(
-        "dl",
-        { class: "fx-runs-numbers" },
-        line(text.perplexity, text.perplexityHint, both),
-        line(text.pairs, text.pairsHint, format.percent(run.retained_pairs)),
-        line(text.largest, text.largestHint, format.percent(run.dominance)),
-      );
-    }
-
-    actions(run) {
-      const name = nameOf(run);
-      const box = el("input", { type: "checkbox", checked: this.picked.includes(run.run_id), "aria-label": text.compareLabel(name), onchange: () => this.pick(run.run_id) });
-      const button = (label, spoken, pressed, test) => el("button", { type: "button", class: "fx-button", "aria-label": spoken, "data-testid": `fx-run-${test}`, onclick: pressed }, label);
-      return el(
+  form(run) {
+    const name = el("input", {
+      type: "text",
+      class: "fx-input",
+      value: run.name,
+      maxlength: 120,
+      placeholder: run.title,
+    });
+    const tags = el("input", { type: "text", class: "fx-input", value: run.tags.join(", ") });
+    const note = el("textarea", { class: "fx-input", rows: 3, maxlength: 4000 });
+    note.value = run.note;
+    const field = (label, input, wide) =>
+      el("label", { class: `fx-entry ${wide ? "fx-entry-wide" : ""}`.trim() }, el("span", {}, label), input);
+    const save = (event) => {
+      event.preventDefault();
+      this.save(run, { name: name.value, note: note.value, tags: splitTags(tags.value) });
+    };
+    return el(
+      "form",
+      {
+        class: "fx-runs-form",
+        onsubmit: save,
+        onkeydown: (event) => event.key === "Escape" && this.edit(null, run.run_id),
+      },
+      field(text.name, name, true),
+      field(text.tags, tags, true),
+      field(text.note, note, true),
+      el(
         "div",
         { class: "fx-runs-actions" },
-        el("a", { class: "fx-button fx-link-button", href: address(run), "aria-label": text.openLabel(name) }, text.open),
-        button(FX.strings.exporting.open, FX.strings.exporting.openLabel(name), () => this.export(run.run_id), "export"),
-        button(text.edit, text.editLabel(name), () => this.edit(run.run_id), "edit"),
-        button(text.remove, text.removeLabel(name), () => this.remove(run), "delete"),
-        el("label", { class: "fx-toggle fx-runs-pick" }, box, text.compare),
-      );
-    }
-
-    export(id) {
-      FX.openExport({ ask: (what, details = {}) => FX.ask(() => this.server.ask({ what, run: id, ...details })), run: id, layer: null });
-    }
-
-    form(run) {
-      const name = el("input", { type: "text", class: "fx-input", value: run.name, maxlength: 120, placeholder: run.title });
-      const tags = el("input", { type: "text", class: "fx-input", value: run.tags.join(", ") });
-      const note = el("textarea", { class: "fx-input", rows: 3, maxlength: 4000 });
-      note.value = run.note;
-      const field = (label, input, wide) => el("label", { class: `fx-entry ${wide ? "fx-entry-wide" : ""}`.trim() }, el("span", {}, label), input);
-      const save = (event) => {
-        event.preventDefault();
-        this.save(run, { name: name.value, note: note.value, tags: splitTags(tags.value) });
-      };
-      return el(
-        "form",
-        { class: "fx-runs-form", onsubmit: save, onkeydown: (event) => event.key === "Escape" && this.edit(null, run.run_id) },
-        field(text.name, name, true),
-        field(text.tags, tags, true),
-        field(text.note, note, true),
-        el("div", { class: "fx-runs-actions" }, el("button", { type: "submit", class: "fx-button fx-primary" }, text.save), el("button", { type: "button", class: "fx-button", onclick: () => this.edit(null, run.run_id) }, text.cancel)),
-      );
-    }
-
-    edit(id, back = null) {
-      this.editing = id;
-      this.kept = null;
-      this.drawList();
-      const target = id ? this.itemNode(id).querySelector("input") : this.itemNode(back) && this.itemNode(back).querySelector("[data-testid=fx-run-edit]");
-      if (target) target.focus();
-    }
-
-    itemNode(id) {
-      return this.list.querySelector(`[data-run="${CSS.escape(id)}"]`);
-    }
-
-    async save(run, changes) {
-      const answer = await FX.ask(() => this.server.label({ run: run.run_id, ...changes }));
-      if (answer.error !== undefined) return this.say(FX.alert(answer.error));
-      this.editing = null;
-      this.kept = null;
-      await this.load();
-      this.edit(null, run.run_id);
-      return this.say(text.saved(nameOf({ ...run, ...answer })));
-    }
-
-    say(content, ...actions) {
-      this.status.replaceChildren(typeof content === "string" ? el("div", { class: "fx-runs-said" }, el("p", {}, content), actions) : content);
-    }
-
-    async remove(run) {
-      const answer = await FX.ask(() => this.server.remove({ run: run.run_id }));
-      if (answer.error !== undefined) return this.say(FX.alert(answer.error));
-      const undo = el("button", { type: "button", class: "fx-button", "data-testid": "fx-run-undo", onclick: () => this.restore(run) }, text.undo);
-      this.say(text.removed(nameOf(run), this.keepDays), undo);
-      undo.focus();
-      return this.load();
-    }
-
-    async restore(run) {
-      const answer = await FX.ask(() => this.server.restore({ run: run.run_id }));
-      this.say(answer.error === undefined ? text.restored(nameOf(run)) : FX.alert(answer.error));
-      await this.load();
-      this.edit(null, run.run_id);
-    }
-
-    pick(id) {
-      this.picked = this.picked.includes(id) ? this.picked.filter((other) => other !== id) : [...this.picked.slice(-1), id];
-      for (const box of this.list.querySelectorAll(".fx-runs-pick input")) box.checked = this.picked.includes(box.closest("li").dataset.run);
-      this.drawCompare();
-    }
-
-    drawCompare() {
-      const runs = this.picked.map((id) => this.runs.find((run) => run.run_id === id));
-      this.compare.hidden = runs.length === 0;
-      if (runs.length === 0) return;
-      const words = runs.length === 1 ? text.compareOne(nameOf(runs[0])) : text.compareTwo(...runs.map(nameOf));
-      const go = runs.length === 2 ? el("a", { class: "fx-button fx-link-button fx-primary", href: `${address(runs[0])}&view=compare&part=runs&with=${encodeURIComponent(runs[1].run_id)}` }, text.compareGo) : null;
-      const none = el("button", { type: "button", class: "fx-button", onclick: () => this.pickNone() }, text.compareClear);
-      this.compare.replaceChildren(el("p", {}, words), ...[go, none].filter(Boolean));
-    }
-
-    pickNone() {
-      this.picked = [];
-      this.drawList();
-      this.drawCompare();
-    }
-
-    drawBin() {
-      this.bin.hidden = this.deleted.length === 0;
-      const rows = this.deleted.map((run) =>
-        el(
-          "li",
-          {},
-          el("span", {}, nameOf(run), el("small", { class: "fx-muted" }, text.deletedAt(format.date(run.deleted_at)))),
-          el("button", { type: "button", class: "fx-button", "aria-label": text.restoreLabel(nameOf(run)), onclick: () => this.restore(run) }, text.restore),
-        ),
-      );
-      this.bin.replaceChildren(el("summary", {}, text.deletedTitle(format.count(this.deleted.length))), el("p", { class: "fx-help" }, text.deletedHelp(this.keepDays)), el("ul", { class: "fx-runs-deleted" }, rows));
-    }
+        el("button", { type: "submit", class: "fx-button fx-primary" }, text.save),
+        el("button", { type: "button", class: "fx-button", onclick: () => this.edit(null, run.run_id) }, text.cancel),
+      ),
+    );
   }
 
-  window.FocusRuns = {
-    create(root, server) {
-      const app = new App(root, server);
-      apps.set(root, app);
-      return { load: () => app.load() };
-    },
-  };
-})();
+  edit(id, back = null) {
+    this.editing = id;
+    this.kept = null;
+    this.drawList();
+    const target = id
+      ? this.itemNode(id).querySelector("input")
+      : this.itemNode(back) && this.itemNode(back).querySelector("[data-testid=fx-run-edit]");
+    if (target) target.focus();
+  }
+
+  itemNode(id) {
+    return this.list.querySelector(`[data-run="${CSS.escape(id)}"]`);
+  }
+
+  async save(run, changes) {
+    const answer = await callServer(() => this.server.label({ run: run.run_id, ...changes }));
+    if (answer.error !== undefined) return this.say(alertBox(answer.error));
+    this.editing = null;
+    this.kept = null;
+    await this.load();
+    this.edit(null, run.run_id);
+    return this.say(text.saved(nameOf({ ...run, ...answer })));
+  }
+
+  say(content, ...actions) {
+    this.status.replaceChildren(
+      typeof content === "string" ? el("div", { class: "fx-runs-said" }, el("p", {}, content), actions) : content,
+    );
+  }
+
+  async remove(run) {
+    const answer = await callServer(() => this.server.remove({ run: run.run_id }));
+    if (answer.error !== undefined) return this.say(alertBox(answer.error));
+    const undo = el(
+      "button",
+      { type: "button", class: "fx-button", "data-testid": "fx-run-undo", onclick: () => this.restore(run) },
+      text.undo,
+    );
+    this.say(text.removed(nameOf(run), this.keepDays), undo);
+    undo.focus();
+    return this.load();
+  }
+
+  async restore(run) {
+    const answer = await callServer(() => this.server.restore({ run: run.run_id }));
+    this.say(answer.error === undefined ? text.restored(nameOf(run)) : alertBox(answer.error));
+    await this.load();
+    this.edit(null, run.run_id);
+  }
+
+  pick(id) {
+    this.picked = this.picked.includes(id)
+      ? this.picked.filter((other) => other !== id)
+      : [...this.picked.slice(-1), id];
+    for (const box of this.list.querySelectorAll(".fx-runs-pick input"))
+      box.checked = this.picked.includes(box.closest("li").dataset.run);
+    this.drawCompare();
+  }
+
+  drawCompare() {
+    const runs = this.picked.map((id) => this.runs.find((run) => run.run_id === id));
+    this.compare.hidden = runs.length === 0;
+    if (runs.length === 0) return;
+    const words = runs.length === 1 ? text.compareOne(nameOf(runs[0])) : text.compareTwo(...runs.map(nameOf));
+    const go =
+      runs.length === 2
+        ? el(
+            "a",
+            {
+              class: "fx-button fx-link-button fx-primary",
+              href: `${address(runs[0])}&view=compare&part=runs&with=${encodeURIComponent(runs[1].run_id)}`,
+            },
+            text.compareGo,
+          )
+        : null;
+    const none = el(
+      "button",
+      { type: "button", class: "fx-button", onclick: () => this.pickNone() },
+      text.compareClear,
+    );
+    this.compare.replaceChildren(el("p", {}, words), ...[go, none].filter(Boolean));
+  }
+
+  pickNone() {
+    this.picked = [];
+    this.drawList();
+    this.drawCompare();
+  }
+
+  drawBin() {
+    this.bin.hidden = this.deleted.length === 0;
+    const rows = this.deleted.map((run) =>
+      el(
+        "li",
+        {},
+        el("span", {}, nameOf(run), el("small", { class: "fx-muted" }, text.deletedAt(format.date(run.deleted_at)))),
+        el(
+          "button",
+          {
+            type: "button",
+            class: "fx-button",
+            "aria-label": text.restoreLabel(nameOf(run)),
+            onclick: () => this.restore(run),
+          },
+          text.restore,
+        ),
+      ),
+    );
+    this.bin.replaceChildren(
+      el("summary", {}, text.deletedTitle(format.count(this.deleted.length))),
+      el("p", { class: "fx-help" }, text.deletedHelp(this.keepDays)),
+      el("ul", { class: "fx-runs-deleted" }, rows),
+    );
+  }
+}
+
+/** The Runs tab. */
+export const FocusRuns = {
+  create(root, server) {
+    const app = new App(root, server);
+    apps.set(root, app);
+    return { load: () => app.load() };
+  },
+};

@@ -1,230 +1,273 @@
-// Puts the views together: owns the run, the layer and the open view, and keeps them in the address bar.
-(function () {
-  const el = FX.el;
-  const text = FX.strings;
-  // In the order of the tabs; every file of a view defines one of these.
-  const NAMED = { tokens: FX.TokensView, groups: FX.GroupsView, map: FX.MapView, sparsity: FX.SparsityView, compare: FX.CompareView, statistics: FX.StatisticsView };
-  const VIEWS = Object.fromEntries(Object.entries(NAMED).filter(([, View]) => View));
-  const apps = new WeakMap();
-  const SLIDER_PAUSE = 60; // ms
-  const PLOTLY_PAUSE = 4000; // ms
+// @ts-check
+// The explorer: owns the run, the layer, the selection and the open view, and keeps them in the address.
+import { el } from "../core/dom.js";
+import { resizeHiddenPlots, resizePlots } from "../core/plot.js";
+import { loadPlotly, prefetchPlotly } from "../core/plotly.js";
+import { Run } from "../core/run.js";
+import { decodeSelection, encodeSelection } from "../core/selection-code.js";
+import { callServer } from "../core/server.js";
+import { installShades } from "../core/shades.js";
+import { Tabs } from "../core/tabs.js";
+import { watchTheme } from "../core/theme.js";
+import { Tooltip } from "../core/tooltip.js";
+import { alertBox, progressBox } from "../core/widgets.js";
+import { exportButton } from "./export.js";
+import { runHeader } from "./header.js";
+import { LayerControl } from "./layer-control.js";
+import { SelectionBar } from "./selection-bar.js";
+import { VIEWS } from "./views.js";
+import { shell as text } from "../strings/shell.js";
 
-  class App {
-    constructor(root, server) {
-      this.root = root;
-      this.server = server;
+const apps = new WeakMap();
+
+const SLIDER_PAUSE = 60; // ms
+
+const PLOTLY_PAUSE = 4000; // ms
+
+class App {
+  constructor(root, server) {
+    this.root = root;
+    this.server = server;
+    this.run = null;
+    this.selection = null;
+    this.opening = 0;
+    this.readAddress();
+    this.build();
+    this.watch();
+    this.clear();
+  }
+
+  readAddress() {
+    const address = new URLSearchParams(window.location.search);
+    const view = address.get("view");
+    this.view = view in VIEWS ? view : "tokens";
+    this.wantedLayer = address.has("layer") ? Number(address.get("layer")) : null;
+    this.wantedSelection = address.get("sel");
+  }
+
+  build() {
+    installShades();
+    this.tooltip = new Tooltip(this.root);
+    this.message = el("div", { class: "fx-message" });
+    this.headerPlace = el("div");
+    this.problemPlace = el("div"); // a layer that could not be fetched, whichever view is open
+    this.layerControl = new LayerControl((index) => this.setLayer(index));
+    this.selectionBar = new SelectionBar(() => this.select(null));
+    const names = Object.fromEntries(Object.keys(VIEWS).map((name) => [name, text.tabs[name]]));
+    this.tabs = new Tabs(names, text.tabsLabel, (name) => this.openView(name));
+    this.views = {};
+    for (const [name, View] of Object.entries(VIEWS)) this.views[name] = new View(this, this.tabs.panels[name]);
+    this.content = el(
+      "div",
+      { class: "fx-content" },
+      this.headerPlace,
+      el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node, this.selectionBar.node),
+      this.problemPlace,
+      Object.values(this.tabs.panels),
+    );
+    this.root.classList.add("fx-root");
+    this.root.replaceChildren(this.message, this.content, this.tooltip.node);
+  }
+
+  watch() {
+    const reached = () => loadPlotly().catch(() => {}); // a failure is told by the first chart
+    for (const event of ["pointerover", "focusin"]) this.tabs.list.addEventListener(event, reached, { once: true });
+    this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.escape());
+    this.themeObserver = watchTheme(this.root, () => this.isOpen(this.view) && this.refresh());
+    this.sizeObserver = new ResizeObserver(() => this.isOpen(this.view) && resizePlots(this.tabs.panels[this.view]));
+    this.sizeObserver.observe(this.root);
+  }
+
+  // The first Escape closes a tooltip, the next lets go of the selection.
+  escape() {
+    if (!this.tooltip.node.hidden) this.tooltip.hide();
+    else if (this.run && this.selection) this.select(null);
+  }
+
+  dispose() {
+    this.themeObserver.disconnect();
+    this.sizeObserver.disconnect();
+  }
+
+  // One named question about a run (focus_explorer/ui/answers.py); a failing call gives {error} like the server itself.
+  ask(what, details = {}) {
+    return callServer(() => this.server.ask({ what, run: this.run.info.run_id, ...details }));
+  }
+
+  async open(runId) {
+    const turn = (this.opening += 1);
+    this.showMessage(progressBox(text.loadingRun));
+    const payload = await callServer(() => this.server.load_run(runId));
+    if (turn !== this.opening) return;
+    if (payload.error !== undefined) this.showMessage(alertBox(payload.error, () => this.open(runId)));
+    else this.show(payload);
+  }
+
+  show(payload) {
+    this.opening += 1;
+    try {
+      this.run = new Run(payload, (what, details) =>
+        callServer(() => this.server.ask({ what, run: payload.run.run_id, ...details })),
+      );
+    } catch (error) {
       this.run = null;
-      this.selection = null;
-      this.opening = 0;
-      this.readAddress();
-      this.build();
-      this.watch();
-      this.clear();
+      this.showMessage(alertBox(text.badPayload(error.message)));
+      return;
     }
+    this.layerIndex = this.startLayer();
+    this.selection = decodeSelection(this.wantedSelection, this.run);
+    this.wantedSelection = null;
+    this.selectionBar.update(this.selection);
+    this.showContent();
+    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, exportButton(this)));
+    this.problemPlace.replaceChildren();
+    this.layerControl.update(this.run, this.layerIndex);
+    this.openView(this.view);
+    this.needLayer();
+    window.requestIdleCallback(() => prefetchPlotly(), { timeout: PLOTLY_PAUSE });
+  }
 
-    readAddress() {
-      const address = new URLSearchParams(window.location.search);
-      const view = address.get("view");
-      this.view = view in VIEWS ? view : "tokens";
-      this.wantedLayer = address.has("layer") ? Number(address.get("layer")) : null;
-      this.wantedSelection = address.get("sel");
-    }
-
-    build() {
-      FX.installShades();
-      this.tooltip = new FX.Tooltip(this.root);
-      this.message = el("div", { class: "fx-message" });
-      this.headerPlace = el("div");
-      this.problemPlace = el("div"); // a layer that could not be fetched, whichever view is open
-      this.layerControl = new FX.LayerControl((index) => this.setLayer(index));
-      this.selectionBar = new FX.SelectionBar(() => this.select(null));
-      const names = Object.fromEntries(Object.keys(VIEWS).map((name) => [name, text.tabs[name]]));
-      this.tabs = new FX.Tabs(names, text.tabsLabel, (name) => this.openView(name));
-      this.views = {};
-      for (const [name, View] of Object.entries(VIEWS)) this.views[name] = new View(this, this.tabs.panels[name]);
-      this.content = el("div", { class: "fx-content" }, this.headerPlace, el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node, this.selectionBar.node), this.problemPlace, Object.values(this.tabs.panels));
-      this.root.classList.add("fx-root");
-      this.root.replaceChildren(this.message, this.content, this.tooltip.node);
-    }
-
-    watch() {
-      const reached = () => FX.plotly().catch(() => {}); // a failure is told by the first chart
-      for (const event of ["pointerover", "focusin"]) this.tabs.list.addEventListener(event, reached, { once: true });
-      this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.escape());
-      this.themeObserver = FX.watchTheme(this.root, () => this.isOpen(this.view) && this.refresh());
-      this.sizeObserver = new ResizeObserver(() => this.isOpen(this.view) && FX.resizePlots(this.tabs.panels[this.view]));
-      this.sizeObserver.observe(this.root);
-    }
-
-    // The first Escape closes a tooltip, the next lets go of the selection.
-    escape() {
-      if (!this.tooltip.node.hidden) this.tooltip.hide();
-      else if (this.run && this.selection) this.select(null);
-    }
-
-    dispose() {
-      this.themeObserver.disconnect();
-      this.sizeObserver.disconnect();
-    }
-
-    // One named question about a run (focus_explorer/ui/answers.py); a failing call gives {error} like the server itself.
-    ask(what, details = {}) {
-      return FX.ask(() => this.server.ask({ what, run: this.run.info.run_id, ...details }));
-    }
-
-    async open(runId) {
-      const turn = (this.opening += 1);
-      this.showMessage(FX.progress(text.loadingRun));
-      const payload = await FX.ask(() => this.server.load_run(runId));
-      if (turn !== this.opening) return;
-      if (payload.error !== undefined) this.showMessage(FX.alert(payload.error, () => this.open(runId)));
-      else this.show(payload);
-    }
-
-    show(payload) {
-      this.opening += 1;
-      try {
-        this.run = new FX.Run(payload, (what, details) => FX.ask(() => this.server.ask({ what, run: payload.run.run_id, ...details })));
-      } catch (error) {
-        this.run = null;
-        this.showMessage(FX.alert(text.badPayload(error.message)));
-        return;
-      }
-      this.layerIndex = this.startLayer();
-      this.selection = FX.decodeSelection(this.wantedSelection, this.run);
-      this.wantedSelection = null;
-      this.selectionBar.update(this.selection);
-      this.showContent();
-      this.headerPlace.replaceChildren(FX.header(this.run, this.tooltip, FX.exportButton(this)));
-      this.problemPlace.replaceChildren();
-      this.layerControl.update(this.run, this.layerIndex);
-      this.openView(this.view);
-      this.needLayer();
-      window.requestIdleCallback(() => FX.fetchPlotly(), { timeout: PLOTLY_PAUSE });
-    }
-
-    // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks
-    // arrive. While the slider still moves nothing is asked.
-    needLayer() {
-      const { run, layerIndex } = this;
-      const here = run.hasLayer(layerIndex);
-      const current = () => this.run === run && this.layerIndex === layerIndex;
-      clearTimeout(this.layerTimer);
-      this.layerTimer = setTimeout(async () => {
-        const problem = await run.whenLayer(layerIndex).then(() => null, (error) => error.message);
+  // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks
+  // arrive. While the slider still moves nothing is asked.
+  needLayer() {
+    const { run, layerIndex } = this;
+    const here = run.hasLayer(layerIndex);
+    const current = () => this.run === run && this.layerIndex === layerIndex;
+    clearTimeout(this.layerTimer);
+    this.layerTimer = setTimeout(
+      async () => {
+        const problem = await run.whenLayer(layerIndex).then(
+          () => null,
+          (error) => error.message,
+        );
         if (!current()) return;
-        this.problemPlace.replaceChildren(...(problem === null ? [] : [FX.alert(problem, () => this.needLayer())]));
+        this.problemPlace.replaceChildren(...(problem === null ? [] : [alertBox(problem, () => this.needLayer())]));
         if (problem !== null) this.views.tokens.layerFailed(problem);
         if (!run.hasLayer(layerIndex)) return;
         if (!here) this.refresh();
         run.prefetchAround(layerIndex);
-      }, here ? 0 : SLIDER_PAUSE);
-    }
-
-    // The layer asked for by the address, else the one just looked at, else the middle, where groups say most.
-    startLayer() {
-      const named = this.run.layerIds.indexOf(this.wantedLayer);
-      return named >= 0 ? named : Math.floor(this.run.numLayers / 2);
-    }
-
-    clear(message) {
-      this.opening += 1;
-      this.run = null;
-      this.showMessage(el("div", { class: "fx-empty" }, el("h2", { class: "fx-title" }, text.empty.title), el("p", {}, message || text.empty.body)));
-    }
-
-    showMessage(node) {
-      this.tooltip.hide();
-      this.message.replaceChildren(node);
-      this.message.hidden = false;
-      this.content.hidden = true;
-    }
-
-    showContent() {
-      this.message.replaceChildren();
-      this.message.hidden = true;
-      this.content.hidden = false;
-    }
-
-    setLayer(index) {
-      if (index < 0 || index >= this.run.numLayers || index === this.layerIndex) return;
-      const start = performance.now();
-      this.layerIndex = index;
-      this.wantedLayer = this.run.layerIds[index];
-      this.tooltip.hide();
-      this.problemPlace.replaceChildren();
-      this.layerControl.update(this.run, index);
-      this.refresh();
-      this.needLayer();
-      this.root.dataset.switchMs = (performance.now() - start).toFixed(1);
-      this.writeAddress();
-    }
-
-    // Choose tokens for every view; null lets go of them. A view that can restyle cheaply has `selectionChanged`.
-    select(selection) {
-      const start = performance.now();
-      this.selection = selection && selection.size > 0 ? selection : null;
-      this.selectionBar.update(this.selection);
-      const view = this.views[this.view];
-      if (view.selectionChanged) view.selectionChanged();
-      else view.update();
-      this.root.dataset.selectMs = (performance.now() - start).toFixed(1);
-      this.writeAddress();
-    }
-
-    // Choosing what is chosen already lets go of it.
-    toggleSelection(selection) {
-      this.select(selection.equals(this.selection) ? null : selection);
-    }
-
-    openView(name) {
-      this.view = name;
-      this.tooltip.hide();
-      this.tabs.choose(name);
-      this.refresh();
-      FX.resizeHiddenPlots(this.tabs.panels[name]);
-      this.writeAddress();
-    }
-
-    isOpen(name) {
-      return this.run !== null && !this.content.hidden && this.view === name;
-    }
-
-    // Only the open view is drawn: charts drawn in a hidden panel would have no height.
-    refresh() {
-      this.views[this.view].update();
-    }
-
-    goToToken(pos) {
-      this.openView("tokens");
-      this.views.tokens.goTo(pos);
-    }
-
-    writeAddress() {
-      const address = new URL(window.location.href);
-      address.searchParams.set("run", this.run.info.run_id);
-      address.searchParams.set("layer", this.run.layerIds[this.layerIndex]);
-      address.searchParams.set("view", this.view);
-      const part = this.views[this.view].part;
-      if (part) address.searchParams.set("part", part);
-      else address.searchParams.delete("part");
-      // What a view keeps there of itself: absent where it is the default, and gone when another view is open.
-      const own = Object.entries(this.views).flatMap(([name, view]) => Object.entries(view.parameters || {}).map(([key, value]) => [key, name === this.view ? value : null]));
-      for (const [key] of own) address.searchParams.delete(key);
-      for (const [key, value] of own) if (value !== null) address.searchParams.set(key, value);
-      const selected = FX.encodeSelection(this.selection);
-      if (selected === null) address.searchParams.delete("sel");
-      else address.searchParams.set("sel", selected);
-      window.history.replaceState(window.history.state, "", address);
-    }
+      },
+      here ? 0 : SLIDER_PAUSE,
+    );
   }
 
-  window.FocusExplorer = {
-    create(root, server) {
-      if (apps.has(root)) apps.get(root).dispose();
-      const app = new App(root, server);
-      apps.set(root, app);
-      return { open: (runId) => app.open(runId), show: (payload) => app.show(payload), clear: (message) => app.clear(message) };
-    },
-  };
-})();
+  // The layer asked for by the address, else the one just looked at, else the middle, where groups say most.
+  startLayer() {
+    const named = this.run.layerIds.indexOf(this.wantedLayer);
+    return named >= 0 ? named : Math.floor(this.run.numLayers / 2);
+  }
+
+  clear(message) {
+    this.opening += 1;
+    this.run = null;
+    this.showMessage(
+      el(
+        "div",
+        { class: "fx-empty" },
+        el("h2", { class: "fx-title" }, text.empty.title),
+        el("p", {}, message || text.empty.body),
+      ),
+    );
+  }
+
+  showMessage(node) {
+    this.tooltip.hide();
+    this.message.replaceChildren(node);
+    this.message.hidden = false;
+    this.content.hidden = true;
+  }
+
+  showContent() {
+    this.message.replaceChildren();
+    this.message.hidden = true;
+    this.content.hidden = false;
+  }
+
+  setLayer(index) {
+    if (index < 0 || index >= this.run.numLayers || index === this.layerIndex) return;
+    const start = performance.now();
+    this.layerIndex = index;
+    this.wantedLayer = this.run.layerIds[index];
+    this.tooltip.hide();
+    this.problemPlace.replaceChildren();
+    this.layerControl.update(this.run, index);
+    this.refresh();
+    this.needLayer();
+    this.root.dataset.switchMs = (performance.now() - start).toFixed(1);
+    this.writeAddress();
+  }
+
+  // Choose tokens for every view; null lets go of them. A view that can restyle cheaply has `selectionChanged`.
+  select(selection) {
+    const start = performance.now();
+    this.selection = selection && selection.size > 0 ? selection : null;
+    this.selectionBar.update(this.selection);
+    const view = this.views[this.view];
+    if (view.selectionChanged) view.selectionChanged();
+    else view.update();
+    this.root.dataset.selectMs = (performance.now() - start).toFixed(1);
+    this.writeAddress();
+  }
+
+  // Choosing what is chosen already lets go of it.
+  toggleSelection(selection) {
+    this.select(selection.equals(this.selection) ? null : selection);
+  }
+
+  openView(name) {
+    this.view = name;
+    this.tooltip.hide();
+    this.tabs.choose(name);
+    this.refresh();
+    resizeHiddenPlots(this.tabs.panels[name]);
+    this.writeAddress();
+  }
+
+  isOpen(name) {
+    return this.run !== null && !this.content.hidden && this.view === name;
+  }
+
+  // Only the open view is drawn: charts drawn in a hidden panel would have no height.
+  refresh() {
+    this.views[this.view].update();
+  }
+
+  goToToken(pos) {
+    this.openView("tokens");
+    this.views.tokens.goTo(pos);
+  }
+
+  writeAddress() {
+    const address = new URL(window.location.href);
+    address.searchParams.set("run", this.run.info.run_id);
+    address.searchParams.set("layer", this.run.layerIds[this.layerIndex]);
+    address.searchParams.set("view", this.view);
+    const part = this.views[this.view].part;
+    if (part) address.searchParams.set("part", part);
+    else address.searchParams.delete("part");
+    // What a view keeps there of itself: absent where it is the default, and gone when another view is open.
+    const own = Object.entries(this.views).flatMap(([name, view]) =>
+      Object.entries(view.parameters || {}).map(([key, value]) => [key, name === this.view ? value : null]),
+    );
+    for (const [key] of own) address.searchParams.delete(key);
+    for (const [key, value] of own) if (value !== null) address.searchParams.set(key, value);
+    const selected = encodeSelection(this.selection);
+    if (selected === null) address.searchParams.delete("sel");
+    else address.searchParams.set("sel", selected);
+    window.history.replaceState(window.history.state, "", address);
+  }
+}
+
+/** The public API of the page: one explorer per root element. */
+export const FocusExplorer = {
+  create(root, server) {
+    if (apps.has(root)) apps.get(root).dispose();
+    const app = new App(root, server);
+    apps.set(root, app);
+    return {
+      open: (runId) => app.open(runId),
+      show: (payload) => app.show(payload),
+      clear: (message) => app.clear(message),
+    };
+  },
+};

@@ -1,115 +1,142 @@
-// The strip above the views: what was run, its key numbers, and the layer control.
-(function () {
-  const el = FX.el;
-  const text = FX.strings;
-  const format = FX.format;
+// @ts-check
+// The header above the views: the run's title, settings and key numbers.
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { hintButton } from "../core/tooltip.js";
+import { shell as text } from "../strings/shell.js";
 
-  function settings(config) {
-    const words = text.header;
-    return [words.groups(config.num_groups), words.topK(config.top_k), words.window(config.window), words.sinks(config.num_sinks), words.assignment(config.assignment)].join(", ");
-  }
+function settings(config) {
+  const words = text.header;
+  return [
+    words.groups(config.num_groups),
+    words.topK(config.top_k),
+    words.window(config.window),
+    words.sinks(config.num_sinks),
+    words.assignment(config.assignment),
+  ].join(", ");
+}
 
-  function facts(run, tooltip) {
-    const { info } = run;
-    const hint = FX.hint(tooltip, text.header.factsSubject, text.header.factsHint(info.device, info.dtype, info.backend));
-    return [info.model_id, text.header.centroids(info.centroids_name), text.header.tokens(format.count(run.numTokens)), info.device, info.dtype, [info.backend, hint], text.header.seed(info.seed), format.date(info.created_at)];
-  }
+function facts(run, tooltip) {
+  const { info } = run;
+  const hint = hintButton(
+    tooltip,
+    text.header.factsSubject,
+    text.header.factsHint(info.device, info.dtype, info.backend),
+  );
+  return [
+    info.model_id,
+    text.header.centroids(info.centroids_name),
+    text.header.tokens(format.count(run.numTokens)),
+    info.device,
+    info.dtype,
+    [info.backend, hint],
+    text.header.seed(info.seed),
+    format.date(info.created_at),
+  ];
+}
 
-  function card(tooltip, words, value, detail) {
-    return el(
-      "div",
-      { class: "fx-card" },
-      el("div", { class: "fx-card-label" }, words.label, FX.hint(tooltip, words.label, words.hint)),
-      el("div", { class: "fx-card-value" }, value),
-      el("div", { class: "fx-card-detail" }, detail),
-    );
-  }
+function card(tooltip, words, value, detail) {
+  return el(
+    "div",
+    { class: "fx-card" },
+    el("div", { class: "fx-card-label" }, words.label, hintButton(tooltip, words.label, words.hint)),
+    el("div", { class: "fx-card-value" }, value),
+    el("div", { class: "fx-card-detail" }, detail),
+  );
+}
 
-  const change = (from, to) => [el("span", { class: "fx-card-from" }, from, el("span", { class: "fx-arrow" }, text.cards.arrow)), to];
+const change = (from, to) => [
+  el("span", { class: "fx-card-from" }, from, el("span", { class: "fx-arrow" }, text.cards.arrow)),
+  to,
+];
 
-  function perplexityCard(run, tooltip) {
-    const words = text.cards.perplexity;
-    if (!run.quality) return card(tooltip, words, text.notMeasured, "");
-    const { full, focus } = run.quality;
-    return card(tooltip, words, change(format.perplexity(full), format.perplexity(focus)), words.detail(format.signedPercent(focus / full - 1)));
-  }
+function perplexityCard(run, tooltip) {
+  const words = text.cards.perplexity;
+  if (!run.quality) return card(tooltip, words, text.notMeasured, "");
+  const { full, focus } = run.quality;
+  return card(
+    tooltip,
+    words,
+    change(format.perplexity(full), format.perplexity(focus)),
+    words.detail(format.signedPercent(focus / full - 1)),
+  );
+}
 
-  function pairsCard(run, tooltip) {
-    const words = text.cards.pairs;
-    const kept = run.layers.map((layer) => layer.retained_pairs);
-    const detail = words.detail(format.percent(Math.min(...kept)), format.percent(Math.max(...kept)));
-    return card(tooltip, words, format.percent(run.meanKept()), detail);
-  }
+function pairsCard(run, tooltip) {
+  const words = text.cards.pairs;
+  const kept = run.layers.map((layer) => layer.retained_pairs);
+  const detail = words.detail(format.percent(Math.min(...kept)), format.percent(Math.max(...kept)));
+  return card(tooltip, words, format.percent(run.meanKept()), detail);
+}
 
-  function dominanceCard(run, tooltip) {
-    const words = text.cards.dominance;
-    const worst = run.layers.reduce((most, layer) => (layer.dominance > most.dominance ? layer : most));
-    const detail = words.detail(format.percent(1 / run.numGroups), format.percent(worst.dominance), worst.layer);
-    return card(tooltip, words, format.percent(run.meanDominance()), detail);
-  }
+function dominanceCard(run, tooltip) {
+  const words = text.cards.dominance;
+  const worst = run.layers.reduce((most, layer) => (layer.dominance > most.dominance ? layer : most));
+  const detail = words.detail(format.percent(1 / run.numGroups), format.percent(worst.dominance), worst.layer);
+  return card(tooltip, words, format.percent(run.meanDominance()), detail);
+}
 
-  function attentionCard(run, tooltip) {
-    const words = text.cards.attention;
-    const ratio = run.timeRatio("attention");
-    if (ratio === null) return card(tooltip, words, text.notMeasured, "");
-    const full = run.timing("full", "attention");
-    const focus = run.timing("focus", "attention");
-    return card(tooltip, words, change(format.msNumber(full.median), format.ms(focus.median)), words.detail(format.ratio(ratio), Math.min(full.repeats, focus.repeats)));
-  }
+function attentionCard(run, tooltip) {
+  const words = text.cards.attention;
+  const ratio = run.timeRatio("attention");
+  if (ratio === null) return card(tooltip, words, text.notMeasured, "");
+  const full = run.timing("full", "attention");
+  const focus = run.timing("focus", "attention");
+  return card(
+    tooltip,
+    words,
+    change(format.msNumber(full.median), format.ms(focus.median)),
+    words.detail(format.ratio(ratio), Math.min(full.repeats, focus.repeats)),
+  );
+}
 
-  function notes(list) {
-    if (!list || list.length === 0) return null;
-    return el("div", { class: "fx-notes", role: "note" }, el("strong", {}, text.header.notes), el("ul", {}, list.map((note) => el("li", {}, note))));
-  }
-
-  FX.header = (run, tooltip, action = null) =>
+function notes(list) {
+  if (!list || list.length === 0) return null;
+  return el(
+    "div",
+    { class: "fx-notes", role: "note" },
+    el("strong", {}, text.header.notes),
     el(
-      "header",
-      { class: "fx-header", "data-testid": "fx-header" },
-      el("div", { class: "fx-header-line" }, el("h2", { class: "fx-title", title: run.info.name ? run.info.title : null }, run.info.name || run.info.title || text.header.untitled), action),
+      "ul",
+      {},
+      list.map((note) => el("li", {}, note)),
+    ),
+  );
+}
+
+export const runHeader = (run, tooltip, action = null) =>
+  el(
+    "header",
+    { class: "fx-header", "data-testid": "fx-header" },
+    el(
+      "div",
+      { class: "fx-header-line" },
       el(
-        "div",
-        { class: "fx-about" },
-        el("p", { class: "fx-settings" }, settings(run.config), FX.hint(tooltip, settings(run.config), text.header.settingsHint)),
-        el("ul", { class: "fx-facts" }, facts(run, tooltip).map((fact) => el("li", {}, fact))),
+        "h2",
+        { class: "fx-title", title: run.info.name ? run.info.title : null },
+        run.info.name || run.info.title || text.header.untitled,
       ),
-      el("div", { class: "fx-cards" }, [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip))),
-      notes(run.info.notes),
-    );
-
-  FX.LayerControl = class {
-    constructor(changed) {
-      this.changed = changed;
-      const id = FX.newId("layer");
-      this.range = el("input", { id, type: "range", class: "fx-range", min: 0, step: 1, "data-testid": "fx-layer", oninput: () => changed(Number(this.range.value)) });
-      this.previous = this.stepButton("‹", text.layer.previous, -1);
-      this.next = this.stepButton("›", text.layer.next, 1);
-      this.number = el("output", { class: "fx-layer-number", for: id });
-      this.position = el("span", { class: "fx-layer-position" });
-      this.summary = el("p", { class: "fx-layer-summary" });
-      this.node = el(
-        "div",
-        { class: "fx-layer" },
-        el("div", { class: "fx-layer-row" }, el("label", { for: id, class: "fx-layer-label" }, text.layer.label), this.number, this.previous, this.range, this.next, this.position),
-        this.summary,
-      );
-    }
-
-    stepButton(symbol, label, step) {
-      return el("button", { type: "button", class: "fx-step", "aria-label": label, onclick: () => this.changed(Number(this.range.value) + step) }, symbol);
-    }
-
-    update(run, index) {
-      const layer = run.layers[index];
-      const id = run.layerIds[index];
-      this.range.max = run.numLayers - 1;
-      this.range.value = index;
-      this.range.setAttribute("aria-valuetext", text.layer.valueText(id, index + 1, run.numLayers));
-      this.previous.disabled = index === 0;
-      this.next.disabled = index === run.numLayers - 1;
-      this.number.textContent = id;
-      this.position.textContent = text.layer.position(run.layerIds[0], run.layerIds[run.numLayers - 1]);
-      this.summary.textContent = text.layer.summary(layer.attention_kind, format.percent(layer.retained_pairs), format.percent(layer.dominance));
-    }
-  };
-})();
+      action,
+    ),
+    el(
+      "div",
+      { class: "fx-about" },
+      el(
+        "p",
+        { class: "fx-settings" },
+        settings(run.config),
+        hintButton(tooltip, settings(run.config), text.header.settingsHint),
+      ),
+      el(
+        "ul",
+        { class: "fx-facts" },
+        facts(run, tooltip).map((fact) => el("li", {}, fact)),
+      ),
+    ),
+    el(
+      "div",
+      { class: "fx-cards" },
+      [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip)),
+    ),
+    notes(run.info.notes),
+  );

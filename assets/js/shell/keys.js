@@ -1,103 +1,150 @@
-// Shortcuts of the whole page and the sheet that lists them. They press the page's own buttons, so no view knows of them.
-(function () {
-  const el = FX.el;
-  const text = FX.strings.keys;
-  const TYPING = "input:not([type=checkbox], [type=radio], [type=range], [type=button]), textarea, select, [contenteditable='true'], [contenteditable='']";
-  let sheet = null;
+// @ts-check
+// Keyboard shortcuts of the whole page and the sheet that lists them. They press the page's own buttons.
+import { el, newId } from "../core/dom.js";
+import { startTour } from "./tour.js";
+import { keys as text } from "../strings/keys.js";
 
-  const explorer = () => document.querySelector("#fe-view .fx-root") || document.querySelector(".fx-root:has([data-testid=fx-header])");
-  const onScreen = (node) => node !== null && node.offsetParent !== null;
+const TYPING =
+  "input:not([type=checkbox], [type=radio], [type=range], [type=button]), textarea, select, [contenteditable='true'], [contenteditable='']";
 
-  // A shortcut for something that is not on the screen does nothing at all.
-  function press(node) {
-    if (!onScreen(node) || node.disabled) return false;
-    node.click();
-    return true;
-  }
+const MASTHEAD_TRIES = 600;
+let sheet = null;
 
-  function within(selector) {
-    const root = explorer();
-    return root ? root.querySelector(selector) : null;
-  }
+const explorer = () =>
+  document.querySelector("#fe-view .fx-root") || document.querySelector(".fx-root:has([data-testid=fx-header])");
 
-  function openView(number) {
-    const root = explorer();
-    return root ? press(root.querySelectorAll(".fx-tabs [role=tab]")[number - 1] || null) : false;
-  }
+const onScreen = (node) => node !== null && node.offsetParent !== null;
 
-  function search() {
-    const field = () => within(".fx-panel:not([hidden]) :is(input[type=search], [data-testid=fx-search])");
-    if (!onScreen(field())) press(within(".fx-tab[data-view=tokens]"));
-    if (!onScreen(field())) return false;
-    field().focus();
-    field().select();
-    return true;
-  }
+// A shortcut for something that is not on the screen does nothing at all.
+function press(node) {
+  if (!onScreen(node) || node.disabled) return false;
+  node.click();
+  return true;
+}
 
-  // Escape is the explorer's own while focus is inside it; from elsewhere on the page it lets go of the selection too.
-  function letGo(event) {
-    const root = explorer();
-    if (!root || root.contains(event.target) || event.target.closest(".fx-root, dialog")) return false;
-    return press(root.querySelector("[data-testid=fx-selection]:not(.fx-selected-none) button"));
-  }
+function within(selector) {
+  const root = explorer();
+  return root ? root.querySelector(selector) : null;
+}
 
-  const ACTIONS = {
-    "?": () => FX.showKeys(),
-    "[": () => press(within(".fx-layer .fx-step")),
-    "]": () => press([...document.querySelectorAll("#fe-view .fx-layer .fx-step, .fx-root .fx-layer .fx-step")][1] || null),
-    "/": search,
-    g: () => press(within(".fx-tab[data-view=groups]")),
-  };
+function openView(number) {
+  const root = explorer();
+  return root ? press(root.querySelectorAll(".fx-tabs [role=tab]")[number - 1] || null) : false;
+}
 
-  function act(event) {
-    if (event.key === "Escape") return letGo(event);
-    if (/^[1-9]$/.test(event.key)) return openView(Number(event.key));
-    return event.key in ACTIONS ? ACTIONS[event.key]() : false;
-  }
+function search() {
+  const field = () => within(".fx-panel:not([hidden]) :is(input[type=search], [data-testid=fx-search])");
+  if (!onScreen(field())) press(within(".fx-tab[data-view=tokens]"));
+  if (!onScreen(field())) return false;
+  field().focus();
+  field().select();
+  return true;
+}
 
-  document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (!(event.target instanceof Element) || event.target.closest(`${TYPING}, dialog`) || (sheet !== null && sheet.open)) return;
-    if (act(event) !== false) event.preventDefault();
-  });
+// Escape is the explorer's own while focus is inside it; from elsewhere on the page it lets go of the selection too.
+function letGo(event) {
+  const root = explorer();
+  if (!root || root.contains(event.target) || event.target.closest(".fx-root, dialog")) return false;
+  return press(root.querySelector("[data-testid=fx-selection]:not(.fx-selected-none) button"));
+}
 
-  function keyNames(keys) {
-    return el("dt", {}, keys.split(" ").map((key) => (key === "–" || key === "," ? `${key} ` : el("kbd", {}, key))));
-  }
+const ACTIONS = {
+  "?": () => showKeys(),
+  "[": () => press(within(".fx-layer .fx-step")),
+  "]": () =>
+    press([...document.querySelectorAll("#fe-view .fx-layer .fx-step, .fx-root .fx-layer .fx-step")][1] || null),
+  "/": search,
+  g: () => press(within(".fx-tab[data-view=groups]")),
+};
 
-  function build() {
-    const part = (group) => el("section", {}, el("h3", { class: "fx-subtitle" }, group.title), el("dl", {}, group.keys.flatMap(([keys, words]) => [keyNames(keys), el("dd", {}, words)])));
-    const title = el("h2", { class: "fx-title", id: FX.newId("keys"), tabindex: "-1", autofocus: true }, text.title); // a button in focus would scroll the sheet to its end
-    const close = () => sheet.close();
-    const tour = () => {
-      close();
-      FX.startTour();
-    };
-    sheet = el(
-      "dialog",
-      { class: "fx-root fx-sheet", "aria-labelledby": title.id, "data-testid": "fx-keys", onclick: (event) => event.target === sheet && close() },
-      title,
-      el("p", { class: "fx-help" }, text.note),
-      el("div", { class: "fx-sheet-grid" }, text.groups.map(part)),
-      el("div", { class: "fx-sheet-foot" }, FX.startTour ? el("button", { type: "button", class: "fx-button", "data-testid": "fx-tour-again", onclick: tour }, text.tour) : null, el("button", { type: "button", class: "fx-button fx-primary", onclick: close }, text.close)),
+function act(event) {
+  if (event.key === "Escape") return letGo(event);
+  if (/^[1-9]$/.test(event.key)) return openView(Number(event.key));
+  return event.key in ACTIONS ? ACTIONS[event.key]() : false;
+}
+
+function keyDown(event) {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (!(event.target instanceof Element) || event.target.closest(`${TYPING}, dialog`) || (sheet !== null && sheet.open))
+    return;
+  if (act(event) !== false) event.preventDefault();
+}
+
+function keyNames(keys) {
+  return el(
+    "dt",
+    {},
+    keys.split(" ").map((key) => (key === "–" || key === "," ? `${key} ` : el("kbd", {}, key))),
+  );
+}
+
+function build() {
+  const part = (group) =>
+    el(
+      "section",
+      {},
+      el("h3", { class: "fx-subtitle" }, group.title),
+      el(
+        "dl",
+        {},
+        group.keys.flatMap(([keys, words]) => [keyNames(keys), el("dd", {}, words)]),
+      ),
     );
-    document.body.append(sheet);
-  }
-
-  FX.showKeys = () => {
-    if (sheet === null) build();
-    if (!sheet.open) sheet.showModal();
+  const title = el("h2", { class: "fx-title", id: newId("keys"), tabindex: "-1", autofocus: true }, text.title); // a button in focus would scroll the sheet to its end
+  const close = () => sheet.close();
+  const tour = () => {
+    close();
+    startTour();
   };
+  sheet = el(
+    "dialog",
+    {
+      class: "fx-root fx-sheet",
+      "aria-labelledby": title.id,
+      "data-testid": "fx-keys",
+      onclick: (event) => event.target === sheet && close(),
+    },
+    title,
+    el("p", { class: "fx-help" }, text.note),
+    el("div", { class: "fx-sheet-grid" }, text.groups.map(part)),
+    el(
+      "div",
+      { class: "fx-sheet-foot" },
+      el("button", { type: "button", class: "fx-button", "data-testid": "fx-tour-again", onclick: tour }, text.tour),
+      el("button", { type: "button", class: "fx-button fx-primary", onclick: close }, text.close),
+    ),
+  );
+  document.body.append(sheet);
+}
 
-  // The masthead is drawn by the page's server part, some time after this script has run.
-  function addButton(tries) {
-    const masthead = document.querySelector(".fe-masthead");
-    if (masthead === null) {
-      if (tries > 0) setTimeout(() => addButton(tries - 1), 100);
-      return;
-    }
-    if (masthead.querySelector(".fx-help-button")) return;
-    masthead.append(el("div", { class: "fx-root fx-help-button" }, el("button", { type: "button", class: "fx-button", "data-testid": "fx-keys-open", onclick: () => FX.showKeys() }, text.open)));
+export const showKeys = () => {
+  if (sheet === null) build();
+  if (!sheet.open) sheet.showModal();
+};
+
+// The masthead is drawn by the page's server part, some time after this script has run.
+function addButton(tries) {
+  const masthead = document.querySelector(".fe-masthead");
+  if (masthead === null) {
+    if (tries > 0) setTimeout(() => addButton(tries - 1), 100);
+    return;
   }
-  addButton(600);
-})();
+  if (masthead.querySelector(".fx-help-button")) return;
+  masthead.append(
+    el(
+      "div",
+      { class: "fx-root fx-help-button" },
+      el(
+        "button",
+        { type: "button", class: "fx-button", "data-testid": "fx-keys-open", onclick: () => showKeys() },
+        text.open,
+      ),
+    ),
+  );
+}
+
+/** Listens for the shortcuts on the whole page and adds the button that opens their sheet. */
+export function installKeys() {
+  document.addEventListener("keydown", keyDown);
+  addButton(MASTHEAD_TRIES);
+}

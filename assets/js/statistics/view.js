@@ -1,93 +1,108 @@
-// The statistics view: every number of a run with its interval, beside what chance gives. Its parts draw themselves.
-(function () {
-  const el = FX.el;
-  const text = FX.strings.statistics;
+// @ts-check
+// The Statistics view: every number of a run with its interval, next to its baselines. Its parts draw themselves.
+import { addressedPart } from "../core/address.js";
+import { attentionState } from "../core/attention-state.js";
+import { el } from "../core/dom.js";
+import { alertBox, choiceOf } from "../core/widgets.js";
+import { StatAgreement } from "./agreement.js";
+import { computingProgress, requestComputed } from "./computed.js";
+import { StatDistances } from "./distances.js";
+import { StatGroups } from "./groups.js";
+import { StatLayers } from "./layers.js";
+import { StatOverview } from "./overview.js";
+import { statistics as text } from "../strings/statistics.js";
 
-  FX.StatisticsView = class {
-    constructor(app, panel) {
-      this.app = app;
-      this.section = FX.part(Object.keys(text.parts), "overview");
-      this.status = el("div", { class: "fx-status" });
-      this.parts = {
-        overview: new FX.StatOverview(app, this),
-        layers: new FX.StatLayers(app, this),
-        groups: new FX.StatGroups(app, this),
-        distances: new FX.StatDistances(app, this),
-        agreement: new FX.StatAgreement(app, this),
-      };
-      this.choice = FX.choice(text.show, text.parts, this.section, (name) => this.openPart(name));
-      panel.append(el("div", { class: "fx-toolbar" }, this.choice), this.status, ...Object.values(this.parts).map((part) => part.node));
-    }
+export class StatisticsView {
+  constructor(app, panel) {
+    this.app = app;
+    this.section = addressedPart(Object.keys(text.parts), "overview");
+    this.status = el("div", { class: "fx-status" });
+    this.parts = {
+      overview: new StatOverview(app, this),
+      layers: new StatLayers(app, this),
+      groups: new StatGroups(app, this),
+      distances: new StatDistances(app, this),
+      agreement: new StatAgreement(app, this),
+    };
+    this.choice = choiceOf(text.show, text.parts, this.section, (name) => this.openPart(name));
+    panel.append(
+      el("div", { class: "fx-toolbar" }, this.choice),
+      this.status,
+      ...Object.values(this.parts).map((part) => part.node),
+    );
+  }
 
-    openPart(name) {
-      this.section = name;
-      this.choice.querySelector(`[value="${name}"]`).checked = true;
-      this.app.tooltip.hide();
-      this.app.writeAddress();
-      this.update();
-    }
+  openPart(name) {
+    this.section = name;
+    this.choice.querySelector(`[value="${name}"]`).checked = true;
+    this.app.tooltip.hide();
+    this.app.writeAddress();
+    this.update();
+  }
 
-    // For the address: nothing for the part that opens by itself.
-    get part() {
-      return this.section === "overview" ? null : this.section;
-    }
+  // For the address: nothing for the part that opens by itself.
+  get part() {
+    return this.section === "overview" ? null : this.section;
+  }
 
-    get parameters() {
-      const own = (name) => this.parts[name].parameters;
-      const closed = (name) => Object.fromEntries(Object.keys(own(name)).map((key) => [key, null]));
-      return Object.assign({}, ...["layers", "agreement"].map((name) => (this.section === name ? own(name) : closed(name))));
-    }
+  get parameters() {
+    const own = (name) => this.parts[name].parameters;
+    const closed = (name) => Object.fromEntries(Object.keys(own(name)).map((key) => [key, null]));
+    return Object.assign(
+      {},
+      ...["layers", "agreement"].map((name) => (this.section === name ? own(name) : closed(name))),
+    );
+  }
 
-    update() {
-      this.seeAttention();
-      for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.section;
-      if (this.shown !== this.section || this.of !== this.app.run) this.status.replaceChildren();
-      this.shown = this.section;
-      this.of = this.app.run;
-      this.parts[this.section].update();
-    }
+  update() {
+    this.seeAttention();
+    for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.section;
+    if (this.shown !== this.section || this.of !== this.app.run) this.status.replaceChildren();
+    this.shown = this.section;
+    this.of = this.app.run;
+    this.parts[this.section].update();
+  }
 
-    // The sparsity view measures full attention too; then every number here is to be asked for again.
-    seeAttention() {
-      const { run } = this.app;
-      const state = FX.attentionState(run);
-      if (this.of === run && state === "done" && this.attention !== state) this.forget();
-      this.attention = state;
-    }
+  // The sparsity view measures full attention too; then every number here is to be asked for again.
+  seeAttention() {
+    const { run } = this.app;
+    const state = attentionState(run);
+    if (this.of === run && state === "done" && this.attention !== state) this.forget();
+    this.attention = state;
+  }
 
-    selectionChanged() {
-      const part = this.parts[this.section];
-      if (part.selectionChanged) part.selectionChanged();
-    }
+  selectionChanged() {
+    const part = this.parts[this.section];
+    if (part.selectionChanged) part.selectionChanged();
+  }
 
-    isOpen(name) {
-      return this.app.isOpen("statistics") && this.section === name;
-    }
+  isOpen(name) {
+    return this.app.isOpen("statistics") && this.section === name;
+  }
 
-    // An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
-    // any more, or when it failed, which is said.
-    async answer(name, what, details = {}, keep = true) {
-      const { run } = this.app;
-      if (this.answersOf !== run) this.forget();
-      const key = JSON.stringify([what, details]);
-      if (this.answers.has(key)) return this.answers.get(key);
-      const waiting = FX.statProgress(what === "statistics" ? text.waiting : text.waitingPart);
-      this.waitingFor = key;
-      this.status.replaceChildren(waiting.node);
-      const found = await FX.askComputed(this.app, what, details, waiting.told);
-      if (found === null || this.waitingFor !== key || !this.isOpen(name)) return null;
-      this.status.replaceChildren();
-      if (found.error !== undefined) {
-        this.status.replaceChildren(FX.alert(found.error, () => this.update()));
-        return null;
-      }
-      if (keep) this.answers.set(key, found);
-      return found;
+  // An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
+  // any more, or when it failed, which is said.
+  async answer(name, what, details = {}, keep = true) {
+    const { run } = this.app;
+    if (this.answersOf !== run) this.forget();
+    const key = JSON.stringify([what, details]);
+    if (this.answers.has(key)) return this.answers.get(key);
+    const waiting = computingProgress(what === "statistics" ? text.waiting : text.waitingPart);
+    this.waitingFor = key;
+    this.status.replaceChildren(waiting.node);
+    const found = await requestComputed(this.app, what, details, waiting.told);
+    if (found === null || this.waitingFor !== key || !this.isOpen(name)) return null;
+    this.status.replaceChildren();
+    if (found.error !== undefined) {
+      this.status.replaceChildren(alertBox(found.error, () => this.update()));
+      return null;
     }
+    if (keep) this.answers.set(key, found);
+    return found;
+  }
 
-    forget() {
-      this.answersOf = this.app.run;
-      this.answers = new Map();
-    }
-  };
-})();
+  forget() {
+    this.answersOf = this.app.run;
+    this.answers = new Map();
+  }
+}

@@ -1,280 +1,229 @@
-// The text as lines of equal height, of which only those near the screen exist: long texts scroll like short ones.
-// Breaking lines itself, from measured widths, it knows the height of the whole text before anything is drawn.
-(function () {
-  const el = FX.el;
-  const OVERSCAN = 24; // lines drawn beyond either edge
-  const WHOLE = 600; // tokens; a text up to this is drawn whole
-  const HEIGHT = { plain: 31, labels: 36 };
-  const LABEL_WIDTH = 10;
-  const TOKEN_GAP = 1;
-  const GAP_WIDTH = 28;
-  const NEWLINE_WIDTH = 15;
-  const SLACK = 0.985; // joined scripts and kerning make a line a little longer than the sum of its tokens
-  const BREAKS_AFTER = /[\s\-–—/\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef]$/u;
-  const BREAKS_BEFORE = /^[\s\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]/u;
-  const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
-  const STRONG = /[\p{L}]/u;
+// @ts-check
+// The text as lines of equal height, of which only those near the visible part exist in the page.
+import { lowerBound } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { groupLabel } from "../core/labels.js";
+import { reading as readingText } from "../strings/tokens.js";
+import { Measure, breakLines } from "./line-breaks.js";
 
-  FX.Measure = class {
-    constructor(node) {
-      const style = getComputedStyle(node);
-      this.context = document.createElement("canvas").getContext("2d");
-      this.context.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
-      this.known = new Map();
-    }
+const OVERSCAN = 24; // lines drawn beyond either edge
 
-    // Of a piece: width of what stands on its line, line ends in it, what follows the last one, where lines may break.
-    of(piece) {
-      let found = this.known.get(piece);
-      if (found === undefined) {
-        const parts = piece.split("\n");
-        const ends = parts.length - 1;
-        const head = parts[0].replace(/\r$/, "");
-        found = {
-          head, ends, tail: ends ? parts[ends] : "", before: BREAKS_BEFORE.test(piece), after: BREAKS_AFTER.test(piece),
-          width: this.width(head) + ends * NEWLINE_WIDTH + TOKEN_GAP,
-        };
-        found.tailWidth = found.tail ? this.width(found.tail) : 0;
-        this.known.set(piece, found);
-      }
-      return found;
-    }
+const WHOLE = 600; // tokens; a text up to this is drawn whole
 
-    width(text) {
-      return this.context.measureText(text.replace(/\t/g, "        ")).width;
-    }
-  };
+const HEIGHT = { plain: 31, labels: 36 };
 
-  // Lines of the tokens `shown`: first and end count in `shown`; `tail` is what the token `tailPos` has after a line end;
-  // a soft line follows from a full one.
-  FX.breakLines = (pieces, shown, measure, width, extra) => {
-    const lines = [];
-    const room = width * SLACK;
-    let line = { first: 0, end: 0, tail: "", tailPos: -1, soft: false };
-    let x = 0;
-    let word = 0;
-    let wordX = 0;
-    const close = (end, soft) => {
-      line.end = end;
-      line.pos = line.first < shown.length ? shown[line.first] : line.tailPos;
-      lines.push(line);
-      line = { first: end, end, tail: "", tailPos: -1, soft };
-    };
-    for (let i = 0; i < shown.length; i += 1) {
-      const piece = measure.of(pieces[shown[i]]);
-      const jumped = i > 0 && shown[i] !== shown[i - 1] + 1;
-      if (i === line.first || jumped || piece.before || measure.of(pieces[shown[i - 1]]).after) [word, wordX] = [i, x];
-      const step = piece.width + extra + (jumped ? GAP_WIDTH : 0);
-      if (x + step > room && i > line.first) {
-        const at = word > line.first ? word : i;
-        close(at, true);
-        x = at === i ? 0 : x - wordX;
-        [word, wordX] = [at, 0];
-      }
-      x += step;
-      if (piece.ends === 0) continue;
-      close(i + 1, false);
-      for (let blank = 1; blank < piece.ends; blank += 1) close(i + 1, false);
-      [line.tail, line.tailPos] = [piece.tail, shown[i]];
-      x = piece.tailWidth;
-      [word, wordX] = [i + 1, x];
-    }
-    if (line.first < shown.length || line.tail) close(shown.length, false);
-    return lines;
-  };
+const LABEL_WIDTH = 10;
 
-  FX.Lines = class {
-    // `paint(span, pos)` gives a token its looks; `attributes` go onto the element that holds the text.
-    constructor(attributes, paint) {
-      this.paint = paint;
-      this.window = el("div", { class: "fx-window", role: "presentation" });
-      this.text = el("div", { class: "fx-text", ...attributes }, this.window);
-      this.empty = el("div", { class: "fx-empty fx-none", hidden: true }, el("p", {}, FX.strings.reading.none), el("p", {}, FX.strings.reading.noneHelp));
-      this.node = el("div", { class: "fx-scroller", tabindex: "-1" }, this.text, this.empty);
-      this.labels = false;
-      this.drawn = new Map();
-      this.lines = [];
-      this.node.addEventListener("scroll", () => this.draw(), { passive: true });
-      new ResizeObserver(() => this.width() !== this.laidWidth && this.lay()).observe(this.node);
-    }
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
 
-    width() {
-      return this.text.clientWidth;
-    }
+const STRONG = /[\p{L}]/u;
 
-    get lineHeight() {
-      return this.labels ? HEIGHT.labels : HEIGHT.plain;
-    }
-
-    // `shown` is null for the whole text, else the positions to show, in order.
-    setText(pieces, shown = null) {
-      const fresh = this.pieces !== pieces;
-      this.pieces = pieces;
-      this.shown = shown || Uint32Array.from(pieces.keys());
-      this.all = shown === null;
-      if (fresh) this.direction = pieces.some((piece) => RIGHT_TO_LEFT.test(piece)) ? paragraphDirection : null;
-      this.lay(fresh);
-    }
-
-    setLabels(labels, numGroups) {
-      this.labels = labels;
-      this.labelWidth = LABEL_WIDTH * FX.groupLabel(numGroups - 1).length;
-      this.text.classList.toggle("fx-with-labels", labels);
-      this.lay();
-    }
-
-    // Breaks the lines anew; what was at the top of the view stays there.
-    lay(fresh = false) {
-      if (!this.pieces || this.width() === 0) return;
-      this.measure = this.measure || new FX.Measure(this.text);
-      const anchor = fresh ? null : this.anchor();
-      this.laidWidth = this.width();
-      this.lines = FX.breakLines(this.pieces, this.shown, this.measure, this.laidWidth, this.labels ? this.labelWidth : 0);
-      this.text.style.height = `${this.lines.length * this.lineHeight}px`;
-      this.text.style.setProperty("--fx-line", `${this.lineHeight}px`);
-      this.empty.hidden = this.shown.length > 0;
-      this.drawn.clear();
-      if (fresh) this.node.scrollTop = 0;
-      else if (anchor !== null && this.shown.length > 0) this.node.scrollTop = this.lineOf(anchor.pos) * this.lineHeight + anchor.offset;
-      this.range = null;
-      this.draw();
-    }
-
-    anchor() {
-      const first = Math.floor(this.node.scrollTop / this.lineHeight);
-      const line = this.lines[first];
-      return line && line.pos >= 0 ? { pos: line.pos, offset: this.node.scrollTop - first * this.lineHeight } : null;
-    }
-
-    draw() {
-      const { scrollTop, clientHeight } = this.node;
-      const visible = [Math.floor(scrollTop / this.lineHeight), Math.ceil((scrollTop + clientHeight) / this.lineHeight)];
-      const whole = this.shown.length <= WHOLE;
-      const first = whole ? 0 : Math.max(0, visible[0] - OVERSCAN);
-      const end = whole ? this.lines.length : Math.min(this.lines.length, visible[1] + OVERSCAN);
-      if (this.range && this.range[0] <= Math.max(0, visible[0] - 4) && this.range[1] >= Math.min(this.lines.length, visible[1] + 4)) return;
-      this.range = [first, end];
-      const kept = new Map();
-      for (let i = first; i < end; i += 1) kept.set(i, this.drawn.get(i) || this.buildLine(i));
-      this.drawn = kept;
-      this.window.style.transform = `translateY(${first * this.lineHeight}px)`;
-      this.window.replaceChildren(...kept.values());
-      if (this.changed) this.changed();
-    }
-
-    buildLine(index) {
-      const line = this.lines[index];
-      const node = el("div", { class: "fx-line", role: "presentation", dir: this.direction && this.direction(this, index) });
-      if (line.tail) node.append(this.tail(line));
-      for (let i = line.first; i < line.end; i += 1) {
-        const pos = this.shown[i];
-        if (i > 0 && pos !== this.shown[i - 1] + 1) node.append(gapMark(pos - this.shown[i - 1] - 1));
-        node.append(this.span(pos, line.soft && i === line.first));
-      }
-      return node;
-    }
-
-    // The indentation after a line end belongs to the token before it.
-    tail(line) {
-      const node = el("span", { class: "fx-tail", "aria-hidden": "true" }, line.tail);
-      node.fxPos = line.tailPos;
-      this.paint(node, line.tailPos);
-      return node;
-    }
-
-    // The space a word starts with would indent a line that follows from a full one.
-    span(pos, leads) {
-      const { head, ends, width } = this.measure.of(this.pieces[pos]);
-      const node = el("span", { class: "fx-token", id: `fx-token-${pos}`, role: "option", "data-pos": pos }, leads && head.length > 1 && head.startsWith(" ") ? head.slice(1) : head);
-      if (!head.trim()) node.setAttribute("aria-label", ends ? FX.strings.reading.lineBreak : FX.strings.reading.space);
-      if (ends) {
-        node.classList.add("fx-breaks");
-        for (let i = 0; i < ends; i += 1) node.append(el("span", { class: "fx-newline", "aria-hidden": "true" }));
-      }
-      if (width > this.laidWidth) node.classList.add("fx-cut");
-      node.fxPos = pos;
-      this.paint(node, pos);
-      return node;
-    }
-
-    // Every token on the page now.
-    *spans() {
-      for (const line of this.drawn.values()) for (const node of line.children) if (node.fxPos !== undefined) yield node;
-    }
-
-    repaint() {
-      for (const span of this.spans()) this.paint(span, span.fxPos);
-    }
-
-    indexOf(pos) {
-      if (this.all) return pos;
-      return lowerBound(this.shown.length, (i) => this.shown[i] < pos);
-    }
-
-    has(pos) {
-      return this.shown[this.indexOf(pos)] === pos;
-    }
-
-    // The line a token stands in; the nearest one after it when it is hidden.
-    lineOf(pos) {
-      const index = Math.min(this.indexOf(pos), this.shown.length - 1);
-      return Math.max(0, Math.min(this.lines.length - 1, lowerBound(this.lines.length, (i) => this.lines[i].end <= index)));
-    }
-
-    spanOf(pos) {
-      return this.window.querySelector(`[data-pos="${pos}"]`);
-    }
-
-    // Scrolls only the text, never the page; the middle for a jump, the nearest edge for a step.
-    reveal(pos, centre) {
-      const top = this.lineOf(pos) * this.lineHeight;
-      const { scrollTop, clientHeight } = this.node;
-      if (centre) this.node.scrollTop = top - clientHeight / 2;
-      else if (top < scrollTop) this.node.scrollTop = top - this.lineHeight;
-      else if (top + this.lineHeight > scrollTop + clientHeight) this.node.scrollTop = top + 2 * this.lineHeight - clientHeight;
-      this.draw();
-      return this.spanOf(pos);
-    }
-
-    // The token of the next or previous line with tokens that stands nearest below or above.
-    neighbour(pos, step, lines = 1) {
-      const from = this.spanOf(pos) || this.reveal(pos, true);
-      const left = from.getBoundingClientRect().left;
-      let at = this.lineOf(pos) + step * lines;
-      at = Math.max(0, Math.min(this.lines.length - 1, at));
-      while (this.lines[at] && this.lines[at].first === this.lines[at].end) at += step;
-      if (!this.lines[at] || at === this.lineOf(pos)) return null;
-      this.reveal(this.shown[this.lines[at].first], false);
-      const spans = [...this.drawn.get(at).querySelectorAll(".fx-token")];
-      const gap = (span) => Math.abs(span.getBoundingClientRect().left - left);
-      return spans.reduce((best, span) => (gap(span) < gap(best) ? span : best)).fxPos;
-    }
-  };
-
-  function gapMark(count) {
-    return el("span", { class: "fx-gap", title: FX.strings.reading.hiddenGap(FX.format.count(count)), "aria-hidden": "true" }, "⋯");
+export class Lines {
+  // `paint(span, pos)` gives a token its looks; `attributes` go onto the element that holds the text.
+  constructor(attributes, paint) {
+    this.paint = paint;
+    this.window = el("div", { class: "fx-window", role: "presentation" });
+    this.text = el("div", { class: "fx-text", ...attributes }, this.window);
+    this.empty = el(
+      "div",
+      { class: "fx-empty fx-none", hidden: true },
+      el("p", {}, readingText.none),
+      el("p", {}, readingText.noneHelp),
+    );
+    this.node = el("div", { class: "fx-scroller", tabindex: "-1" }, this.text, this.empty);
+    this.labels = false;
+    this.drawn = new Map();
+    this.lines = [];
+    this.node.addEventListener("scroll", () => this.draw(), { passive: true });
+    new ResizeObserver(() => this.width() !== this.laidWidth && this.lay()).observe(this.node);
   }
 
-  // The first letter of the paragraph decides for all its lines.
-  function paragraphDirection(view, index) {
-    let at = index;
-    while (at > 0 && view.lines[at].soft) at -= 1;
-    for (let i = view.lines[at].first; i < view.shown.length; i += 1) {
-      const letter = STRONG.exec(view.pieces[view.shown[i]]);
-      if (letter) return RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
-    }
-    return null;
+  width() {
+    return this.text.clientWidth;
   }
 
-  // How many of the first numbers pass, when those that pass come first.
-  function lowerBound(count, passes) {
-    let low = 0;
-    let high = count;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (passes(middle)) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+  get lineHeight() {
+    return this.labels ? HEIGHT.labels : HEIGHT.plain;
   }
-})();
+
+  // `shown` is null for the whole text, else the positions to show, in order.
+  setText(pieces, shown = null) {
+    const fresh = this.pieces !== pieces;
+    this.pieces = pieces;
+    this.shown = shown || Uint32Array.from(pieces.keys());
+    this.all = shown === null;
+    if (fresh) this.direction = pieces.some((piece) => RIGHT_TO_LEFT.test(piece)) ? paragraphDirection : null;
+    this.lay(fresh);
+  }
+
+  setLabels(labels, numGroups) {
+    this.labels = labels;
+    this.labelWidth = LABEL_WIDTH * groupLabel(numGroups - 1).length;
+    this.text.classList.toggle("fx-with-labels", labels);
+    this.lay();
+  }
+
+  // Breaks the lines anew; what was at the top of the view stays there.
+  lay(fresh = false) {
+    if (!this.pieces || this.width() === 0) return;
+    this.measure = this.measure || new Measure(this.text);
+    const anchor = fresh ? null : this.anchor();
+    this.laidWidth = this.width();
+    this.lines = breakLines(this.pieces, this.shown, this.measure, this.laidWidth, this.labels ? this.labelWidth : 0);
+    this.text.style.height = `${this.lines.length * this.lineHeight}px`;
+    this.text.style.setProperty("--fx-line", `${this.lineHeight}px`);
+    this.empty.hidden = this.shown.length > 0;
+    this.drawn.clear();
+    if (fresh) this.node.scrollTop = 0;
+    else if (anchor !== null && this.shown.length > 0)
+      this.node.scrollTop = this.lineOf(anchor.pos) * this.lineHeight + anchor.offset;
+    this.range = null;
+    this.draw();
+  }
+
+  anchor() {
+    const first = Math.floor(this.node.scrollTop / this.lineHeight);
+    const line = this.lines[first];
+    return line && line.pos >= 0 ? { pos: line.pos, offset: this.node.scrollTop - first * this.lineHeight } : null;
+  }
+
+  draw() {
+    const { scrollTop, clientHeight } = this.node;
+    const visible = [Math.floor(scrollTop / this.lineHeight), Math.ceil((scrollTop + clientHeight) / this.lineHeight)];
+    const whole = this.shown.length <= WHOLE;
+    const first = whole ? 0 : Math.max(0, visible[0] - OVERSCAN);
+    const end = whole ? this.lines.length : Math.min(this.lines.length, visible[1] + OVERSCAN);
+    if (
+      this.range &&
+      this.range[0] <= Math.max(0, visible[0] - 4) &&
+      this.range[1] >= Math.min(this.lines.length, visible[1] + 4)
+    )
+      return;
+    this.range = [first, end];
+    const kept = new Map();
+    for (let i = first; i < end; i += 1) kept.set(i, this.drawn.get(i) || this.buildLine(i));
+    this.drawn = kept;
+    this.window.style.transform = `translateY(${first * this.lineHeight}px)`;
+    this.window.replaceChildren(...kept.values());
+    if (this.changed) this.changed();
+  }
+
+  buildLine(index) {
+    const line = this.lines[index];
+    const node = el("div", {
+      class: "fx-line",
+      role: "presentation",
+      dir: this.direction && this.direction(this, index),
+    });
+    if (line.tail) node.append(this.tail(line));
+    for (let i = line.first; i < line.end; i += 1) {
+      const pos = this.shown[i];
+      if (i > 0 && pos !== this.shown[i - 1] + 1) node.append(gapMark(pos - this.shown[i - 1] - 1));
+      node.append(this.span(pos, line.soft && i === line.first));
+    }
+    return node;
+  }
+
+  // The indentation after a line end belongs to the token before it.
+  tail(line) {
+    const node = el("span", { class: "fx-tail", "aria-hidden": "true" }, line.tail);
+    node.fxPos = line.tailPos;
+    this.paint(node, line.tailPos);
+    return node;
+  }
+
+  // The space a word starts with would indent a line that follows from a full one.
+  span(pos, leads) {
+    const { head, ends, width } = this.measure.of(this.pieces[pos]);
+    const node = el(
+      "span",
+      { class: "fx-token", id: `fx-token-${pos}`, role: "option", "data-pos": pos },
+      leads && head.length > 1 && head.startsWith(" ") ? head.slice(1) : head,
+    );
+    if (!head.trim()) node.setAttribute("aria-label", ends ? readingText.lineBreak : readingText.space);
+    if (ends) {
+      node.classList.add("fx-breaks");
+      for (let i = 0; i < ends; i += 1) node.append(el("span", { class: "fx-newline", "aria-hidden": "true" }));
+    }
+    if (width > this.laidWidth) node.classList.add("fx-cut");
+    node.fxPos = pos;
+    this.paint(node, pos);
+    return node;
+  }
+
+  // Every token on the page now.
+  *spans() {
+    for (const line of this.drawn.values()) for (const node of line.children) if (node.fxPos !== undefined) yield node;
+  }
+
+  repaint() {
+    for (const span of this.spans()) this.paint(span, span.fxPos);
+  }
+
+  indexOf(pos) {
+    if (this.all) return pos;
+    return lowerBound(this.shown.length, (i) => this.shown[i] < pos);
+  }
+
+  has(pos) {
+    return this.shown[this.indexOf(pos)] === pos;
+  }
+
+  // The line a token stands in; the nearest one after it when it is hidden.
+  lineOf(pos) {
+    const index = Math.min(this.indexOf(pos), this.shown.length - 1);
+    return Math.max(
+      0,
+      Math.min(
+        this.lines.length - 1,
+        lowerBound(this.lines.length, (i) => this.lines[i].end <= index),
+      ),
+    );
+  }
+
+  spanOf(pos) {
+    return this.window.querySelector(`[data-pos="${pos}"]`);
+  }
+
+  // Scrolls only the text, never the page; the middle for a jump, the nearest edge for a step.
+  reveal(pos, centre) {
+    const top = this.lineOf(pos) * this.lineHeight;
+    const { scrollTop, clientHeight } = this.node;
+    if (centre) this.node.scrollTop = top - clientHeight / 2;
+    else if (top < scrollTop) this.node.scrollTop = top - this.lineHeight;
+    else if (top + this.lineHeight > scrollTop + clientHeight)
+      this.node.scrollTop = top + 2 * this.lineHeight - clientHeight;
+    this.draw();
+    return this.spanOf(pos);
+  }
+
+  // The token of the next or previous line with tokens that stands nearest below or above.
+  neighbour(pos, step, lines = 1) {
+    const from = this.spanOf(pos) || this.reveal(pos, true);
+    const left = from.getBoundingClientRect().left;
+    let at = this.lineOf(pos) + step * lines;
+    at = Math.max(0, Math.min(this.lines.length - 1, at));
+    while (this.lines[at] && this.lines[at].first === this.lines[at].end) at += step;
+    if (!this.lines[at] || at === this.lineOf(pos)) return null;
+    this.reveal(this.shown[this.lines[at].first], false);
+    const spans = [...this.drawn.get(at).querySelectorAll(".fx-token")];
+    const gap = (span) => Math.abs(span.getBoundingClientRect().left - left);
+    return spans.reduce((best, span) => (gap(span) < gap(best) ? span : best)).fxPos;
+  }
+}
+
+function gapMark(count) {
+  return el("span", { class: "fx-gap", title: readingText.hiddenGap(format.count(count)), "aria-hidden": "true" }, "⋯");
+}
+
+// The first letter of the paragraph decides for all its lines.
+function paragraphDirection(view, index) {
+  let at = index;
+  while (at > 0 && view.lines[at].soft) at -= 1;
+  for (let i = view.lines[at].first; i < view.shown.length; i += 1) {
+    const letter = STRONG.exec(view.pieces[view.shown[i]]);
+    if (letter) return RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
+  }
+  return null;
+}

@@ -1,48 +1,52 @@
-// Which tokens one token may attend to in a layer, which may attend to it, and why: the rule of the executed mask
-// (focus_runtime/mask.py) for one row and one column of it. Knows nothing of the page.
-(function () {
-  FX.LINK_CAUSES = ["local_only", "group_only", "local_and_group", "sink_only"];
-  const NEAR = { false: 0, true: 1 };
-  const SHARED = { false: 0, true: 2 };
-  // By near + shared: dropped unless the key is a sink, near, same group, both.
-  const CODE = [0, 1, 2, 3];
-  const SINK = 4;
+// @ts-check
+// Which tokens one token may attend to in a layer, which may attend to it, and by which cause: the rule of the executed
+// mask for one row and one column of it.
 
-  FX.Links = class {
-    // The layer's membership must be here.
-    constructor(run, layerIndex, pos) {
-      const { window, num_sinks: sinks } = run.config;
-      this.pos = pos;
-      this.layerIndex = layerIndex;
-      this.numTokens = run.numTokens;
-      this.codes = new Uint8Array(run.numTokens); // 0: no attention either way; else 1 + place in LINK_CAUSES
-      for (let other = 0; other < run.numTokens; other += 1) {
-        const near = Math.abs(pos - other) <= window;
-        const code = CODE[NEAR[near] + SHARED[run.meet(layerIndex, pos, other)]];
-        this.codes[other] = code === 0 && Math.min(pos, other) < sinks ? SINK : code;
-      }
-    }
+export const LINK_CAUSES = ["local_only", "group_only", "local_and_group", "sink_only"];
 
-    // null, or the cause; the token itself counts among those it may attend to.
-    cause(other) {
-      return this.codes[other] === 0 ? null : FX.LINK_CAUSES[this.codes[other] - 1];
-    }
+const NEAR = { false: 0, true: 1 };
 
-    back(cause = null) {
-      return this.collect(0, this.pos + 1, cause);
-    }
+const SHARED = { false: 0, true: 2 };
 
-    forward(cause = null) {
-      return this.collect(this.pos + 1, this.numTokens, cause);
-    }
+// By near + shared: dropped unless the key is a sink, near, same group, both.
+const CODE = [0, 1, 2, 3];
 
-    collect(from, to, cause) {
-      const wanted = cause === null ? 0 : FX.LINK_CAUSES.indexOf(cause) + 1;
-      const found = [];
-      for (let other = from; other < to; other += 1) {
-        if (this.codes[other] !== 0 && (wanted === 0 || this.codes[other] === wanted)) found.push(other);
-      }
-      return found;
+const SINK = 4;
+
+export class Links {
+  // The layer's membership must be here.
+  constructor(run, layerIndex, pos) {
+    const { window, num_sinks: sinks } = run.config;
+    this.pos = pos;
+    this.layerIndex = layerIndex;
+    this.numTokens = run.numTokens;
+    this.codes = new Uint8Array(run.numTokens); // 0: no attention either way; else 1 + place in LINK_CAUSES
+    for (let other = 0; other < run.numTokens; other += 1) {
+      const near = Math.abs(pos - other) <= window;
+      const code = CODE[NEAR[near] + SHARED[run.meet(layerIndex, pos, other)]];
+      this.codes[other] = code === 0 && Math.min(pos, other) < sinks ? SINK : code;
     }
-  };
-})();
+  }
+
+  // null, or the cause; the token itself counts among those it may attend to.
+  cause(other) {
+    return this.codes[other] === 0 ? null : LINK_CAUSES[this.codes[other] - 1];
+  }
+
+  back(cause = null) {
+    return this.collect(0, this.pos + 1, cause);
+  }
+
+  forward(cause = null) {
+    return this.collect(this.pos + 1, this.numTokens, cause);
+  }
+
+  collect(from, to, cause) {
+    const wanted = cause === null ? 0 : LINK_CAUSES.indexOf(cause) + 1;
+    const found = [];
+    for (let other = from; other < to; other += 1) {
+      if (this.codes[other] !== 0 && (wanted === 0 || this.codes[other] === wanted)) found.push(other);
+    }
+    return found;
+  }
+}

@@ -1,0 +1,6 @@
+// @ts-check
+// Names of word classes.
+import { common } from "../strings/common.js";
+
+// Without the examples in brackets.
+export const shortClass = (name) => common.wordClasses[name].replace(/ \(.*/, "");

@@ -1,0 +1,28 @@
+// @ts-check
+// Requests for statistics that the server computes in the background.
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { progressBox } from "../core/widgets.js";
+import { statistics as text } from "../strings/statistics.js";
+
+const PAUSE = 200; // ms between two questions; the server itself waits before it answers
+
+// Asks until the answer is there; `told` gets the share done. Nothing once the run changed or the view closed.
+export const requestComputed = async (app, what, details, told) => {
+  const { run } = app;
+  for (;;) {
+    const answer = await app.ask(what, details);
+    if (app.run !== run || !app.isOpen("statistics")) return null;
+    if (answer.error !== undefined || answer.state !== "computing") return answer;
+    told(answer.fraction);
+    await new Promise((done) => setTimeout(done, PAUSE));
+  }
+};
+
+export const computingProgress = (words) => {
+  const share = el("p", { class: "fx-muted fx-stat-share" });
+  const node = el("div", {}, progressBox(words), share);
+  const told = (fraction) =>
+    (share.textContent = fraction > 0 && fraction < 1 ? text.progress(format.percent(fraction)) : "");
+  return { node, told };
+};

@@ -1,0 +1,34 @@
+// @ts-check
+// Matches of a plain text or a regular expression in the whole text.
+
+const SLOW = 3000; // ms after which a regular expression is given up
+
+const WORKER = `onmessage = ({ data }) => {
+  const found = [];
+  for (const hit of data.text.matchAll(new RegExp(data.source, data.flags))) if (hit[0].length > 0) found.push(hit.index, hit.index + hit[0].length);
+  postMessage(found);
+};`;
+
+// Start and end of every match, one after the other. A pattern can take for ever, so it runs beside the page.
+export function matches(source, flags, whole) {
+  new RegExp(source, flags); // throws a SyntaxError here, where it can be told from a slow one
+  const url = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
+  const worker = new Worker(url);
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error("slow")), SLOW);
+    worker.onmessage = ({ data }) => {
+      clearTimeout(timer);
+      resolve(data);
+    };
+    worker.onerror = () => reject(new Error("slow"));
+    worker.postMessage({ text: whole, source, flags });
+  }).finally(() => {
+    worker.terminate();
+    URL.revokeObjectURL(url);
+  });
+}
+
+export function plainMatches(words, whole) {
+  const pattern = new RegExp(words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "giu");
+  return [...whole.matchAll(pattern)].flatMap((hit) => [hit.index, hit.index + hit[0].length]);
+}

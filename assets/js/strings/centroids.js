@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Centroids tab.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const centroids = {
   loading: "Reading the centroid files…",
   listLabel: "Centroid files",

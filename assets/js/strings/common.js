@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences that several views share.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const common = {
   plotMissing:
     "The charts' script could not be loaded: the server does not answer. Check that it still runs, then try again.",

@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Compare view, by its parts.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const overview = {
   notMeasured: "not measured",
   tableCaption: "Focus and full attention on this text",
@@ -60,6 +62,7 @@ export const overview = {
   losses: (full, focus) => `${full} → ${focus} nats`,
 };
 
+/** @satisfies {Words} */
 export const parts = {
   label: "Compare with",
   names: {
@@ -71,6 +74,7 @@ export const parts = {
   },
 };
 
+/** @satisfies {Words} */
 export const selection = {
   mean: (mean, count, rest) =>
     `Selected tokens: Focus loses ${mean} nats per token on average over ${count} scored ${count === "1" ? "token" : "tokens"}${rest === null ? "" : `; all others: ${rest}`}.`,
@@ -80,6 +84,7 @@ export const selection = {
   label: { hurt: "tokens hurt most", helped: "tokens helped most" },
 };
 
+/** @satisfies {Words} */
 export const job = {
   start: "Start",
   stop: "Stop",
@@ -91,6 +96,7 @@ export const job = {
   loading: "Loading…",
 };
 
+/** @satisfies {Words} */
 export const settings = {
   title: "Speed and predictions at other settings",
   help: "This run's text is measured again at every top-k and window you name, with this run's model and centroids, and with two baselines nobody trained. Full attention and Focus take turns at every setting, so speed and predictions always belong together.",
@@ -175,6 +181,7 @@ export const settings = {
   noGroups: "–",
 };
 
+/** @satisfies {Words} */
 export const runs = {
   title: "This run beside another",
   help: "Choose another stored run of exactly these tokens: other centroids, another checkpoint or another setting; any two runs can be chosen in the Runs tab. Groups have no names of their own, so in every layer the other run's groups are matched with this run's (Hungarian method: as many tokens as possible in matched groups).",
@@ -229,6 +236,7 @@ export const runs = {
 };
 
 // Two runs of different texts.
+/** @satisfies {Words} */
 export const numbers = {
   caption: "Numbers of both runs",
   lead: (first, second) =>
@@ -284,6 +292,7 @@ export const numbers = {
   none: "not measured",
 };
 
+/** @satisfies {Words} */
 export const lengths = {
   title: "From which length is Focus faster?",
   help: "One attention layer of this run's model is timed at 256, 512, 1,024, … tokens on this machine, with groups in the shares they have in the open layer of this run, at the run's setting. The inputs are random numbers, and the groups stand in random order.",
@@ -314,6 +323,7 @@ export const lengths = {
   span: (median, low, high) => `${median} ms (${low}–${high})`,
 };
 
+/** @satisfies {Words} */
 export const generation = {
   title: "The same prompt, continued both ways",
   help: (window) =>

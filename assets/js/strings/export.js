@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the export dialog.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const exporting = {
   open: "Export",
   openLabel: (title) => `Export “${title}”`,

@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Groups view.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const groups = {
   waiting: "Working out what every group of every layer holds…",
   show: "Show",

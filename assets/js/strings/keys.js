@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the sheet of keyboard shortcuts.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const keys = {
   open: "Keyboard and help",
   title: "Keyboard",

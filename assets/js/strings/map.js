@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Map view.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const map = {
   scope: "Tokens of",
   scopes: { layer: "This layer", all: "All layers" },

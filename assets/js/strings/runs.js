@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Runs tab.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const runs = {
   empty: {
     title: "No run yet",

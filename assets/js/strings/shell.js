@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the frame around the views: tabs, header, cards and the layer control.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const shell = {
   tabs: {
     tokens: "Tokens",

@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Sparsity view.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const sparsity = {
   waiting: "Counting the pairs of this layer…",
   show: "Show",
@@ -49,6 +51,7 @@ export const sparsity = {
   range: (first, last) => `${first}–${last}`,
 };
 
+/** @satisfies {Words} */
 export const pairs = {
   zoom: {
     toolbar: "Zoom of the mask",

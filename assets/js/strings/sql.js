@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the SQL box.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const sql = {
   title: "Ask the database",
   help: (seconds, rows) =>

@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Statistics view.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const statistics = {
   show: "Show",
   parts: { overview: "Overview", layers: "By layer", groups: "Groups", distances: "Distances", agreement: "Agreement" },

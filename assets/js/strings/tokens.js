@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Tokens view.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const tokens = {
   colourBy: "Colour by",
   colourings: { group: "Group", confidence: "Confidence", loss: "Loss difference" },
@@ -24,6 +26,7 @@ export const tokens = {
   },
 };
 
+/** @satisfies {Words} */
 export const reading = {
   colourings: { group: "Group", confidence: "Confidence", entropy: "Entropy", loss: "Loss difference", path: "Path" },
   colouringHints: {
@@ -126,6 +129,7 @@ export const reading = {
   },
 };
 
+/** @satisfies {Words} */
 export const legend = {
   title: "Groups",
   hint: "Click a group to highlight its tokens. Letters are given per layer: group A of one layer has nothing to do with group A of another.",

@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the guided tour.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const tour = {
   label: "Guided tour",
   step: (number, count) => `${number} of ${count}`,

@@ -1,6 +1,8 @@
 // @ts-check
 // Labels and sentences of the Training tab.
+/** @import { Words } from "./words.js" */
 
+/** @satisfies {Words} */
 export const training = {
   empty: {
     title: "No training yet",

@@ -13,8 +13,25 @@ import { watchTheme } from "../core/theme.js";
 import { Tooltip, hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
+/** @import { CentroidCardPayload, CentroidTrainingPayload } from "../core/payloads.js" */
+/** @import { CentroidsServer } from "../core/types.js" */
 
-class App {
+export class App {
+  /** @type {HTMLElement} */
+  root;
+  /** @type {CentroidsServer} */
+  server;
+  /** @type {any} */
+  files;
+  /** @type {number} */
+  turn;
+  /** @type {any} */
+  shown;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {CentroidsServer} server
+   */
   constructor(root, server) {
     Object.assign(this, { root, server, files: [], turn: 0 });
     installShades();
@@ -47,6 +64,7 @@ class App {
     this.changes.update(this.files);
   }
 
+  /** @param {CentroidCardPayload} file */
   card(file) {
     const head = [
       el("h3", { class: "fx-subtitle" }, file.name),
@@ -83,7 +101,7 @@ class App {
         "dl",
         {},
         el("dt", {}, text.trainedOn),
-        el("dd", {}, trainedOn(file.training)),
+        el("dd", {}, trainedOn(/** @type {CentroidTrainingPayload} */ (file.training))),
         el("dt", {}, text.heldOut, hintButton(this.tooltip, text.heldOut, text.heldOutHint)),
         heldOut(file.held_out).map((line) => el("dd", {}, line)),
       ),
@@ -91,6 +109,7 @@ class App {
     );
   }
 
+  /** @param {CentroidCardPayload} file */
   async look(file) {
     const turn = (this.turn += 1);
     this.inside.hidden = false;
@@ -108,7 +127,7 @@ class App {
     );
     this.balance.update(answer.runs);
     this.similarity.update(answer.layers);
-    this.inside.firstChild.focus({ preventScroll: true });
+    /** @type {HTMLElement} */ (this.inside.firstChild).focus({ preventScroll: true });
     this.inside.scrollIntoView({
       block: "start",
       behavior: window.matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
@@ -127,6 +146,10 @@ class App {
 
 /** The Centroids tab. */
 export const FocusFiles = {
+  /**
+   * @param {HTMLElement} root
+   * @param {CentroidsServer} server
+   */
   create(root, server) {
     const app = new App(root, server);
     return { load: () => app.load() };

@@ -13,9 +13,15 @@ import { centroids as text } from "../strings/centroids.js";
 import { common } from "../strings/common.js";
 import { runs as runsText } from "../strings/runs.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { CentroidRunPayload, LayerBalancePayload } from "../core/payloads.js" */
+/** @import { PlotHost, PlotPoint } from "../core/types.js" */
 
 // One run's groups: shares, the largest one and the balance, layer by layer.
 export class Balance {
+  /** @type {CentroidRunPayload[]} */
+  runs;
+
+  /** @param {PlotHost} app */
   constructor(app) {
     this.app = app;
     this.chart = el("div", {
@@ -32,6 +38,7 @@ export class Balance {
     });
     this.select = el("select", { onchange: () => this.draw(), "data-testid": "fx-file-run" });
     this.words = el("p", { class: "fx-file-finding", role: "status", "data-testid": "fx-file-finding" });
+    /** @param {string} title @param {string} hint @param {HTMLElement} chart */
     const part = (title, hint, chart) =>
       el("div", {}, el("h4", { class: "fx-file-part" }, title, hintButton(app.tooltip, title, hint)), chart);
     this.body = el(
@@ -71,6 +78,7 @@ export class Balance {
     );
   }
 
+  /** @param {CentroidRunPayload[]} runs */
   update(runs) {
     this.runs = runs;
     this.none.hidden = runs.length > 0;
@@ -106,6 +114,7 @@ export class Balance {
     const { layers } = this.run;
     const worst = layers.reduce((most, layer) => (layer.dominance > most.dominance ? layer : most));
     const least = layers.reduce((low, layer) => (layer.balance < low.balance ? layer : low));
+    /** @param {number} share */
     const percent = (share) => format.percent(share, 1);
     return text.balanceFinding(
       [percent(mean(layers.map((layer) => layer.dominance))), percent(worst.dominance), worst.layer],
@@ -137,6 +146,7 @@ export class Balance {
       xaxis: this.layerAxis(),
       yaxis: plotAxis(root, text.shareAxis, { tickformat: ".0%", range: [0, 1] }),
     });
+    /** @param {PlotPoint} point */
     const hover = (point) => [
       el("strong", {}, sparsityText.layerTitle(point.x)),
       el("p", {}, `${point.data.name}: ${format.percent(point.y, 1)}`),
@@ -149,6 +159,7 @@ export class Balance {
     const { root } = this.app;
     const { layers } = this.run;
     const x = layers.map((layer) => layer.layer);
+    /** @param {string} name @param {number[]} y @param {string} colour @param {object} [more] */
     const line = (name, y, colour, more) => ({
       type: "scatter",
       mode: "lines",
@@ -186,8 +197,10 @@ export class Balance {
     drawPlot(this.app, this.line, data, layout, { hover: (point) => this.describe(layers[point.pointNumber]) });
   }
 
+  /** @param {LayerBalancePayload} layer */
   describe(layer) {
     const largest = layer.shares.indexOf(Math.max(...layer.shares));
+    /** @param {string} label @param {string} value */
     const row = (label, value) =>
       el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
     return [

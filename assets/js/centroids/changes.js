@@ -9,11 +9,25 @@ import { cssColour } from "../core/theme.js";
 import { alertBox, lazyDetails, tableOf } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { App } from "./app.js" */
+/** @import { CentroidCardPayload, CentroidChangesPayload } from "../core/payloads.js" */
+/** @import { PlotPoint } from "../core/types.js" */
 
 export class Changes {
+  /** @type {HTMLSelectElement} */
+  first;
+  /** @type {HTMLSelectElement} */
+  second;
+  /** @type {CentroidChangesPayload} */
+  answer;
+  /** @type {HTMLDivElement} */
+  chart;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.turn = 0;
+    /** @param {string} label @param {string} test */
     const select = (label, test) => {
       const node = el("select", { "data-testid": test });
       return [node, el("label", { class: "fx-entry" }, el("span", {}, label), node)];
@@ -44,6 +58,7 @@ export class Changes {
     );
   }
 
+  /** @param {CentroidCardPayload[]} files */
   update(files) {
     const usable = files.filter((file) => !file.problem);
     this.need.hidden = usable.length > 1;
@@ -69,8 +84,10 @@ export class Changes {
     else this.show(answer);
   }
 
+  /** @param {CentroidChangesPayload} answer */
   show(answer) {
     this.answer = answer;
+    /** @param {unknown} found */
     const value = (found) => (found === null || found === undefined ? text.none : String(found));
     const rows = answer.settings.map(([name, a, b]) => [name.replaceAll("_", " "), value(a), value(b)]);
     const settings =
@@ -100,6 +117,12 @@ export class Changes {
     const { root } = this.app;
     const { layers } = this.answer;
     const x = layers.map((layer) => layer.layer);
+    /**
+     * @param {string} name
+     * @param {"mean" | "worst" | "null"} key
+     * @param {string} colour
+     * @param {object} [extra]
+     */
     const line = (name, key, colour, extra) => ({
       type: "scatter",
       mode: "lines+markers",
@@ -120,6 +143,7 @@ export class Changes {
       yaxis: plotAxis(root, text.distanceAxis, { rangemode: "tozero" }),
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     });
+    /** @param {PlotPoint} point */
     const hover = (point) => [
       el("strong", {}, sparsityText.layerTitle(point.x)),
       el("p", {}, `${point.data.name}: ${format.decimal(point.y, 3)}`),

@@ -2,7 +2,9 @@
 // What a centroid file says about itself, in words.
 import { format } from "../core/format.js";
 import { centroids as text } from "../strings/centroids.js";
+/** @import { CentroidCardPayload, CentroidTrainingPayload, HeldOutPayload } from "../core/payloads.js" */
 
+/** @param {CentroidCardPayload} file */
 export function facts(file) {
   return [
     text.madeFor(file.base_model || text.unnamed),
@@ -13,8 +15,10 @@ export function facts(file) {
   ];
 }
 
+/** @param {CentroidTrainingPayload} training */
 export function trainedOn(training) {
   if (training.random_seed !== undefined && !training.steps) return text.untrained(training.random_seed);
+  /** @param {keyof CentroidTrainingPayload} name @param {(count: string) => string} words */
   const count = (name, words) => (typeof training[name] === "number" ? words(format.count(training[name])) : null);
   const texts = Array.isArray(training.texts) ? training.texts.join(", ") : training.texts;
   const parts = [
@@ -31,6 +35,7 @@ export function trainedOn(training) {
   return parts.length > 0 ? parts.join(" · ") : text.noTraining;
 }
 
+/** @param {HeldOutPayload | null | undefined} record */
 export function heldOut(record) {
   if (!record) return [text.noHeldOut];
   const focus = Object.entries(record.focus).map(([name, found]) =>

@@ -7,10 +7,16 @@ import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { lazyDetails, tableOf } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
+/** @import { SimilarityPayload } from "../core/payloads.js" */
+/** @import { PlotHost, PlotPoint } from "../core/types.js" */
 
 const NUMBERS_FROM = 380; // pixels; in a narrower matrix its numbers would touch
 
 export class Similarity {
+  /** @type {SimilarityPayload[]} */
+  layers;
+
+  /** @param {PlotHost} app */
   constructor(app) {
     this.app = app;
     this.chart = el("div", { class: "fx-file-chart fx-file-square", "data-testid": "fx-file-similarity" });
@@ -29,6 +35,7 @@ export class Similarity {
     );
   }
 
+  /** @param {SimilarityPayload[]} layers */
   update(layers) {
     this.layers = layers;
     this.select.replaceChildren(...layers.map((layer, i) => el("option", { value: i }, String(layer.layer))));
@@ -44,6 +51,7 @@ export class Similarity {
     const { root } = this.app;
     const { matrix } = this;
     const labels = matrix.map((_, group) => groupLabel(group));
+    /** @param {string} name */
     const colour = (name) => cssColour(root, name);
     const scale = [
       [0, colour("better")],
@@ -75,6 +83,7 @@ export class Similarity {
       xaxis: plotAxis(root, "", axis),
       yaxis: plotAxis(root, "", { ...axis, autorange: "reversed" }),
     });
+    /** @param {PlotPoint} point */
     const hover = (point) =>
       el("p", { class: "fx-tooltip-text" }, text.similarityHover(point.y, point.x, format.decimal(point.z, 2)));
     drawPlot(this.app, this.chart, data, layout, { hover });

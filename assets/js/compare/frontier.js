@@ -1,9 +1,16 @@
 // @ts-check
 // Geometry of the chart of cost against loss: the frontier of best points, and the placement of labels.
 
+/** A box in pixels. @typedef {{ left: number, right: number, top: number, bottom: number }} Box */
+/** A point in pixels, its error bar from top to bottom, and its label.
+ * @typedef {{ x: number, y: number, top: number, bottom: number, words: string }} LabelledPoint */
+
 const MOST_COVERED = 0.2; // of a label by what lies under it
 
-// Points that no other beats in both numbers, by rising cost.
+/**
+ * Points that no other beats in both numbers, by rising cost.
+ * @param {[number, number][]} points
+ */
 export function frontier(points) {
   const sorted = [...points].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const kept = [];
@@ -11,12 +18,22 @@ export function frontier(points) {
   return kept;
 }
 
+/**
+ * @param {Box} a
+ * @param {Box} b
+ */
 const overlap = (a, b) =>
   Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) *
   Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 
-// For points {x, y, top, bottom, words} in pixels, bars from top to bottom: the side (Plotly's name) on which each label
-// covers least of the points, their bars, `taken` boxes and the labels before it; null where it has no room at all.
+/**
+ * For points {x, y, top, bottom, words} in pixels, bars from top to bottom: the side (Plotly's name) on which each label
+ * covers least of the points, their bars, `taken` boxes and the labels before it; null where it has no room at all.
+ * @param {LabelledPoint[]} points
+ * @param {Box[]} taken
+ * @param {number} letter
+ * @returns {(string | null)[]}
+ */
 export const labelSides = (points, taken, letter) => {
   const boxes = [
     ...taken,

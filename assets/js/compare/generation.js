@@ -9,17 +9,29 @@ import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { hintButton } from "../core/tooltip.js";
 import { generation as text } from "../strings/compare.js";
+/** @import { GeneratedPayload, GenerationPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Answers } from "../core/types.js" */
+
+/** @typedef {"full" | "focus"} Mode */
 
 const PROMPT_TOKENS = 300;
 
 const MODES = ["full", "focus"];
 
 export class CompareGeneration extends ComparePart {
+  /** @type {Run} */
+  run;
+
+  /** @param {App} app */
   constructor(app) {
     super(app, "generation", text);
     this.kind = "generation";
+    /** @type {{ state: keyof Answers, start: keyof Answers }} */
     this.questions = { state: "compare_generation", start: "compare_generation_start" };
     this.temperature = "0";
+    /** @type {Record<string, any> | GeneratedPayload} */
     this.sides = {};
     this.help = el("p", { class: "fx-help" });
     this.prompt = el("textarea", { id: newId("prompt"), rows: 5, spellcheck: "false" });
@@ -78,7 +90,7 @@ export class CompareGeneration extends ComparePart {
       this.results,
     );
     for (const mode of MODES) {
-      this.bodies[mode].addEventListener("mouseover", (event) => this.tell(event.target));
+      this.bodies[mode].addEventListener("mouseover", (event) => this.tell(/** @type {HTMLElement} */ (event.target)));
       this.bodies[mode].addEventListener("mouseleave", () => app.tooltip.hide());
     }
   }
@@ -113,6 +125,7 @@ export class CompareGeneration extends ComparePart {
     });
   }
 
+  /** @param {GenerationPayload} answer */
   received(answer) {
     this.sides = answer.sides;
     this.show();
@@ -125,13 +138,17 @@ export class CompareGeneration extends ComparePart {
       body.setAttribute("role", pieces.length > 0 ? "listbox" : "group"); // a list box may not be empty
       if (pieces.length === 0) body.replaceChildren(el("span", { class: "fx-muted" }, this.busy ? "" : text.empty));
       else this.grow(body, pieces);
-      this.notes[mode].textContent = this.note(mode, pieces);
+      this.notes[mode].textContent = this.note(/** @type {Mode} */ (mode), pieces);
     }
     this.parted.textContent = this.partedAt();
     this.recolour();
   }
 
-  // Written tokens stay in place: only what is new is added.
+  /**
+   * Written tokens stay in place: only what is new is added.
+   * @param {HTMLElement} body
+   * @param {string[]} pieces
+   */
   grow(body, pieces) {
     const known = body.querySelectorAll(".fx-pair-token");
     const same =
@@ -159,6 +176,11 @@ export class CompareGeneration extends ComparePart {
     }
   }
 
+  /**
+   * @param {HTMLElement} node
+   * @param {number} i
+   * @param {number | undefined} group
+   */
   paint(node, i, group) {
     const label = group === undefined ? null : groupLabel(group);
     node.dataset.shade = label === null ? "none" : `g${group}`;
@@ -169,6 +191,10 @@ export class CompareGeneration extends ComparePart {
     if (label !== null) Object.assign(node.dataset, { group, label });
   }
 
+  /**
+   * @param {Mode} mode
+   * @param {string[]} pieces
+   */
   note(mode, pieces) {
     const side = this.sides[mode];
     if (pieces.length === 0) return "";
@@ -189,6 +215,7 @@ export class CompareGeneration extends ComparePart {
     return at === 0 ? text.partedAtOnce : text.parted(format.count(at));
   }
 
+  /** @param {HTMLElement} token */
   tell(token) {
     const { label } = token.dataset;
     if (label === undefined) return;

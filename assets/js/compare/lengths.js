@@ -8,15 +8,33 @@ import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { lazyDetails, tableOf } from "../core/widgets.js";
 import { lengths as text } from "../strings/compare.js";
+/** @import { CrossingPayload, LayerLengthsPayload, LengthPayload, LengthsPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Answers } from "../core/types.js" */
 
+/**
+ * @param {LengthPayload} point
+ * @param {"median" | "low" | "high"} [end]
+ */
 const withRouting = (point, end = "median") => point[`focus_${end}`] + point.routing_median;
 
 export class CompareLengths extends ComparePart {
+  /** @type {Run} */
+  run;
+  /** @type {LengthPayload[]} */
+  points;
+  /** @type {CrossingPayload | null} */
+  crossing;
+
+  /** @param {App} app */
   constructor(app) {
     super(app, "lengths", text);
     this.kind = "lengths";
+    /** @type {{ state: keyof Answers, start: keyof Answers }} */
     this.questions = { state: "compare_lengths", start: "compare_lengths_start" };
     this.seconds = "30";
+    /** @type {LengthsPayload | null} */
     this.answer = null;
     this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
     this.form.append(
@@ -54,6 +72,7 @@ export class CompareLengths extends ComparePart {
     return this.start({ layer: this.layer, seconds: Number(this.seconds) });
   }
 
+  /** @param {LengthsPayload} answer */
   received(answer) {
     const same = this.answer !== null && JSON.stringify(answer.layers) === JSON.stringify(this.answer.layers);
     this.answer = answer;
@@ -76,6 +95,7 @@ export class CompareLengths extends ComparePart {
   draw() {
     const { app, points, crossing } = this;
     const { root } = app;
+    /** @param {any} low @param {any} mid @param {any} high */
     const spread = (low, mid, high) => ({
       type: "data",
       symmetric: false,
@@ -84,6 +104,14 @@ export class CompareLengths extends ComparePart {
       array: points.map((p) => high(p) - mid(p)),
       arrayminus: points.map((p) => mid(p) - low(p)),
     });
+    /**
+     * @param {string} name
+     * @param {string} colour
+     * @param {string} dash
+     * @param {any} low
+     * @param {any} mid
+     * @param {any} high
+     */
     const trace = (name, colour, dash, low, mid, high) => ({
       type: "scatter",
       mode: "lines+markers",
@@ -114,8 +142,9 @@ export class CompareLengths extends ComparePart {
         (p) => withRouting(p, "high"),
       ),
     ];
-    const crosses = crossing.kind === "interpolated";
-    const x = crosses ? Math.log10(crossing.tokens) : 0;
+    const tokens = crossing !== null && crossing.kind === "interpolated" ? crossing.tokens : null;
+    const crosses = tokens !== null;
+    const x = crosses ? Math.log10(tokens) : 0;
     const layout = plotLayout(root, {
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       margin: { l: 8, r: 24, t: 40, b: 8 },
@@ -129,8 +158,8 @@ export class CompareLengths extends ComparePart {
         ? [
             {
               type: "line",
-              x0: crossing.tokens,
-              x1: crossing.tokens,
+              x0: /** @type {CrossingPayload} */ (crossing).tokens,
+              x1: /** @type {CrossingPayload} */ (crossing).tokens,
               yref: "paper",
               y0: 0,
               y1: 1,
@@ -148,7 +177,7 @@ export class CompareLengths extends ComparePart {
               yanchor: "bottom",
               xshift: 6,
               showarrow: false,
-              text: text.crossingMark(format.count(Math.round(crossing.tokens))),
+              text: text.crossingMark(format.count(Math.round(tokens))),
               font: { color: cssColour(root, "muted"), size: 12 },
             },
           ]
@@ -160,6 +189,7 @@ export class CompareLengths extends ComparePart {
   }
 
   numbers() {
+    /** @param {any} p @param {any} mode */
     const spread = (p, mode) =>
       text.span(
         format.msNumber(p[`${mode}_median`]),
@@ -178,6 +208,10 @@ export class CompareLengths extends ComparePart {
   }
 }
 
+/**
+ * @param {LengthPayload} p
+ * @returns {[string, string, string, string]}
+ */
 const atPoint = (p) => [
   format.count(p.tokens),
   format.ms(p.full_median),
@@ -185,15 +219,26 @@ const atPoint = (p) => [
   format.ratio(withRouting(p) / p.full_median),
 ];
 
+/**
+ * @param {number} layer
+ * @param {LayerLengthsPayload} given
+ */
 function sentences(layer, { points, crossing }) {
+  /** @param {number} tokens */
   const count = (tokens) => format.count(Math.round(tokens));
   const first = points[0];
   const last = points[points.length - 1];
-  const told = {
-    interpolated: () => text.crossing(layer, count(crossing.tokens), count(crossing.below), count(crossing.above)),
+  if (crossing === null) return [];
+  const {
+    tokens = 0,
+    below = 0,
+    above = 0,
+  } = /** @type {Record<string, number>} */ (/** @type {unknown} */ (crossing));
+  const verdict = {
+    interpolated: () => text.crossing(layer, count(tokens), count(below), count(above)),
     "from the start": () => text.fromStart(layer, count(first.tokens), count(last.tokens)),
     mixed: () => text.mixed(layer, count(last.tokens)),
     never: () => text.never(layer, count(last.tokens)),
   }[crossing.kind]();
-  return [told, ...(crossing.clear ? [] : [text.unclear]), text.atLongest(...atPoint(last)), text.setting(last)];
+  return [verdict, ...(crossing.clear ? [] : [text.unclear]), text.atLongest(...atPoint(last)), text.setting(last)];
 }

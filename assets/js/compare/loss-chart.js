@@ -3,8 +3,15 @@
 import { range } from "../core/arrays.js";
 import { cssColour } from "../core/theme.js";
 import { selection as selectionText, overview as text } from "../strings/compare.js";
+/** @import { App } from "../shell/app.js" */
 
-// Separate strokes from zero, one path: thousands of bar elements would make the page slow.
+/**
+ * Separate strokes from zero, one path: thousands of bar elements would make the page slow.
+ * @param {(number | null)[]} differences
+ * @param {(value: number) => boolean} wanted
+ * @param {string} name
+ * @param {string} colour
+ */
 export const stems = (differences, wanted, name, colour) => {
   const x = [];
   const y = [];
@@ -24,7 +31,11 @@ export const stems = (differences, wanted, name, colour) => {
   };
 };
 
-// The chosen tokens as points on a chart over the text; nothing without a selection.
+/**
+ * The chosen tokens as points on a chart over the text; nothing without a selection.
+ * @param {App} app
+ * @param {(number | null)[]} differences
+ */
 export const selectedMarks = (app, differences) => {
   if (app.selection === null) return [];
   const x = [...app.selection.positions].filter((pos) => differences[pos] !== null);
@@ -42,6 +53,11 @@ export const selectedMarks = (app, differences) => {
   ];
 };
 
+/**
+ * @param {(number | null)[]} differences
+ * @param {number} size
+ * @param {string} colour
+ */
 export function meanLine(differences, size, colour) {
   const half = Math.floor(size / 2);
   const sums = [0];

@@ -5,8 +5,14 @@ import { format, memorySize } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { numbers as text } from "../strings/compare.js";
+/** @import { RunNumbersPayload, RunSummaryPayload } from "../core/payloads.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
 
-// `found` is the answer to "compare_numbers".
+/**
+ * `found` is the answer to "compare_numbers".
+ * @param {RunNumbersPayload} found
+ * @param {Tooltip} tooltip
+ */
 export const runNumbers = (found, tooltip) => {
   const sides = [found.first, found.second];
   const rows = Object.entries(ROWS).map(([name, value]) => [
@@ -28,7 +34,12 @@ export const runNumbers = (found, tooltip) => {
   return el(
     "div",
     {},
-    el("div", { class: "fx-verdict" }, el("p", {}, text.lead(...tokens)), el("p", {}, text.caution)),
+    el(
+      "div",
+      { class: "fx-verdict" },
+      el("p", {}, text.lead(.../** @type {[any, any]} */ (tokens))),
+      el("p", {}, text.caution),
+    ),
     el(
       "div",
       { class: "fx-table-wrap fx-grid-wrap", tabindex: "0", role: "region", "aria-label": text.caption },
@@ -57,27 +68,43 @@ const ROWS = {
   device: (side) => `${side.device}, ${side.dtype}, ${side.backend}`,
 };
 
+/**
+ * @param {RunSummaryPayload} side
+ * @param {string} stage
+ * @param {"full" | "focus"} mode
+ */
 function median(side, stage, mode) {
   const timing = (side.milliseconds[stage] || {})[mode];
   return timing ? format.ms(timing.median) : null;
 }
 
+/**
+ * @param {RunSummaryPayload} side
+ * @param {string} stage
+ */
 function both(side, stage) {
-  const [full, focus] = ["full", "focus"].map((mode) => median(side, stage, mode));
+  const [full, focus] = ["full", "focus"].map((mode) => median(side, stage, /** @type {"focus" | "full"} */ (mode)));
   return full === null || focus === null ? null : text.both(full, focus);
 }
 
+/** @param {RunSummaryPayload} side */
 function memory(side) {
   const peaks = Object.values(side.milliseconds).flatMap((stage) => Object.values(stage.peak_memory_bytes));
-  const peak = Math.max(0, ...peaks);
+  const peak = Math.max(0, .../** @type {(number)[]} */ (peaks));
   return peak === 0 ? null : memorySize(peak);
 }
 
+/** @param {string | number | number[] | null} value */
 function setting(value) {
   if (value === null) return text.all;
   return Array.isArray(value) ? value.join(", ") : String(value);
 }
 
+/**
+ * @param {string} words
+ * @param {string | undefined} hint
+ * @param {Tooltip} tooltip
+ */
 function label(words, hint, tooltip) {
   return hint ? el("span", { class: "fx-column" }, words, hintButton(tooltip, words, hint)) : words;
 }

@@ -12,10 +12,23 @@ import { contextLine, tokenSummary } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
 import { selection as selectionText, overview as text } from "../strings/compare.js";
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Selection } from "../core/selection.js" */
 
 const LISTED = 10;
 
 export class Overview {
+  /** @type {string} */
+  theme;
+  /** @type {Run} */
+  run;
+  /** @type {(number | null)[]} */
+  differences;
+  /** @type {Selection | null} */
+  marked;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.verdict = el("div", { class: "fx-verdict" });
@@ -88,19 +101,26 @@ export class Overview {
       sum[0] += value;
       sum[1] += 1;
     });
+    /** @param {[number, number]} pair */
     const mean = ([total, count]) => (count === 0 ? null : format.signed(total / count, 3));
     this.chosen.textContent =
       sums.inside[1] === 0
         ? words.none
-        : words.mean(mean(sums.inside), format.count(sums.inside[1]), mean(sums.outside));
+        : words.mean(
+            mean(/** @type {[number, number]} */ (sums.inside)),
+            format.count(sums.inside[1]),
+            mean(/** @type {[number, number]} */ (sums.outside)),
+          );
   }
 
   showLists() {
     const scored = range(this.run.numTokens).filter((pos) => this.differences[pos] !== null);
-    const ranked = scored.sort((a, b) => this.differences[b] - this.differences[a]);
-    const hurt = ranked.filter((pos) => this.differences[pos] > 0).slice(0, LISTED);
+    const ranked = scored.sort(
+      (a, b) => /** @type {number} */ (this.differences[b]) - /** @type {number} */ (this.differences[a]),
+    );
+    const hurt = ranked.filter((pos) => /** @type {number} */ (this.differences[pos]) > 0).slice(0, LISTED);
     const helped = ranked
-      .filter((pos) => this.differences[pos] < 0)
+      .filter((pos) => /** @type {number} */ (this.differences[pos]) < 0)
       .slice(-LISTED)
       .reverse();
     this.lists.replaceChildren(
@@ -109,6 +129,11 @@ export class Overview {
     );
   }
 
+  /**
+   * @param {"hurt" | "helped"} name
+   * @param {number[]} positions
+   * @param {string} none
+   */
   tokenList(name, positions, none) {
     const items = positions.map((pos) => el("li", {}, this.tokenItem(pos)));
     const words = selectionText;
@@ -138,9 +163,13 @@ export class Overview {
     );
   }
 
+  /** @param {number} pos */
   tokenItem(pos) {
     const { run, differences, app } = this;
-    const losses = text.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
+    const losses = text.losses(
+      format.decimal(/** @type {number} */ (run.losses.full[pos]), 2),
+      format.decimal(/** @type {number} */ (run.losses.focus[pos]), 2),
+    );
     return el(
       "button",
       {
@@ -150,7 +179,7 @@ export class Overview {
         title: text.goTo(format.count(pos)),
         onclick: () => app.goToToken(pos),
       },
-      el("span", { class: "fx-number fx-ranked-value" }, format.signed(differences[pos], 2)),
+      el("span", { class: "fx-number fx-ranked-value" }, format.signed(/** @type {number} */ (differences[pos]), 2)),
       el(
         "span",
         { class: "fx-ranked-text" },
@@ -191,10 +220,14 @@ export class Overview {
     });
   }
 
+  /** @param {number} pos */
   describe(pos) {
     const { run, differences } = this;
     if (differences[pos] === null) return null;
-    const losses = text.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
+    const losses = text.losses(
+      format.decimal(/** @type {number} */ (run.losses.full[pos]), 2),
+      format.decimal(/** @type {number} */ (run.losses.focus[pos]), 2),
+    );
     return tokenSummary(run, pos, el("div", {}, `${losses} (${format.signed(differences[pos], 2)})`));
   }
 }

@@ -3,12 +3,16 @@
 import { el } from "../core/dom.js";
 import { alertBox } from "../core/widgets.js";
 import { job as text } from "../strings/compare.js";
+/** @import { JobPayload } from "../core/payloads.js" */
+/** @import { Answers, Details } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
 
 const POLL = 600;
 
 const LIVE = ["waiting", "running", "stopping"];
 
 class JobLine {
+  /** @param {() => unknown} stop */
   constructor(stop) {
     this.words = el("p", { role: "status" });
     this.fill = el("span");
@@ -38,6 +42,10 @@ class JobLine {
     );
   }
 
+  /**
+   * @param {JobPayload | null} job
+   * @param {boolean} mine
+   */
   update(job, mine) {
     const live = job !== null && LIVE.includes(job.state);
     this.node.dataset.state = job !== null && mine ? job.state : "none";
@@ -47,10 +55,15 @@ class JobLine {
     this.stop.disabled = live && job.state === "stopping";
     if (!live) return;
     this.fill.style.width = `${(100 * job.fraction).toFixed(1)}%`;
-    this.track.setAttribute("aria-valuenow", Math.round(100 * job.fraction));
+    this.track.setAttribute("aria-valuenow", String(Math.round(100 * job.fraction)));
     this.track.setAttribute("aria-label", job.stage);
   }
 
+  /**
+   * @param {JobPayload | null} job
+   * @param {boolean} mine
+   * @param {boolean} live
+   */
   sentence(job, mine, live) {
     if (job === null || (!mine && !live)) return "";
     if (live && !mine) return text.busy;
@@ -61,6 +74,7 @@ class JobLine {
     return job.state === "done" ? "" : job.stage;
   }
 
+  /** @param {string | null} message */
   fail(message) {
     this.problem.replaceChildren(...(message ? [alertBox(message)] : []));
   }
@@ -68,8 +82,23 @@ class JobLine {
 
 // A part asks `questions.state` when it opens and while work goes on, and `questions.start` when told to.
 export class ComparePart {
+  /** The kind of its jobs, set by each part. */
+  kind = "";
+  /** Its questions to the server. @type {{ state: keyof Answers, start: keyof Answers }} */
+  questions = /** @type {any} */ (null);
+  /** @type {number} */
+  timer;
+  /** @type {HTMLButtonElement} */
+  startButton;
+
+  /**
+   * @param {App} app
+   * @param {string} name
+   * @param {{ title: string }} words
+   */
   constructor(app, name, words) {
     this.app = app;
+    /** @type {any} */
     this.job = null;
     this.node = el("section", { class: "fx-compare-part", "data-testid": `fx-compare-${name}`, hidden: true });
     this.node.append(el("h3", { class: "fx-subtitle" }, words.title));
@@ -80,6 +109,7 @@ export class ComparePart {
     return !this.node.hidden && this.app.isOpen("compare");
   }
 
+  /** @param {JobPayload | null} job */
   isMine(job) {
     return job !== null && job.kind === this.kind && job.run_id === this.app.run.info.run_id;
   }
@@ -88,10 +118,14 @@ export class ComparePart {
     return this.job !== null && LIVE.includes(this.job.state);
   }
 
+  /**
+   * @param {string} [what]
+   * @param {Details} [details]
+   */
   async watch(what = this.questions.state, details = {}) {
     clearTimeout(this.timer);
     const { run } = this.app;
-    const answer = await this.app.ask(what, details);
+    const answer = await this.app.ask(/** @type {keyof Answers} */ (what), details);
     if (run !== this.app.run) return;
     if (answer.error === undefined) this.take(answer);
     else {
@@ -102,6 +136,7 @@ export class ComparePart {
     if (this.busy && this.open) this.timer = setTimeout(() => this.watch(), POLL);
   }
 
+  /** @param {any} answer */
   take(answer) {
     this.line.fail(null);
     this.job = answer.job;
@@ -110,6 +145,7 @@ export class ComparePart {
     this.received(answer);
   }
 
+  /** @param {Details} details */
   start(details) {
     this.startButton.disabled = true;
     return this.watch(this.questions.start, details).finally(() => {
@@ -125,7 +161,11 @@ export class ComparePart {
     return this.watch();
   }
 
-  // Nothing is started before it is known what is at work already.
+  /**
+   * Nothing is started before it is known what is at work already.
+   * @param {string} label
+   * @param {() => unknown} pressed
+   */
   button(label, pressed) {
     this.startButton = el(
       "button",
@@ -140,4 +180,10 @@ export class ComparePart {
     );
     return this.startButton;
   }
+
+  /**
+   * Shows an answer; each part has its own.
+   * @param {any} _answer
+   */
+  received(_answer) {}
 }

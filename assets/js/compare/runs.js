@@ -16,12 +16,32 @@ import { tokenSummary } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { job as jobText, runs as text } from "../strings/compare.js";
+/** @import { PartnerPayload } from "../core/payloads.js" */
+/** @import { Child } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
 
 const PAGE = 600;
 
 const UNMATCHED = 255;
 
 export class CompareRuns {
+  /** @type {Run} */
+  run;
+  /** @type {any} */
+  answer;
+  /** @type {any} */
+  partners;
+  /** @type {Uint8Array<ArrayBuffer>} */
+  tops;
+  /** @type {(number | null)[]} */
+  differences;
+  /** @type {number} */
+  shownLayer;
+  /** @type {string} */
+  theme;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.page = 0;
@@ -29,6 +49,7 @@ export class CompareRuns {
     this.choice = el("div");
     this.numbers = el("div", { hidden: true });
     this.wanted = addressOf("compare").get("with");
+    /** @type {string | null} */
     this.other = null;
     this.words = el("div", { class: "fx-verdict" });
     this.chart = el("div", { class: "fx-plot fx-layers-agree", role: "group", "aria-label": text.chartTitle });
@@ -47,6 +68,7 @@ export class CompareRuns {
     this.earlier = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(-1) }, text.earlier);
     this.later = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(1) }, text.later);
     this.place = el("span", { class: "fx-muted" });
+    /** @param {"mine" | "other"} name */
     const side = (name) => el("section", {}, el("h5", { class: "fx-side-title" }, text[name]), this.sides[name]);
     this.results = el("div", { class: "fx-compare-results", hidden: true });
     this.results.append(
@@ -78,9 +100,10 @@ export class CompareRuns {
     this.walks = Object.values(this.sides).map((side) => this.listen(side));
   }
 
+  /** @param {HTMLElement} side */
   listen(side) {
-    side.addEventListener("click", (event) => this.chosen(event.target));
-    side.addEventListener("mouseover", (event) => this.tell(event.target));
+    side.addEventListener("click", (event) => this.chosen(/** @type {HTMLElement} */ (event.target)));
+    side.addEventListener("mouseover", (event) => this.tell(/** @type {HTMLElement} */ (event.target)));
     side.addEventListener("mouseleave", () => this.app.tooltip.hide());
     return new TokenWalk(
       side,
@@ -115,7 +138,10 @@ export class CompareRuns {
     else this.offer(answer.runs);
   }
 
-  // The run the address names is shown also when its text is another one; else the newest of the same tokens.
+  /**
+   * The run the address names is shown also when its text is another one; else the newest of the same tokens.
+   * @param {PartnerPayload[]} runs
+   */
   offer(runs) {
     this.partners = Object.fromEntries(
       runs.map((run) => [run.run_id, text.option({ ...run, date: format.date(run.created_at) })]),
@@ -125,26 +151,34 @@ export class CompareRuns {
     else this.message.replaceChildren(el("p", { class: "fx-muted", "data-testid": "fx-no-partner" }, text.none));
   }
 
+  /** @param {string} other */
   pick(other) {
     this.drawChoice(this.partners, other);
     this.load(other);
   }
 
+  /**
+   * @param {Record<string, string>} options
+   * @param {string} chosen
+   */
   drawChoice(options, chosen) {
-    const select = this.choice.querySelector("select");
+    const select = /** @type {HTMLSelectElement | null} */ (this.choice.querySelector("select"));
     if (select !== null && select.value === chosen) return;
+    /** @param {string} other */
     const changed = (other) => (other in this.partners ? this.load(other) : other && this.loadNumbers(other));
     this.choice.replaceChildren(
       ...(Object.keys(options).length > 0 ? [dropdown(text.choose, options, chosen, changed)] : []),
     );
   }
 
+  /** @param {string | null} other */
   begin(other) {
     this.other = other;
     this.message.replaceChildren(progressBox(jobText.loading));
     if (this.app.isOpen("compare") && !this.node.hidden) this.app.writeAddress();
   }
 
+  /** @param {string} other */
   async loadNumbers(other) {
     const { run } = this;
     this.begin(other);
@@ -164,6 +198,7 @@ export class CompareRuns {
     this.numbers.hidden = false;
   }
 
+  /** @param {string} other */
   async load(other) {
     const { run } = this;
     this.begin(other);
@@ -188,10 +223,12 @@ export class CompareRuns {
     return this.answer.layers.findIndex((layer) => layer.layer === this.run.layerIds[this.app.layerIndex]);
   }
 
+  /** @param {number} pos */
   otherTop(pos) {
     return this.tops[this.otherIndex * this.run.numTokens + pos];
   }
 
+  /** @param {number} pos */
   changed(pos) {
     return this.otherTop(pos) !== this.run.top(this.app.layerIndex, pos);
   }
@@ -217,8 +254,9 @@ export class CompareRuns {
     const { mean, low, high, count } = answer.difference;
     const numbers = [mean, low, high].map((value) => format.signed(value, 3));
     const say = low <= 0 && high >= 0 ? text.same : mean > 0 ? text.worse : text.better;
+    /** @param {"overlap" | "rand"} name */
     const average = (name) => answer.layers.reduce((sum, one) => sum + one[name], 0) / answer.layers.length;
-    const parts = [say(...numbers, format.count(count))];
+    const parts = [say(.../** @type {[any, any, any]} */ (numbers), format.count(count))];
     if (layer)
       parts.push(
         changed.length === 0
@@ -265,6 +303,12 @@ export class CompareRuns {
     this.mark();
   }
 
+  /**
+   * @param {HTMLElement} body
+   * @param {number[]} positions
+   * @param {(pos: number) => number} topOf
+   * @param {boolean} missing
+   */
   fill(body, positions, topOf, missing) {
     body.replaceChildren(
       ...positions.map((pos) => {
@@ -287,6 +331,7 @@ export class CompareRuns {
     );
   }
 
+  /** @param {number} by */
   turn(by) {
     this.page += by;
     this.showText();
@@ -295,7 +340,7 @@ export class CompareRuns {
   mark() {
     const { selection } = this.app;
     for (const side of Object.values(this.sides)) {
-      for (const token of side.children) {
+      for (const token of side.querySelectorAll(".fx-pair-token")) {
         const selected = selection !== null && selection.has(Number(token.dataset.pos));
         token.toggleAttribute("data-selected", selected);
         token.setAttribute("aria-selected", String(selected));
@@ -316,22 +361,26 @@ export class CompareRuns {
     if (this.app.isOpen("compare") && !this.node.hidden) this.drawLoss();
   }
 
+  /** @param {HTMLElement} token */
   chosen(token) {
     const { pos } = token.dataset;
     if (pos !== undefined) this.app.toggleSelection(selectToken(Number(pos)));
   }
 
+  /** @param {HTMLElement} token */
   tell(token) {
     const { pos } = token.dataset;
     if (pos === undefined || this.otherIndex < 0) return;
     this.app.tooltip.show(this.describe(Number(pos)), token.getBoundingClientRect());
   }
 
+  /** @param {number} pos */
   otherName(pos) {
     const other = this.otherIndex < 0 ? UNMATCHED : this.otherTop(pos);
     return other === UNMATCHED ? text.unmatched : groupLabel(other);
   }
 
+  /** @param {number} pos */
   spoken(pos) {
     return text.spoken(
       visibleToken(this.run.pieces[pos]),
@@ -341,6 +390,7 @@ export class CompareRuns {
     );
   }
 
+  /** @param {number} pos */
   describe(pos) {
     const { run, answer, differences } = this;
     const groups = el(
@@ -357,7 +407,7 @@ export class CompareRuns {
         "div",
         {},
         text.losses(
-          format.decimal(run.losses.focus[pos], 2),
+          format.decimal(/** @type {number} */ (run.losses.focus[pos]), 2),
           format.decimal(answer.losses[pos], 2),
           format.signed(differences[pos], 2),
         ),
@@ -368,6 +418,7 @@ export class CompareRuns {
   drawAgreement() {
     const { app, answer } = this;
     const { root } = app;
+    /** @param {"overlap" | "rand"} name @param {string} label @param {string} colour */
     const trace = (name, label, colour) => ({
       type: "scatter",
       mode: "lines+markers",
@@ -436,6 +487,7 @@ export class CompareRuns {
   }
 }
 
+/** @param {"mine" | "other"} side */
 function body(side) {
   return el("div", {
     class: "fx-pair-text",
@@ -446,6 +498,11 @@ function body(side) {
   });
 }
 
+/**
+ * @param {string} title
+ * @param {string} help
+ * @param {...Child} children
+ */
 function section(title, help, ...children) {
   return el("div", {}, el("h4", { class: "fx-subtitle" }, title), el("p", { class: "fx-help" }, help), ...children);
 }

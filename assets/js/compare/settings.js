@@ -11,11 +11,19 @@ import { cssColour, themeOf } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
 import { job as jobText, settings as text } from "../strings/compare.js";
+/** @import { GridCellPayload, GridPayload, GridSettingPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Answers } from "../core/types.js" */
+
+/** @typedef {GridCellPayload["kind"] | "full"} Kind */
+/** @typedef {(cell: GridCellPayload) => number} Cost */
 
 const SYMBOLS = { focus: "circle", window: "square", random: "x", full: "diamond" };
 
 const COLOURS = { focus: "accent", window: "better", random: "worse", full: "text" };
 
+/** @param {number} value */
 const nats = (value) => format.signed(value, 3);
 
 const LETTER = 6; // pixels, about
@@ -24,25 +32,53 @@ const AXES = { x: 56, y: 110 }; // pixels of the chart that axes, legend and the
 
 const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
 
+/** @param {GridCellPayload} cell */
 const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
 
+/** @param {GridCellPayload} cell */
 const isClear = (cell) =>
   cell.repeats >= FEWEST_REPEATS &&
   (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
 
+/** @param {GridCellPayload} cell */
 const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
 
+/**
+ * @param {string} kind
+ * @param {number} topK
+ * @param {number} window
+ */
 const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
 
 export class CompareSettings extends ComparePart {
+  /** @type {Run} */
+  run;
+  /** @type {GridCellPayload[]} */
+  cells;
+  /** @type {boolean} */
+  late;
+  /** @type {string} */
+  theme;
+  /** @type {GridSettingPayload} */
+  setting;
+  /** @type {string} */
+  stamp;
+  /** @type {Map<string, GridCellPayload>} */
+  byKey;
+  /** @type {any} */
+  asked;
+
+  /** @param {App} app */
   constructor(app) {
     super(app, "settings", text);
     this.kind = "grid";
+    /** @type {{ state: keyof Answers, start: keyof Answers }} */
     this.questions = { state: "compare_grid", start: "compare_grid_start" };
     this.cost = "time";
     this.topK = el("input", { id: newId("top-k"), type: "text", inputmode: "numeric", autocomplete: "off" });
     this.window = el("input", { id: newId("window"), type: "text", inputmode: "numeric", autocomplete: "off" });
     this.repeats = el("input", { id: newId("repeats"), type: "number", min: 1, max: 100, value: 3 });
+    /** @param {string} label @param {HTMLElement} input @param {string} hint */
     const field = (label, input, hint) => labelledField(label, input, hintButton(app.tooltip, label, hint));
     this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
     this.form.append(
@@ -93,7 +129,7 @@ export class CompareSettings extends ComparePart {
     const theme = themeOf(this.app.root);
     if (this.run !== this.app.run) {
       this.run = this.app.run;
-      this.cells = null;
+      this.cells = /** @type {any} */ (null);
       this.results.hidden = this.nothing.hidden = true;
       this.watch();
     } else {
@@ -104,6 +140,7 @@ export class CompareSettings extends ComparePart {
     this.theme = theme;
   }
 
+  /** @param {GridPayload} answer */
   received(answer) {
     const first = this.cells === null;
     const stamp = JSON.stringify(
@@ -120,6 +157,7 @@ export class CompareSettings extends ComparePart {
     if (answer.cells.length > 0) this.showCells();
   }
 
+  /** @param {GridPayload} given */
   suggest({ suggested }) {
     this.topK.value = suggested.top_k.join(", ");
     this.window.value = suggested.window.join(", ");
@@ -143,6 +181,7 @@ export class CompareSettings extends ComparePart {
 
   gridTable() {
     const asked = this.busy && this.asked ? this.asked : { top_k: [], window: [] };
+    /** @param {"top_k" | "window_size"} name @param {number[]} more */
     const unique = (name, more) =>
       [...new Set([...this.cells.map((cell) => cell[name]), ...more])]
         .filter((value) => name !== "top_k" || value > 0)
@@ -163,6 +202,10 @@ export class CompareSettings extends ComparePart {
     return table;
   }
 
+  /**
+   * @param {GridCellPayload | undefined} cell
+   * @param {GridCellPayload | null | undefined} random
+   */
   cellNode(cell, random) {
     if (!cell) return el("span", { class: "fx-muted" }, text.waiting);
     const own = cell.kind === "focus" && cell.top_k === this.setting.top_k && cell.window_size === this.setting.window;
@@ -185,6 +228,7 @@ export class CompareSettings extends ComparePart {
     );
   }
 
+  /** @param {string} cost */
   setCost(cost) {
     this.cost = cost;
     this.draw();
@@ -203,9 +247,9 @@ export class CompareSettings extends ComparePart {
     const wide = Math.max(base, ...ends) > WIDE * Math.min(base, ...ends);
     const places = this.labelPlaces(cost, base, wide);
     const series = ["window", "random", "focus"]
-      .map((kind) => this.series(kind, cost, base, places))
+      .map((kind) => this.series(/** @type {Kind} */ (kind), cost, base, places))
       .filter((one) => one.x.length > 0);
-    const line = frontier(points);
+    const line = frontier(/** @type {[number, number][]} */ (points));
     const joined = {
       type: "scatter",
       mode: "lines",
@@ -229,8 +273,14 @@ export class CompareSettings extends ComparePart {
     });
   }
 
-  // On which side of its point every label has room, in pixels of the chart as it will be.
+  /**
+   * On which side of its point every label has room, in pixels of the chart as it will be.
+   * @param {Cost} cost
+   * @param {number} base
+   * @param {boolean} logarithmic
+   */
   labelPlaces(cost, base, logarithmic) {
+    /** @param {number} delta */
     const height = (delta) => (logarithmic ? delta : Math.exp(delta));
     const [low, high] = [
       Math.min(...this.cells.map((cell) => cell.delta_low), 0),
@@ -238,7 +288,9 @@ export class CompareSettings extends ComparePart {
     ].map(height);
     const [width, tall] = [Math.max(200, this.chart.clientWidth - AXES.x), this.chart.clientHeight - AXES.y];
     const right = Math.max(1, ...this.cells.map(cost)) * 1.06;
+    /** @param {number} x */
     const across = (x) => (x / right) * width;
+    /** @param {number} delta */
     const down = (delta) => ((high - height(delta)) / (high - low || 1)) * tall;
     const points = this.cells.map((cell) => ({
       x: across(cost(cell)),
@@ -258,6 +310,12 @@ export class CompareSettings extends ComparePart {
     return new Map(this.cells.map((cell, i) => [cell, found[i]]));
   }
 
+  /**
+   * @param {Kind} kind
+   * @param {Cost} cost
+   * @param {number} base
+   * @param {Map<GridCellPayload, string | null>} places
+   */
   series(kind, cost, base, places) {
     const cells = this.cells.filter((cell) => cell.kind === kind);
     const [y, low, high] = ["delta_mean", "delta_low", "delta_high"].map((name) =>
@@ -306,6 +364,10 @@ export class CompareSettings extends ComparePart {
   }
 }
 
+/**
+ * @param {HTMLElement} root
+ * @param {Kind} kind
+ */
 function marks(root, kind) {
   const colour = cssColour(root, COLOURS[kind]);
   return {
@@ -317,9 +379,18 @@ function marks(root, kind) {
   };
 }
 
+/**
+ * @param {number} base
+ * @param {number} delta
+ */
 const perplexityAt = (base, delta) => base * Math.exp(delta);
 
-// Full attention across the whole chart, with its number.
+/**
+ * Full attention across the whole chart, with its number.
+ * @param {HTMLElement} root
+ * @param {number} y
+ * @param {number} base
+ */
 function fullLine(root, y, base) {
   const colour = cssColour(root, "text");
   return {
@@ -342,11 +413,16 @@ function fullLine(root, y, base) {
   };
 }
 
+/** @param {string} words */
 function numbers(words) {
   const parts = words.split(/[\s,;]+/).filter(Boolean);
   return parts.length > 0 && parts.every((part) => /^\d+$/.test(part)) ? parts.map(Number) : null;
 }
 
+/**
+ * @param {GridCellPayload | null} cell
+ * @param {number} base
+ */
 function describe(cell, base) {
   if (!cell)
     return [
@@ -364,18 +440,24 @@ function describe(cell, base) {
   ];
 }
 
+/**
+ * @param {GridCellPayload[]} cells
+ * @param {Map<string, GridCellPayload>} byKey
+ */
 function sentences(cells, byKey) {
   const own = cells.filter((cell) => cell.kind === "focus");
   const last = cells[cells.length - 1];
   const found = [];
   if (own.length > 0) {
+    /** @param {(cell: GridCellPayload) => number} value */
     const least = (value) => own.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
     const closest = least((cell) => Math.abs(cell.delta_mean));
+    /** @param {GridCellPayload} cell */
     const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
     found.push(
       text.best(
         text.setting(closest),
-        ...ends(closest),
+        .../** @type {[any, any, any]} */ (ends(closest)),
         format.percent(closest.retained_pairs),
         format.ratio(timeRatio(closest)),
         hedge(closest),
@@ -384,11 +466,15 @@ function sentences(cells, byKey) {
     const faster = own.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
     const quickest = faster.reduce(
       (best, cell) => (best === null || timeRatio(cell) < timeRatio(best) ? cell : best),
-      null,
+      /** @type {GridCellPayload | null} */ (null),
     );
     found.push(
       quickest
-        ? text.quickest(text.setting(quickest), format.ratio(timeRatio(quickest)), ...ends(quickest))
+        ? text.quickest(
+            text.setting(quickest),
+            format.ratio(timeRatio(quickest)),
+            .../** @type {[any, any, any]} */ (ends(quickest)),
+          )
         : text.noneFaster,
     );
     found.push(text.wholePass(own.filter((cell) => cell.total_focus < cell.total_full).length, own.length));
@@ -397,15 +483,22 @@ function sentences(cells, byKey) {
     .map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))])
     .filter(([, random]) => random);
   if (pairs.length > 0) {
-    const better = pairs.filter(([cell, random]) => cell.delta_high < random.delta_low).length;
-    const worse = pairs.filter(([cell, random]) => cell.delta_low > random.delta_high).length;
+    const better = pairs.filter(
+      ([cell, random]) =>
+        /** @type {GridCellPayload} */ (cell).delta_high < /** @type {GridCellPayload} */ (random).delta_low,
+    ).length;
+    const worse = pairs.filter(
+      ([cell, random]) =>
+        /** @type {GridCellPayload} */ (cell).delta_low > /** @type {GridCellPayload} */ (random).delta_high,
+    ).length;
     found.push(text.againstRandom(better, worse, pairs.length));
   }
+  /** @param {(cell: GridCellPayload) => string} value */
   const each = (value) => [...new Set(cells.map(value))].join(" / "); // parts of a grid may be measured on another day
   found.push(
     text.measured(
       format.count(last.scored),
-      each((cell) => cell.repeats),
+      each((cell) => String(cell.repeats)),
       each((cell) => cell.device),
       each((cell) => cell.dtype),
       each((cell) => text.threads(cell.threads)),

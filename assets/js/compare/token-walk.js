@@ -1,13 +1,26 @@
 // @ts-check
 // Keyboard navigation between tokens of a text.
+/** @import { UiEvent } from "../core/types.js" */
 
 // Tokens inside `body` by keyboard: one of them is in the tab order, arrows go on from it. `tell` gets the token that
 // has the focus, or null; `choose`, where tokens can be chosen, the one Enter or Space was pressed on.
 export class TokenWalk {
+  /** @type {HTMLElement} */
+  body;
+  /** @type {(token: HTMLElement | null) => unknown} */
+  tell;
+  /** @type {((token: HTMLElement) => unknown) | null | undefined} */
+  choose;
+
+  /**
+   * @param {HTMLElement} body
+   * @param {(token: HTMLElement | null) => unknown} tell
+   * @param {((token: HTMLElement) => unknown) | null} [choose]
+   */
   constructor(body, tell, choose = null) {
     Object.assign(this, { body, tell, choose });
     body.addEventListener("keydown", (event) => this.key(event));
-    body.addEventListener("focusin", (event) => this.arrived(event.target));
+    body.addEventListener("focusin", (event) => this.arrived(/** @type {HTMLElement} */ (event.target)));
     body.addEventListener("focusout", () => tell(null));
   }
 
@@ -21,17 +34,20 @@ export class TokenWalk {
     if (tokens.length > 0 && !tokens.some((token) => token.tabIndex === 0)) this.hold(tokens[0]);
   }
 
+  /** @param {HTMLElement} token */
   hold(token) {
     for (const other of this.body.querySelectorAll('.fx-pair-token[tabindex="0"]')) other.tabIndex = -1;
     token.tabIndex = 0;
   }
 
+  /** @param {HTMLElement} token */
   arrived(token) {
     if (!token.classList.contains("fx-pair-token")) return;
     this.hold(token);
     this.tell(token);
   }
 
+  /** @param {UiEvent<KeyboardEvent>} event */
   key(event) {
     const { tokens } = this;
     const at = tokens.indexOf(event.target);
@@ -47,13 +63,19 @@ export class TokenWalk {
     };
     if (!chosen && !(event.key in moves)) return;
     event.preventDefault();
-    if (chosen) this.choose(event.target);
+    if (chosen) this.choose?.(event.target);
     else (tokens[moves[event.key]()] || event.target).focus();
   }
 }
 
-// The token nearest to the one at `at`, one line further down or up; the same where there is no such line.
+/**
+ * The token nearest to the one at `at`, one line further down or up; the same where there is no such line.
+ * @param {HTMLElement[]} tokens
+ * @param {number} at
+ * @param {number} step
+ */
 function lineAway(tokens, at, step) {
+  /** @param {number} i */
   const place = (i) => tokens[i].getClientRects()[0] || tokens[i].getBoundingClientRect();
   const here = place(at);
   let best = at;

@@ -6,7 +6,11 @@ import { format, memorySize } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { overview as text } from "../strings/compare.js";
+/** @import { QualityPayload, TimingPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
 
+/** @param {Run} run */
 export function verdict(run) {
   const kept = format.percent(run.meanKept());
   const setting = text.setting(kept, format.percent(run.meanDominance()));
@@ -16,11 +20,12 @@ export function verdict(run) {
   );
 }
 
+/** @param {Run} run */
 function speedSentence(run) {
   const ratio = run.timeRatio("end_to_end");
-  if (ratio === null) return text.noTiming;
   const full = run.timing("full", "end_to_end");
   const focus = run.timing("focus", "end_to_end");
+  if (ratio === null || full === null || focus === null) return text.noTiming;
   const tokens = format.count(focus.sequence_length);
   if (Math.min(full.repeats, focus.repeats) < FEWEST_REPEATS)
     return text.tooFew(format.ratio(ratio), tokens, Math.min(full.repeats, focus.repeats));
@@ -31,14 +36,19 @@ function speedSentence(run) {
     : text.faster(format.ratio(ratio), format.ratio(1 / ratio), tokens);
 }
 
+/** @param {QualityPayload | null} quality */
 function qualitySentence(quality) {
   if (!quality) return null;
   const { delta_mean: delta, delta_low: low, delta_high: high } = quality;
-  const numbers = [delta, low, high].map((value) => format.signed(value, 3));
-  if (low <= 0 && high >= 0) return text.sameQuality(...numbers);
-  return delta > 0 ? text.worse(...numbers) : text.better(...numbers);
+  const [change, least, most] = [delta, low, high].map((value) => format.signed(value, 3));
+  if (low <= 0 && high >= 0) return text.sameQuality(change, least, most);
+  return delta > 0 ? text.worse(change, least, most) : text.better(change, least, most);
 }
 
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
 export function comparisonTable(run, tooltip) {
   const columns = Object.entries(text.columns).map(([name, label]) => {
     const hint = text.columnHints[name];
@@ -46,7 +56,7 @@ export function comparisonTable(run, tooltip) {
   });
   const table = tableOf(
     columns,
-    ["full", "focus"].map((mode) => modeRow(run, mode)),
+    ["full", "focus"].map((mode) => modeRow(run, /** @type {"focus" | "full"} */ (mode))),
     { "aria-label": text.tableCaption },
   );
   table.classList.add("fx-stacked");
@@ -56,6 +66,10 @@ export function comparisonTable(run, tooltip) {
   return table;
 }
 
+/**
+ * @param {Run} run
+ * @param {"full" | "focus"} mode
+ */
 function modeRow(run, mode) {
   const ratio = mode === "full" ? 1 : run.timeRatio("end_to_end");
   return [
@@ -68,6 +82,10 @@ function modeRow(run, mode) {
   ];
 }
 
+/**
+ * @param {Run} run
+ * @param {string} mode
+ */
 function memory(run, mode) {
   const peak = Math.max(
     0,
@@ -76,6 +94,7 @@ function memory(run, mode) {
   return peak === 0 ? el("span", { class: "fx-muted" }, text.notMeasured) : memorySize(peak);
 }
 
+/** @param {TimingPayload | null} timing */
 function timingCell(timing) {
   if (!timing) return text.none;
   const interval = text.interval(format.msNumber(timing.low), format.msNumber(timing.high), timing.repeats);

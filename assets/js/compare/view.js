@@ -9,11 +9,16 @@ import { addressedPart } from "../core/address.js";
 import { resizePlots } from "../core/plot.js";
 import { choiceOf } from "../core/widgets.js";
 import { parts as partsText } from "../strings/compare.js";
+/** @import { App } from "../shell/app.js" */
 
 const PARTS = { settings: CompareSettings, runs: CompareRuns, lengths: CompareLengths, generation: CompareGeneration };
 
 // One part at a time, so that the view stays short; the address remembers which.
 export class CompareView {
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
   constructor(app, panel) {
     this.app = app;
     const words = partsText;
@@ -35,6 +40,7 @@ export class CompareView {
     return { with: this.open === "runs" ? this.parts.runs.other : null };
   }
 
+  /** @param {string} name */
   choose(name) {
     this.open = name;
     this.app.writeAddress();

@@ -1,6 +1,10 @@
 // @ts-check
 // Decoding of the base64 arrays in the server's payloads.
 
+/**
+ * @param {string} text
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
 export function decodeBase64(text) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
   const binary = atob(text);
@@ -9,6 +13,13 @@ export function decodeBase64(text) {
   return bytes;
 }
 
+/**
+ * @template {ArrayLike<unknown>} T
+ * @param {string} name
+ * @param {T} array
+ * @param {number} expected
+ * @returns {T}
+ */
 export function expectLength(name, array, expected) {
   if (array.length !== expected) {
     throw new RangeError(`${name} has ${array.length} entries where ${expected} were expected`);

@@ -1,5 +1,6 @@
 // @ts-check
 // The colours of groups, in light and dark, and their mixing.
+/** @import { Theme } from "./types.js" */
 
 // Okabe–Ito hues; darkened for light pages so that underlines and points reach 3:1, lightened for dark ones.
 const BASE = {
@@ -11,17 +12,31 @@ const GENERATED_LIGHTNESS = { light: [0.33, 0.43], dark: [0.66, 0.76] };
 
 const GOLDEN_ANGLE = 137.508;
 
+/** @param {string} hex */
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
+/** @param {number[]} rgb */
 const toHex = (rgb) => `#${rgb.map((value) => Math.round(value).toString(16).padStart(2, "0")).join("")}`;
 
+/**
+ * @param {string} colour
+ * @param {string} ground
+ * @param {number} amount
+ * @returns {string}
+ */
 export function mix(colour, ground, amount) {
   const back = channels(ground);
   return toHex(channels(colour).map((value, i) => value * amount + back[i] * (1 - amount)));
 }
 
+/**
+ * @param {number} hue
+ * @param {number} saturation
+ * @param {number} lightness
+ */
 function fromHsl(hue, saturation, lightness) {
   const amplitude = saturation * Math.min(lightness, 1 - lightness);
+  /** @param {number} n */
   const channel = (n) => {
     const k = (n + hue / 30) % 12;
     return 255 * (lightness - amplitude * Math.max(-1, Math.min(k - 3, 9 - k, 1)));
@@ -29,6 +44,11 @@ function fromHsl(hue, saturation, lightness) {
   return toHex([channel(0), channel(8), channel(4)]);
 }
 
+/**
+ * @param {number} group
+ * @param {Theme} theme
+ * @returns {string}
+ */
 export const groupColour = (group, theme) => {
   if (group < BASE[theme].length) return BASE[theme][group];
   const lightness = GENERATED_LIGHTNESS[theme][group % 2];

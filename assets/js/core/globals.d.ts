@@ -9,3 +9,9 @@ interface Window {
 interface Uint8ArrayConstructor {
   fromBase64?: (text: string) => Uint8Array<ArrayBuffer>;
 }
+
+// The explorer's root elements hold HTML elements alone; SVG is drawn by the flow chart only.
+interface ParentNode {
+  querySelector<E extends Element = HTMLElement>(selectors: string): E | null;
+  querySelectorAll<E extends Element = HTMLElement>(selectors: string): NodeListOf<E>;
+}

@@ -3,6 +3,7 @@
 import { loadPlotly } from "./plotly.js";
 import { cssColour } from "./theme.js";
 import { alertBox } from "./widgets.js";
+/** @import { PlotElement, PlotEvents, PlotHost } from "./types.js" */
 
 const CONFIG = {
   responsive: true,
@@ -16,6 +17,11 @@ const CONFIG = {
 
 const wired = new WeakSet();
 
+/**
+ * @param {HTMLElement} root
+ * @param {string} title
+ * @param {object} [extra]
+ */
 export const plotAxis = (root, title, extra = {}) => ({
   title: { text: title, standoff: 8, font: { size: 13 } },
   gridcolor: cssColour(root, "grid"),
@@ -25,6 +31,10 @@ export const plotAxis = (root, title, extra = {}) => ({
   ...extra,
 });
 
+/**
+ * @param {HTMLElement} root
+ * @param {object} extra
+ */
 export const plotLayout = (root, extra) => ({
   autosize: true,
   paper_bgcolor: "rgba(0,0,0,0)",
@@ -38,47 +48,82 @@ export const plotLayout = (root, extra) => ({
   ...extra,
 });
 
-// `events` maps hover (point → tooltip content) and click (point → nothing). What was asked last is drawn, also when
-// Plotly is still on its way.
-export const drawPlot = async (app, node, data, layout, events) => {
-  node.fxWanted = { data, layout, events };
+/**
+ * An element that Plotly has drawn in, or will.
+ * @param {HTMLElement} node
+ * @returns {PlotElement}
+ */
+export const asChart = (node) => /** @type {any} */ (node);
+
+/**
+ * `events` maps hover (point → tooltip content) and click (point → nothing). What was asked last is drawn, also when
+ * Plotly is still on its way.
+ * @param {PlotHost} app
+ * @param {HTMLElement} node
+ * @param {object[]} data
+ * @param {object} layout
+ * @param {PlotEvents} events
+ * @returns {Promise<void>}
+ */
+export async function drawPlot(app, node, data, layout, events) {
+  const chart = asChart(node);
+  chart.fxRequested = { data, layout, events };
   try {
     await loadPlotly();
   } catch (error) {
-    node.replaceChildren(
-      alertBox(error.message, () => node.replaceChildren() || drawPlot(app, node, data, layout, events)),
-    );
+    const retry = () => {
+      chart.replaceChildren();
+      drawPlot(app, chart, data, layout, events);
+    };
+    chart.replaceChildren(alertBox(error.message, retry));
     return new Promise(() => {}); // nothing may follow a chart that is not there
   }
-  const wanted = node.fxWanted;
-  node.fxEvents = wanted.events;
-  await Plotly.react(node, wanted.data, wanted.layout, CONFIG);
-  node.fxHidden = node.offsetParent === null; // its tab was left while Plotly loaded
-  if (wired.has(node)) return;
-  wired.add(node);
-  node.on("plotly_hover", (event) => showPoint(app, node, event));
-  node.on("plotly_unhover", () => app.tooltip.hide());
-  node.on("plotly_click", (event) => node.fxEvents.click && node.fxEvents.click(event.points[0]));
-};
+  const newest = chart.fxRequested;
+  chart.fxEvents = newest.events;
+  await Plotly.react(chart, newest.data, newest.layout, CONFIG);
+  chart.fxHidden = chart.offsetParent === null; // its tab was left while Plotly loaded
+  if (wired.has(chart)) return undefined;
+  wired.add(chart);
+  chart.on("plotly_hover", (event) => showPoint(app, chart, event));
+  chart.on("plotly_unhover", () => app.tooltip.hide());
+  chart.on("plotly_click", (event) => chart.fxEvents?.click?.(event.points[0]));
+  return undefined;
+}
 
+/**
+ * @param {PlotHost} app
+ * @param {PlotElement} node
+ * @param {any} event
+ */
 function showPoint(app, node, event) {
-  const content = node.fxEvents.hover(event.points[0]);
+  const content = node.fxEvents?.hover(event.points[0]);
   if (!content) return;
   const { clientX, clientY } = event.event;
   app.tooltip.show(content, { left: clientX, right: clientX, top: clientY - 8, bottom: clientY + 8, width: 0 });
 }
 
+/**
+ * @param {HTMLElement} panel
+ * @returns {NodeListOf<PlotElement>}
+ */
+const charts = (panel) => panel.querySelectorAll(".js-plotly-plot");
+
+/** @param {HTMLElement} panel */
 export const resizePlots = (panel) => {
-  for (const node of panel.querySelectorAll(".js-plotly-plot"))
-    if (node.offsetParent !== null) Plotly.Plots.resize(node);
+  for (const node of charts(panel)) if (node.offsetParent !== null) Plotly.Plots.resize(node);
 };
 
-// Charts drawn while their tab was closed have no size yet.
+/**
+ * Charts drawn while their tab was closed have no size yet.
+ * @param {HTMLElement} panel
+ */
 export const resizeHiddenPlots = (panel) => {
-  for (const node of panel.querySelectorAll(".js-plotly-plot"))
+  for (const node of charts(panel)) {
     if (node.fxHidden) Plotly.Plots.resize(node).then(() => (node.fxHidden = false));
+  }
 };
 
+/** @type {boolean | null} */
 let webgl = null;
 
 // Plotly draws an error in place of a scattergl chart when the browser has no WebGL.

@@ -3,9 +3,10 @@
 import { el } from "./dom.js";
 import { common } from "../strings/common.js";
 
+/** @type {Promise<any> | null} */
 let loading = null;
 
-const plotlyAddress = () => document.querySelector("meta[name=fe-plotly]").content;
+const plotlyAddress = () => /** @type {HTMLMetaElement} */ (document.querySelector("meta[name=fe-plotly]")).content;
 
 // Plotly takes most of a second to start, so the page opens without it. In an idle moment it is fetched, but not run.
 export const prefetchPlotly = () => {

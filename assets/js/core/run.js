@@ -2,8 +2,15 @@
 // A run: decodes the run payload into typed arrays with named accessors, and loads the cells of further layers.
 import { mean, range } from "./arrays.js";
 import { decodeBase64, expectLength } from "./bytes.js";
+/** @import { LayerCellsPayload, RunPayload, TimingPayload } from "./payloads.js" */
+/** @import { Answers, Ask } from "./types.js" */
 
-// Nothing comes before the first token, so it has no loss.
+/**
+ * Nothing comes before the first token, so it has no loss.
+ * @param {string} text
+ * @param {number} numTokens
+ * @returns {(number | null)[]}
+ */
 function decodeLosses(text, numTokens) {
   const values = expectLength("losses", new Float32Array(decodeBase64(text).buffer), numTokens - 1);
   return [null, ...values];
@@ -17,6 +24,11 @@ const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
 
 // What one layer knows of each token beyond its top group.
 class Cells {
+  /**
+   * @param {LayerCellsPayload} payload
+   * @param {number} numTokens
+   * @param {number} numGroups
+   */
   constructor(payload, numTokens, numGroups) {
     // Bit sets of up to 64 groups are pairs of 32-bit words: bit tests on them are far quicker than on BigInt.
     this.words = payload.width === 8 ? 2 : 1;
@@ -31,10 +43,18 @@ class Cells {
     this.bytes = this.members.byteLength + this.probabilities.byteLength + this.entropies.byteLength;
   }
 
+  /**
+   * @param {number} pos
+   * @param {number} group
+   */
   belongs(pos, group) {
     return ((this.members[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
   }
 
+  /**
+   * @param {number} pos
+   * @param {number} other
+   */
   meet(pos, other) {
     const { members, words } = this;
     if ((members[pos * words] & members[other * words]) !== 0) return true;
@@ -44,7 +64,16 @@ class Cells {
 
 // `ask` gets what did not come with the run: a promise of an answer, or of {error}.
 export class Run {
-  constructor(payload, ask = null) {
+  /** @type {number} */
+  centre;
+  /** @type {Float32Array<ArrayBuffer>} */
+  companies;
+
+  /**
+   * @param {RunPayload} payload
+   * @param {Ask} ask
+   */
+  constructor(payload, ask) {
     this.info = payload.run;
     this.config = payload.run.config;
     this.pieces = payload.pieces;
@@ -63,25 +92,40 @@ export class Run {
       focus: decodeLosses(payload.losses.focus, this.numTokens),
     };
     this.cells = this.layerIds.map((id) => (payload.cells[id] ? this.decode(payload.cells[id]) : null));
+    /** @type {any[]} */
     this.kept = []; // layers loaded later, the one used longest ago first
+    /** @type {Map<any, any>} */
     this.waiting = new Map();
+    /** @type {Map<any, any>} */
     this.answers = new Map();
   }
 
+  /** @param {LayerCellsPayload} payload */
   decode(payload) {
     return new Cells(payload, this.numTokens, this.numGroups);
   }
 
+  /**
+   * @param {number} layerIndex
+   * @param {number} pos
+   */
   top(layerIndex, pos) {
     return this.tops[layerIndex * this.numTokens + pos];
   }
 
-  // Whether membership, probabilities and entropy of a layer are here; `whenLayer` gets them.
+  /**
+   * Whether membership, probabilities and entropy of a layer are here; `whenLayer` gets them.
+   * @param {number} layerIndex
+   */
   hasLayer(layerIndex) {
     return this.cells[layerIndex] !== null;
   }
 
-  // Fulfilled when the layer is here; rejected with a readable message when it cannot be had.
+  /**
+   * Fulfilled when the layer is here; rejected with a readable message when it cannot be had.
+   * @param {number} layerIndex
+   * @returns {Promise<void>}
+   */
   whenLayer(layerIndex) {
     if (this.hasLayer(layerIndex)) {
       this.keep(layerIndex);
@@ -95,6 +139,7 @@ export class Run {
     return this.waiting.get(layerIndex);
   }
 
+  /** @param {number} layerIndex */
   async load(layerIndex) {
     const answer = await this.ask("layer_cells", { layer: this.layerIds[layerIndex] });
     if (answer.error !== undefined) throw new Error(answer.error);
@@ -103,19 +148,25 @@ export class Run {
     this.keep(layerIndex);
   }
 
-  // The layer just used goes last; those used longest ago make room, but never the newest.
+  /**
+   * The layer just used goes last; those used longest ago make room, but never the newest.
+   * @param {number} layerIndex
+   */
   keep(layerIndex) {
     if (!this.kept.includes(layerIndex)) return;
     this.kept = [...this.kept.filter((other) => other !== layerIndex), layerIndex];
-    let bytes = this.kept.reduce((sum, other) => sum + this.cells[other].bytes, 0);
+    let bytes = this.kept.reduce((sum, other) => sum + /** @type {Cells} */ (this.cells[other]).bytes, 0);
     while (bytes > CELL_BYTES && this.kept.length > 1) {
       const oldest = this.kept.shift();
-      bytes -= this.cells[oldest].bytes;
+      bytes -= /** @type {Cells} */ (this.cells[oldest]).bytes;
       this.cells[oldest] = null;
     }
   }
 
-  // One after the other, so that the layer somebody opens next never waits behind many; errors show when it is opened.
+  /**
+   * One after the other, so that the layer somebody opens next never waits behind many; errors show when it is opened.
+   * @param {number} layerIndex
+   */
   async prefetchAround(layerIndex) {
     this.centre = layerIndex;
     for (const step of NEIGHBOURS) {
@@ -126,7 +177,12 @@ export class Run {
     }
   }
 
-  // An answer about the whole run that is asked for once, such as the kinds of words.
+  /**
+   * An answer about the whole run that is asked for once, such as the kinds of words.
+   * @template {keyof Answers} K
+   * @param {K} what
+   * @returns {Promise<Answers[K]>}
+   */
   once(what) {
     if (!this.answers.has(what)) {
       const asked = this.ask(what).then((answer) => {
@@ -139,34 +195,65 @@ export class Run {
     return this.answers.get(what);
   }
 
-  // Of a layer that is not here only the top group is known.
+  /**
+   * Of a layer that is not here only the top group is known.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @param {number} group
+   */
   belongs(layerIndex, pos, group) {
     const cells = this.cells[layerIndex];
     return cells === null ? this.top(layerIndex, pos) === group : cells.belongs(pos, group);
   }
 
-  // Whether two tokens share a group; the layer must be here.
+  /**
+   * Whether two tokens share a group; the layer must be here.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @param {number} other
+   */
   meet(layerIndex, pos, other) {
-    return this.cells[layerIndex].meet(pos, other);
+    return /** @type {Cells} */ (this.cells[layerIndex]).meet(pos, other);
   }
 
+  /**
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @returns {number[]}
+   */
   groupsOf(layerIndex, pos) {
     const top = this.top(layerIndex, pos);
     const others = range(this.numGroups).filter((group) => group !== top && this.belongs(layerIndex, pos, group));
     return [top, ...others];
   }
 
-  // These three are null while the layer is not here.
+  /**
+   * These three are null while the layer is not here.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @param {number} group
+   * @returns {number | null}
+   */
   probability(layerIndex, pos, group) {
     const cells = this.cells[layerIndex];
     return cells === null ? null : cells.probabilities[pos * this.numGroups + group] / 255;
   }
 
+  /**
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @returns {number | null}
+   */
   confidence(layerIndex, pos) {
     return this.probability(layerIndex, pos, this.top(layerIndex, pos));
   }
 
-  // In nats, at most the logarithm of the number of groups.
+  /**
+   * In nats, at most the logarithm of the number of groups.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @returns {number | null}
+   */
   entropy(layerIndex, pos) {
     const cells = this.cells[layerIndex];
     return cells === null ? null : (cells.entropies[pos] / 255) * Math.log(this.numGroups);
@@ -197,12 +284,20 @@ export class Run {
     return this.companies;
   }
 
+  /**
+   * @param {number} pos
+   * @returns {number | null}
+   */
   lossDifference(pos) {
     const full = this.losses.full[pos];
     const focus = this.losses.focus[pos];
     return full === null || focus === null ? null : focus - full;
   }
 
+  /**
+   * @param {number} pos
+   * @param {number} reach
+   */
   context(pos, reach) {
     return {
       before: this.pieces.slice(Math.max(0, pos - reach), pos).join(""),
@@ -211,10 +306,19 @@ export class Run {
     };
   }
 
+  /**
+   * @param {string} mode
+   * @param {string} stage
+   * @returns {TimingPayload | null}
+   */
   timing(mode, stage) {
     return this.timings.find((timing) => timing.mode === mode && timing.stage === stage) || null;
   }
 
+  /**
+   * @param {string} stage
+   * @returns {number | null}
+   */
   timeRatio(stage) {
     const full = this.timing("full", stage);
     const focus = this.timing("focus", stage);

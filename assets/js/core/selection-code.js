@@ -2,6 +2,7 @@
 // The selection as a short code in the address.
 import { Selection, selectGroup, selectRange, selectToken } from "./selection.js";
 import { common } from "../strings/common.js";
+/** @import { Run } from "./run.js" */
 
 const LONGEST_IN_ADDRESS = 4000; // characters; a longer selection is kept in this browser under a short name
 
@@ -9,8 +10,12 @@ const STORED = "fx-selection-";
 
 const BASE = 36;
 
-// In the address: "g4.2" for group 2 of layer 4, "t" and runs of tokens as gap and length, "s" and the name of one kept
-// in this browser.
+/**
+ * In the address: "g4.2" for group 2 of layer 4, "t" and runs of tokens as gap and length, "s" and the name of one kept
+ * in this browser.
+ * @param {Selection | null} selection
+ * @returns {string | null}
+ */
 export const encodeSelection = (selection) => {
   if (selection === null) return null;
   if (selection.origin.kind === "group") return `g${selection.origin.layer}.${selection.origin.group}`;
@@ -27,6 +32,11 @@ export const encodeSelection = (selection) => {
   return code.length <= LONGEST_IN_ADDRESS ? code : keep(code);
 };
 
+/**
+ * @param {string | null} code
+ * @param {Run} run
+ * @returns {Selection | null}
+ */
 export const decodeSelection = (code, run) => {
   if (!code) return null;
   const group = /^g(\d+)\.(\d+)$/.exec(code);
@@ -38,6 +48,11 @@ export const decodeSelection = (code, run) => {
   return whole && /^t[0-9a-z_-]+$/.test(whole) ? fromRuns(whole.slice(1), run) : null;
 };
 
+/**
+ * @param {string} runs
+ * @param {Run} run
+ * @returns {Selection | null}
+ */
 function fromRuns(runs, run) {
   const positions = [];
   let end = 0;
@@ -54,6 +69,10 @@ function fromRuns(runs, run) {
   return new Selection(positions, { kind: "tokens", label: common.selection.tokens });
 }
 
+/**
+ * @param {string} code
+ * @returns {string | null}
+ */
 function keep(code) {
   let hash = 0;
   for (let i = 0; i < code.length; i += 1) hash = (Math.imul(hash, 31) + code.charCodeAt(i)) >>> 0;
@@ -66,6 +85,10 @@ function keep(code) {
   return name;
 }
 
+/**
+ * @param {string} name
+ * @returns {string | null}
+ */
 function recall(name) {
   try {
     return window.localStorage.getItem(STORED + name);

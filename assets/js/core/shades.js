@@ -2,6 +2,7 @@
 // Token shades by group, confidence and loss, as one generated style sheet.
 import { range } from "./arrays.js";
 import { groupColour, mix } from "./colours.js";
+/** @import { Theme } from "./types.js" */
 
 const PAGE = { light: "#ffffff", dark: "#0f141c" };
 
@@ -21,16 +22,24 @@ const NEUTRAL_LOSS = LOSS_LIMITS.length / 2;
 
 const STYLE_ID = "fx-shades";
 
+/**
+ * @param {number | null} confidence
+ * @param {number} numGroups
+ */
 export const confidenceShade = (confidence, numGroups) => {
   const floor = 1 / numGroups;
-  const scaled = numGroups > 1 ? (confidence - floor) / (1 - floor) : 1;
+  const scaled = numGroups > 1 ? /** @type {number} */ ((confidence) - floor) / (1 - floor) : 1;
   return `s${Math.max(0, Math.min(CONFIDENCE_STEPS - 1, Math.floor(scaled * CONFIDENCE_STEPS)))}`;
 };
 
-// A share from 0 to 1 in the same steps.
+/**
+ * A share from 0 to 1 in the same steps.
+ * @param {number} share
+ */
 export const shareShade = (share) =>
   `s${Math.max(0, Math.min(CONFIDENCE_STEPS - 1, Math.floor(share * CONFIDENCE_STEPS)))}`;
 
+/** @param {number | null} difference */
 export const lossShade = (difference) => {
   if (difference === null) return "none";
   return `d${LOSS_LIMITS.filter((limit) => difference >= limit).length}`;
@@ -40,6 +49,7 @@ export const confidenceShades = () => range(CONFIDENCE_STEPS).map((step) => `s${
 
 export const lossShades = () => range(LOSS_LIMITS.length + 1).map((step) => `d${step}`);
 
+/** @param {Theme} theme */
 function groupShades(theme) {
   return range(MAX_GROUPS).map((group) => {
     const strong = groupColour(group, theme);
@@ -47,6 +57,7 @@ function groupShades(theme) {
   });
 }
 
+/** @param {Theme} theme */
 function confidenceRules(theme) {
   return confidenceShades().map((name, step) => {
     const amount = step / (CONFIDENCE_STEPS - 1);
@@ -55,6 +66,7 @@ function confidenceRules(theme) {
   });
 }
 
+/** @param {Theme} theme */
 function lossRules(theme) {
   return lossShades().map((name, step) => {
     const side = DIVERGING[theme][step < NEUTRAL_LOSS ? 0 : 1];
@@ -63,6 +75,7 @@ function lossRules(theme) {
   });
 }
 
+/** @param {Theme} theme */
 function styleRules(theme) {
   const prefix = theme === "dark" ? ":is(.dark .fx-root, .fx-root.dark)" : ".fx-root";
   return [...groupShades(theme), ...confidenceRules(theme), ...lossRules(theme)]

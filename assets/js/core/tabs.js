@@ -1,11 +1,19 @@
 // @ts-check
 // Tabs with their panels and keyboard.
 import { el, newId } from "./dom.js";
+/** @import { UiEvent } from "./types.js" */
 
 export class Tabs {
+  /**
+   * @param {Record<string, string>} names
+   * @param {string} label
+   * @param {(name: string) => unknown} selected
+   */
   constructor(names, label, selected) {
     this.selected = selected;
+    /** @type {Record<string, any>} */
     this.tabs = {};
+    /** @type {Record<string, any>} */
     this.panels = {};
     for (const [name, text] of Object.entries(names)) this.add(name, text);
     this.order = Object.keys(names);
@@ -16,6 +24,10 @@ export class Tabs {
     );
   }
 
+  /**
+   * @param {string} name
+   * @param {string} text
+   */
   add(name, text) {
     const id = newId(`tab-${name}`);
     const attributes = {
@@ -37,6 +49,7 @@ export class Tabs {
     });
   }
 
+  /** @param {string} name */
   choose(name) {
     for (const other of this.order) {
       const active = other === name;
@@ -46,6 +59,7 @@ export class Tabs {
     }
   }
 
+  /** @param {UiEvent<KeyboardEvent>} event */
   key(event) {
     const at = this.order.indexOf(event.target.dataset.view);
     const last = this.order.length - 1;

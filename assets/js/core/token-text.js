@@ -4,9 +4,16 @@ import { el } from "./dom.js";
 import { format } from "./format.js";
 import { oneLine, visibleToken } from "./labels.js";
 import { tokens as tokensText } from "../strings/tokens.js";
+/** @import { Run } from "./run.js" */
+/** @import { Child } from "./types.js" */
 
 const CONTEXT_REACH = 5;
 
+/**
+ * @param {Run} run
+ * @param {number} pos
+ * @param {...Child} more
+ */
 export const tokenSummary = (run, pos, ...more) => {
   return [
     el(
@@ -20,7 +27,11 @@ export const tokenSummary = (run, pos, ...more) => {
   ];
 };
 
-// The marked token with a few neighbours; its leading space stays outside the mark, where it looks like a space.
+/**
+ * The marked token with a few neighbours; its leading space stays outside the mark, where it looks like a space.
+ * @param {Run} run
+ * @param {number} pos
+ */
 export const contextLine = (run, pos) => {
   const { before, token, after } = run.context(pos, CONTEXT_REACH);
   const space = token.trim() && token.startsWith(" ") ? " " : "";

@@ -2,10 +2,12 @@
 // The tooltip, and the question marks that open it with an explanation.
 import { el, newId } from "./dom.js";
 import { common } from "../strings/common.js";
+/** @import { Child, Target, UiEvent } from "./types.js" */
 
 const EDGE = 8;
 
 export class Tooltip {
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
     this.id = newId("tooltip");
@@ -18,8 +20,12 @@ export class Tooltip {
     });
   }
 
+  /**
+   * @param {Child | Child[]} content
+   * @param {Target} rect
+   */
   show(content, rect) {
-    this.node.replaceChildren(...[content].flat());
+    this.node.replaceChildren(.../** @type {(Node | string)[]} */ ([content].flat()));
     this.node.hidden = false;
     this.place(rect);
   }
@@ -28,6 +34,7 @@ export class Tooltip {
     this.node.hidden = true;
   }
 
+  /** @param {Target} rect */
   place(rect) {
     const home = this.root.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.node;
@@ -41,8 +48,14 @@ export class Tooltip {
   }
 }
 
-// A question mark that explains a term on hover, focus and tap.
+/**
+ * A question mark that explains a term on hover, focus and tap.
+ * @param {Tooltip} tooltip
+ * @param {string} subject
+ * @param {Child | Child[]} text
+ */
 export const hintButton = (tooltip, subject, text) => {
+  /** @param {UiEvent<Event>} event */
   const show = (event) =>
     tooltip.show(el("p", { class: "fx-tooltip-text" }, text), event.currentTarget.getBoundingClientRect());
   return el(

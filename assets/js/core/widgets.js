@@ -3,10 +3,19 @@
 import { el, newId } from "./dom.js";
 import { groupLabel } from "./labels.js";
 import { common } from "../strings/common.js";
+/** @import { Attributes, Child, LazyDetails } from "./types.js" */
 
+/**
+ * @param {number} group
+ * @param {string} [extraClass]
+ */
 export const groupChip = (group, extraClass = "") =>
   el("span", { class: `fx-chip ${extraClass}`.trim(), "data-shade": `g${group}` }, groupLabel(group));
 
+/**
+ * @param {number} share
+ * @param {string} shade
+ */
 export const shareBar = (share, shade) =>
   el(
     "span",
@@ -14,7 +23,14 @@ export const shareBar = (share, shade) =>
     el("span", { class: "fx-bar-fill", style: `width:${Math.min(100, share * 100).toFixed(1)}%` }),
   );
 
-// Radio buttons drawn as one segmented control.
+/**
+ * Radio buttons drawn as one segmented control.
+ * @param {string} label
+ * @param {Record<string, string>} options
+ * @param {string | null} chosen
+ * @param {(value: string) => unknown} changed
+ * @returns {HTMLElement}
+ */
 export const choiceOf = (label, options, chosen, changed) => {
   const name = newId("choice");
   const inputs = Object.entries(options).map(([value, text]) =>
@@ -33,6 +49,10 @@ export const choiceOf = (label, options, chosen, changed) => {
   );
 };
 
+/**
+ * @param {string} message
+ * @param {(() => unknown) | null} [retry]
+ */
 export const alertBox = (message, retry) =>
   el(
     "div",
@@ -41,6 +61,7 @@ export const alertBox = (message, retry) =>
     retry ? el("button", { type: "button", class: "fx-button", onclick: retry }, common.retry) : null,
   );
 
+/** @param {string} message */
 export const progressBox = (message) =>
   el(
     "div",
@@ -49,6 +70,11 @@ export const progressBox = (message) =>
     el("div", { class: "fx-progress-track", "aria-hidden": "true" }, el("span")),
   );
 
+/**
+ * @param {(Child | Child[])[]} columns
+ * @param {(Child | Child[])[][]} rows
+ * @param {Attributes} [attributes]
+ */
 export const tableOf = (columns, rows, attributes = {}) =>
   el(
     "table",
@@ -76,12 +102,16 @@ export const tableOf = (columns, rows, attributes = {}) =>
     ),
   );
 
-// Long tables are built only when somebody opens them.
+/**
+ * Long tables are built only when somebody opens them.
+ * @param {string} summary
+ * @param {() => Node | string} build
+ * @returns {LazyDetails}
+ */
 export const lazyDetails = (summary, build) => {
   const body = el("div", { class: "fx-table-scroll", tabindex: "0", role: "region", "aria-label": summary });
   const details = el("details", { class: "fx-details" }, el("summary", {}, summary), body);
-  const fill = () => details.open && body.replaceChildren(build());
-  details.addEventListener("toggle", fill);
-  details.refresh = fill;
-  return details;
+  const refresh = () => details.open && body.replaceChildren(build());
+  details.addEventListener("toggle", refresh);
+  return Object.assign(details, { refresh });
 };

@@ -9,12 +9,26 @@ import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { groups as groupsText } from "../strings/groups.js";
+/** @import { LazyDetails, PlotPoint } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
 
 const text = groupsText.agreement;
 
 const SMALLEST_TOP = 0.05; // a scale that ends at noise would make noise look like structure
 
 export class LayerAgreement {
+  /** @type {Run} */
+  run;
+  /** @type {any} */
+  answer;
+  /** @type {LazyDetails} */
+  details;
+
+  /**
+   * @param {App} app
+   * @param {(first: number, second: number) => unknown} compare
+   */
   constructor(app, compare) {
     this.app = app;
     this.compare = compare;
@@ -105,6 +119,7 @@ export class LayerAgreement {
     this.drawTable();
   }
 
+  /** @param {number} count */
   layout(count) {
     const { run, layerIndex, root } = this.app;
     const step = Math.max(1, Math.ceil(count / 12));
@@ -127,6 +142,7 @@ export class LayerAgreement {
     });
   }
 
+  /** @param {PlotPoint} point */
   describe(point) {
     const { run } = this.app;
     return [
@@ -135,6 +151,10 @@ export class LayerAgreement {
     ].map((line) => el("p", { class: "fx-tooltip-text" }, line));
   }
 
+  /**
+   * @param {number} row
+   * @param {number} column
+   */
   choose(row, column) {
     if (row !== column) this.compare(row, column);
   }

@@ -13,12 +13,25 @@ import { groupFlags } from "./flags.js";
 import { common } from "../strings/common.js";
 import { groups as groupsText } from "../strings/groups.js";
 import { legend as legendText } from "../strings/tokens.js";
+/** @import { GroupPayload, GroupsPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
+/** @import { Child, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
 
 const text = groupsText.cards;
 
 const EXAMPLES = 3;
 
 export class GroupCards {
+  /** @type {GroupsPayload} */
+  data;
+  /** @type {any} */
+  cards;
+  /** @type {GroupsPayload | undefined} */
+  legendOf;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.title = el("h3", { class: "fx-subtitle" });
@@ -41,6 +54,7 @@ export class GroupCards {
     );
   }
 
+  /** @param {GroupsPayload} data */
   update(data) {
     const { run, layerIndex } = this.app;
     this.title.textContent = text.title(run.layerIds[layerIndex]);
@@ -86,6 +100,11 @@ export class GroupCards {
     });
   }
 
+  /**
+   * @param {GroupPayload} group
+   * @param {number} index
+   * @param {number[]} examples
+   */
   card(group, index, examples) {
     const state = el("span", { class: "fx-button" });
     const hits = el("p", { class: "fx-muted fx-card-hits" });
@@ -110,6 +129,11 @@ export class GroupCards {
     return { node, button, state, hits };
   }
 
+  /**
+   * @param {GroupPayload} group
+   * @param {number} index
+   * @param {number[]} examples
+   */
   content(group, index, examples) {
     const { run, layerIndex, tooltip } = this.app;
     const { data } = this;
@@ -123,6 +147,7 @@ export class GroupCards {
     ];
   }
 
+  /** @param {number[]} positions */
   examples(positions) {
     const { app } = this;
     return el(
@@ -148,10 +173,25 @@ export class GroupCards {
   }
 }
 
+/**
+ * @param {string} title
+ * @param {Node | null} hint
+ * @param {...(Child | Child[])} content
+ */
 const part = (title, hint, ...content) =>
   el("div", { class: "fx-card-part" }, el("h4", { class: "fx-card-part-title" }, title, hint), content.flat());
 
+/**
+ * @param {GroupPayload} group
+ * @param {number} numGroups
+ */
 function facts(group, numGroups) {
+  /**
+   * @param {string} label
+   * @param {string} value
+   * @param {string} detail
+   * @param {"share" | "confidence" | "purity" | "entropy"} column
+   */
   const fact = (label, value, detail, column) =>
     el(
       "div",
@@ -164,18 +204,35 @@ function facts(group, numGroups) {
     "dl",
     { class: "fx-group-facts" },
     fact(text.share, format.percent(group.share, 1), text.even(format.ratio(group.balance)), "share"),
-    fact(text.confidence, format.percent(group.confidence), text.certain(format.percent(1 / numGroups)), "confidence"),
-    fact(text.purity, format.percent(group.purity), text.chance(format.percent(group.null_mean)), "purity"),
-    fact(text.entropy, format.decimal(group.entropy, 2), text.nats, "entropy"),
+    fact(
+      text.confidence,
+      format.percent(/** @type {number} */ (group.confidence)),
+      text.certain(format.percent(1 / numGroups)),
+      "confidence",
+    ),
+    fact(
+      text.purity,
+      format.percent(/** @type {number} */ (group.purity)),
+      text.chance(format.percent(/** @type {number} */ (group.null_mean))),
+      "purity",
+    ),
+    fact(text.entropy, format.decimal(/** @type {number} */ (group.entropy), 2), text.nats, "entropy"),
   );
 }
 
+/**
+ * @param {GroupPayload} group
+ * @param {GroupsPayload} data
+ * @param {Tooltip} tooltip
+ */
 function classBar(group, data, tooltip) {
   const shares = group.classes
     .map((count, index) => ({ index, count, share: count / group.tokens }))
     .filter(({ count }) => count > 0);
+  /** @param {number} index */
   const name = (index) => common.wordClasses[data.class_names[index]];
   const commonest = [...shares].sort((a, b) => b.share - a.share);
+  /** @param {UiEvent<MouseEvent>} event @param {{ index: number, share: number, count: number }} given */
   const show = (event, { index, share, count }) =>
     tooltip.show(
       el(
@@ -204,6 +261,7 @@ function classBar(group, data, tooltip) {
   return [bar, el("p", { class: "fx-muted fx-class-words" }, three.join(" · "))];
 }
 
+/** @param {GroupPayload} group */
 function characteristic(group) {
   if (group.characteristic.length === 0) return el("span", { class: "fx-muted" }, text.none);
   return el(
@@ -215,6 +273,7 @@ function characteristic(group) {
   );
 }
 
+/** @param {[string, number][]} tokens */
 function frequent(tokens) {
   return el(
     "span",
@@ -225,9 +284,13 @@ function frequent(tokens) {
   );
 }
 
-// For each group, from each part of its tokens in text order, the most certain one.
+/**
+ * For each group, from each part of its tokens in text order, the most certain one.
+ * @param {Run} run
+ * @param {number} layerIndex
+ */
 function exampleTokens(run, layerIndex) {
-  const members = range(run.numGroups).map(() => []);
+  const members = range(run.numGroups).map(() => /** @type {number[]} */ ([]));
   for (let pos = 0; pos < run.numTokens; pos += 1) members[run.top(layerIndex, pos)].push(pos);
   return members.map((tokens) => {
     const size = Math.max(1, Math.ceil(tokens.length / EXAMPLES));
@@ -235,7 +298,12 @@ function exampleTokens(run, layerIndex) {
       .map((i) => tokens.slice(i * size, (i + 1) * size))
       .filter((some) => some.length > 0);
     return parts.map((some) =>
-      some.reduce((best, pos) => (run.confidence(layerIndex, pos) > run.confidence(layerIndex, best) ? pos : best)),
+      some.reduce((best, pos) =>
+        /** @type {number} */ (run.confidence(layerIndex, pos)) >
+        /** @type {number} */ (run.confidence(layerIndex, best))
+          ? pos
+          : best,
+      ),
     );
   });
 }

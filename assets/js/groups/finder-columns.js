@@ -7,17 +7,27 @@ import { shareBar } from "../core/widgets.js";
 import { shortClass } from "../core/word-classes.js";
 import { above } from "./finder-rows.js";
 import { groups as groupsText } from "../strings/groups.js";
+/** @import { Child } from "../core/types.js" */
+/** @import { Row } from "./finder-rows.js" */
+
+/** @typedef {keyof typeof COLUMNS} ColumnName */
 
 const text = groupsText.finder;
 
 const NOTHING = text.empty;
 
-// value: what is ranked by; cell: what is shown; below: a second, quieter line.
+/**
+ * value: what is ranked by; cell: what is shown; below: a second, quieter line.
+ * @param {keyof Row} key
+ * @param {(value: any, row: Row) => Child | Child[]} show
+ * @param {(row: Row) => string | null} [below]
+ */
 const number = (key, show, below = () => null) => ({
   value: (row) => row[key],
   cell: (row) => (row[key] === null ? NOTHING : [show(row[key], row), quiet(below(row))]),
 });
 
+/** @param {string | null} words */
 const quiet = (words) => words && el("span", { class: "fx-muted fx-below" }, words);
 
 export const COLUMNS = {
@@ -34,12 +44,16 @@ export const COLUMNS = {
   class: number(
     "className",
     (name) => shortClass(name),
-    (row) => text.base(format.percent(row.base_rate)),
+    (row) => text.base(format.percent(/** @type {number} */ (row.base_rate))),
   ),
   purity: number(
     "purity",
     (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)),
-    (row) => text.shuffled(format.percent(row.null_mean), format.percent(row.null_high)),
+    (row) =>
+      text.shuffled(
+        format.percent(/** @type {number} */ (row.null_mean)),
+        format.percent(/** @type {number} */ (row.null_high)),
+      ),
   ),
   share: number(
     "share",
@@ -53,6 +67,7 @@ export const COLUMNS = {
   mass: number("attention_mass", (value) => format.percent(value, 1)),
 };
 
+/** @param {Row} row */
 export const selectedCell = (row) => {
   if (row.selected === null) return [NOTHING, quiet("\u00a0")];
   return [

@@ -14,21 +14,67 @@ import { above, fits, ranked, rowsOf } from "./finder-rows.js";
 import { groupFlags } from "./flags.js";
 import { common } from "../strings/common.js";
 import { groups as groupsText } from "../strings/groups.js";
+/** @import { GroupsPayload } from "../core/payloads.js" */
+/** @import { UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Filter, Row } from "./finder-rows.js" */
+/** @import { ColumnName } from "./finder-columns.js" */
+/** @import { Selection } from "../core/selection.js" */
 
 const text = groupsText.finder;
 
 const FIRST_ROWS = 50;
 
-const COLUMN_NAMES = Object.keys(COLUMNS);
+const COLUMN_NAMES = /** @type {ColumnName[]} */ (Object.keys(COLUMNS));
 
+/** @type {ColumnName} */
 const BEST = "purity"; // ranked by it at first
 
 const OPEN = { layer: "all", class: "all", only: "all", token: "" };
 
 export class GroupFinder {
+  /** @type {HTMLParagraphElement} */
+  count;
+  /** @type {HTMLButtonElement} */
+  measure;
+  /** @type {HTMLParagraphElement} */
+  aboveLine;
+  /** @type {HTMLDivElement} */
+  filters;
+  /** @type {HTMLTableRowElement} */
+  head;
+  /** @type {HTMLTableSectionElement} */
+  body;
+  /** @type {HTMLButtonElement} */
+  more;
+  /** @type {HTMLTableElement} */
+  table;
+  /** @type {HTMLElement} */
+  node;
+  /** @type {any} */
+  filter;
+  /** @type {number} */
+  limit;
+  /** @type {GroupsPayload} */
+  data;
+  /** @type {Row[]} */
+  rows;
+  /** @type {Selection | null} */
+  counted;
+  /** @type {Run} */
+  run;
+  /** @type {Record<string, any>} */
+  headings;
+  /** @type {any} */
+  lines;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
+    /** The address of the first run. @type {URLSearchParams | null} */
     this.wanted = addressOf("groups");
+    /** @type {{ column: ColumnName, down: boolean }} */
     this.sort = { column: BEST, down: true };
     this.build();
     this.reset();
@@ -70,6 +116,7 @@ export class GroupFinder {
     this.limit = FIRST_ROWS;
   }
 
+  /** @param {GroupsPayload} data */
   update(data) {
     if (this.data !== data) {
       this.data = data;
@@ -91,19 +138,24 @@ export class GroupFinder {
     this.app.writeAddress(); // it was written before the answer that the filters need came
   }
 
-  // As the address has it.
+  /**
+   * As the address has it.
+   * @param {URLSearchParams} wanted
+   */
   restore(wanted) {
     const { data, run } = this;
     const layer = run.layerIds.indexOf(Number(wanted.get("of") ?? NaN));
     if (layer >= 0) this.filter.layer = `l${layer}`;
-    if (data.class_names.includes(wanted.get("class"))) this.filter.class = wanted.get("class");
-    if (Object.hasOwn(text.filters, wanted.get("only"))) this.filter.only = wanted.get("only");
+    const [kind, only, rank] = ["class", "only", "rank"].map((name) => wanted.get(name) ?? "");
+    if (data.class_names.includes(kind)) this.filter.class = kind;
+    if (Object.hasOwn(text.filters, only)) this.filter.only = only;
     this.filter.token = wanted.get("token") || "";
-    if (Object.hasOwn(COLUMNS, wanted.get("rank"))) this.sort = { column: wanted.get("rank"), down: !wanted.has("up") };
+    if (Object.hasOwn(COLUMNS, rank)) this.sort = { column: /** @type {ColumnName} */ (rank), down: !wanted.has("up") };
   }
 
   get parameters() {
     const { filter, sort, run } = this;
+    /** @param {keyof Filter} name */
     const other = (name) => (filter[name] === OPEN[name] ? null : filter[name]);
     return {
       of: run && filter.layer !== OPEN.layer ? run.layerIds[Number(filter.layer.slice(1))] : null,
@@ -123,6 +175,7 @@ export class GroupFinder {
       ...Object.fromEntries(run.layerIds.map((layer, index) => [`l${index}`, layer])),
     };
     const classes = { all: text.allClasses, ...Object.fromEntries(used.map((name) => [name, shortClass(name)])) };
+    /** @param {UiEvent<Event>} event */
     const typed = (event) => this.change("token", event.target.value);
     const search = el(
       "label",
@@ -145,7 +198,13 @@ export class GroupFinder {
     );
   }
 
+  /**
+   * @param {keyof Filter} name
+   * @param {string} label
+   * @param {Record<string, string | number>} options
+   */
   select(name, label, options) {
+    /** @param {UiEvent<Event>} event */
     const changed = (event) => this.change(name, event.target.value);
     return el(
       "label",
@@ -161,6 +220,10 @@ export class GroupFinder {
     );
   }
 
+  /**
+   * @param {keyof Filter} name
+   * @param {string} value
+   */
   change(name, value) {
     this.filter[name] = value;
     this.limit = FIRST_ROWS;
@@ -178,12 +241,13 @@ export class GroupFinder {
     this.app.views.sparsity.attention.node.scrollIntoView({ block: "start" });
   }
 
+  /** @param {ColumnName} name */
   hint(name) {
     const [, hint] = text.columns[name];
     if (name === "class" || name === "purity") return `${hint} ${common.wordClassHint}`;
     if (name !== "mass") return hint;
     const { attention_tokens: tokens, attention_heads: heads } = this.data;
-    return `${hint} ${tokens === null ? text.massMissing : text.massMeasured(format.count(heads), format.count(tokens))}`;
+    return `${hint} ${tokens === null ? text.massMissing : text.massMeasured(format.count(/** @type {number} */ (heads)), format.count(tokens))}`;
   }
 
   drawHead() {
@@ -205,6 +269,7 @@ export class GroupFinder {
     );
   }
 
+  /** @param {ColumnName} column */
   rank(column) {
     this.sort = { column, down: this.sort.column === column ? !this.sort.down : true };
     this.draw();
@@ -255,6 +320,7 @@ export class GroupFinder {
     );
   }
 
+  /** @param {Row} row */
   line(row) {
     const choose = () => this.choose(row);
     const button = el(
@@ -281,6 +347,7 @@ export class GroupFinder {
     };
   }
 
+  /** @param {Row} row */
   choose(row) {
     const { app } = this;
     app.setLayer(row.layerIndex);
@@ -323,6 +390,10 @@ export class GroupFinder {
   }
 }
 
+/**
+ * @param {Row[]} rows
+ * @param {GroupsPayload} data
+ */
 function aboveWords(rows, data) {
   const filled = rows.filter((row) => row.purity !== null);
   const expected = format.count(Math.round(filled.length * 0.025));

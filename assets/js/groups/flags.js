@@ -3,6 +3,7 @@
 import { el } from "../core/dom.js";
 import { groups as groupsText } from "../strings/groups.js";
 
+/** @param {{ flags: string[] }} group */
 export const groupFlags = (group) =>
   el(
     "span",

@@ -1,6 +1,19 @@
 // @ts-check
 // The layout of the flow chart: token counts between layers, positions of blocks, shapes of bands.
 import { range } from "../core/arrays.js";
+/** @import { Run } from "../core/run.js" */
+
+/** A group of a layer. @typedef {{ group: number, count: number, height: number, y: number, node?: Element }} Block */
+/**
+ * A layer: its blocks by group, and the groups in the order in which they are drawn.
+ * @typedef {{ layer: number, blocks: Block[], order: number[], x: number, scale: number, place: string }} Column
+ */
+/** Token counts between two layers, by group and group. @typedef {{ from: number, to: number, counts: Uint32Array }} Flow */
+/**
+ * The tokens that move from one group to another.
+ * @typedef {{ flow: Flow, from: number, to: number, count: number, height: number, x0: number, x1: number, y0: number,
+ *   y1: number, chosen?: Element }} Band
+ */
 
 export const HEIGHT = 440;
 
@@ -12,6 +25,12 @@ export const BLOCK = 26;
 
 const MARGIN = 4;
 
+/**
+ * @param {Run} run
+ * @param {number} from
+ * @param {number} to
+ * @param {Uint32Array | null} [positions]
+ */
 export function countFlow(run, from, to, positions = null) {
   const counts = new Uint32Array(run.numGroups * run.numGroups);
   const total = positions === null ? run.numTokens : positions.length;
@@ -22,7 +41,14 @@ export function countFlow(run, from, to, positions = null) {
   return counts;
 }
 
-// Blocks of the first layer stand in the order of their letters; those of the next ones where their tokens come from.
+/**
+ * Blocks of the first layer stand in the order of their letters; those of the next ones where their tokens come from.
+ * @param {Run} run
+ * @param {number[]} layers
+ * @param {Flow[]} flows
+ * @param {number} width
+ * @returns {Column[]}
+ */
 export function place(run, layers, flows, width) {
   const scale = (HEIGHT - TOP - MARGIN - GAP * (run.numGroups - 1)) / run.numTokens;
   const columns = [];
@@ -54,6 +80,11 @@ export function place(run, layers, flows, width) {
   return columns;
 }
 
+/**
+ * @param {Column} before
+ * @param {Uint32Array} flow
+ * @param {Uint32Array} counts
+ */
 function orderAfter(before, flow, counts) {
   const groups = counts.length;
   const centre = range(groups).map((to) => {
@@ -65,6 +96,11 @@ function orderAfter(before, flow, counts) {
   return range(groups).sort((a, b) => centre[a] - centre[b] || a - b);
 }
 
+/**
+ * @param {{ x0: number, x1: number, y0: number, y1: number }} given
+ * @param {number} from
+ * @param {number} to
+ */
 export function bandPath({ x0, x1, y0, y1 }, from, to) {
   const middle = (x0 + x1) / 2;
   return `M${x0},${y0 + from}C${middle},${y0 + from} ${middle},${y1 + from} ${x1},${y1 + from}L${x1},${y1 + to}C${middle},${y1 + to} ${middle},${y0 + to} ${x0},${y0 + to}Z`;

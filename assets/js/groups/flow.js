@@ -8,6 +8,10 @@ import { selectGroup, selectTokens } from "../core/selection.js";
 import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
 import { BLOCK, HEIGHT, bandPath, countFlow, place } from "./flow-layout.js";
 import { groups as groupsText } from "../strings/groups.js";
+/** @import { Attributes, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Band, Block, Column, Flow } from "./flow-layout.js" */
 
 const text = groupsText.flow;
 
@@ -21,19 +25,42 @@ const TABLE_ROWS = 30;
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/**
+ * @param {string} tag
+ * @param {Attributes} attributes
+ * @param {...(Node | string)} children
+ */
 const svg = (tag, attributes, ...children) => {
   const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes))
-    if (value !== null)
-      name.startsWith("on") ? node.addEventListener(name.slice(2), value) : node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else if (value !== null) node.setAttribute(name, String(value));
+  }
   node.append(...children);
   return node;
 };
 
 export class GroupFlow {
+  /** @type {Run} */
+  run;
+  /** @type {any} */
+  toggleButtons;
+  /** @type {any[]} */
+  layers;
+  /** @type {number} */
+  width;
+  /** @type {any} */
+  flows;
+  /** @type {Column[]} */
+  columns;
+  /** @type {Band[]} */
+  bands;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.preset = "near";
+    /** @type {any[] | number[] | undefined} */
     this.chosen = [];
     this.toggles = el("div", { class: "fx-layer-toggles", role: "group", "aria-label": text.layers });
     this.presets = el("div");
@@ -59,6 +86,7 @@ export class GroupFlow {
   }
 
   drawPresets() {
+    /** @param {string} value */
     const changed = (value) => {
       this.preset = value;
       if (value === "chosen") this.chosen = this.layers;
@@ -98,13 +126,18 @@ export class GroupFlow {
     this.table.refresh();
   }
 
-  // Show just these two layers; the open one is one of them.
+  /**
+   * Show just these two layers; the open one is one of them.
+   * @param {number} first
+   * @param {number} second
+   */
   compare(first, second) {
     this.preset = "chosen";
     this.chosen = [first, second];
     this.drawPresets();
   }
 
+  /** @param {number} index */
   toggle(index) {
     this.chosen = this.layers.includes(index)
       ? this.layers.filter((other) => other !== index)
@@ -133,7 +166,12 @@ export class GroupFlow {
         );
         return even.map((layer) => (layer === nearest ? layerIndex : layer));
       },
-      chosen: () => [layerIndex, ...this.chosen.filter((layer) => layer !== layerIndex).slice(0, MOST_LAYERS - 1)],
+      chosen: () => [
+        layerIndex,
+        .../** @type {any[] | number[]} */ (this.chosen)
+          .filter((layer) => layer !== layerIndex)
+          .slice(0, MOST_LAYERS - 1),
+      ],
     };
     return [...new Set(presets[this.preset]())].sort((a, b) => a - b);
   }
@@ -166,6 +204,7 @@ export class GroupFlow {
     this.selectionChanged();
   }
 
+  /** @param {Band[]} bands */
   writeNote(bands) {
     if (this.layers.length < 2) {
       this.note.textContent = text.single;
@@ -177,7 +216,13 @@ export class GroupFlow {
       drawn === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 2), format.percent(1 - drawn / all, 1));
   }
 
-  // Bands leave a block in the order in which their targets stand, so that they cross little.
+  /**
+   * Bands leave a block in the order in which their targets stand, so that they cross little.
+   * @param {Flow} flow
+   * @param {Column} left
+   * @param {Column} right
+   * @returns {Band[]}
+   */
   bandsOf(flow, left, right) {
     const scale = left.scale;
     const groups = this.app.run.numGroups;
@@ -207,6 +252,7 @@ export class GroupFlow {
     return found;
   }
 
+  /** @param {Band} band */
   band(band) {
     const hide = () => this.app.tooltip.hide();
     band.chosen = svg("path", { class: "fx-band-chosen", d: "" });
@@ -224,6 +270,7 @@ export class GroupFlow {
     );
   }
 
+  /** @param {Column} column */
   column(column) {
     const { run, layerIndex } = this.app;
     const layer = run.layerIds[column.layer];
@@ -243,17 +290,23 @@ export class GroupFlow {
     );
   }
 
+  /**
+   * @param {Column} column
+   * @param {Block} block
+   */
   block(column, block) {
     const { app } = this;
     const { run } = app;
     const layer = run.layerIds[column.layer];
     const label = text.node(groupLabel(block.group), layer, format.percent(block.count / run.numTokens, 1));
     const choose = () => app.toggleSelection(selectGroup(run, column.layer, block.group));
+    /** @param {UiEvent<KeyboardEvent>} event */
     const key = (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
       choose();
     };
+    /** @param {UiEvent<Event>} event */
     const show = (event) =>
       app.tooltip.show(el("p", { class: "fx-tooltip-text" }, label), event.currentTarget.getBoundingClientRect());
     const hide = () => app.tooltip.hide();
@@ -294,12 +347,17 @@ export class GroupFlow {
     return block.node;
   }
 
+  /**
+   * @param {Band} band
+   * @param {UiEvent<MouseEvent>} event
+   */
   describeBand(band, event) {
     const { run } = this.app;
     const { flow } = band;
     const [from, to] = [groupLabel(band.from), groupLabel(band.to)];
-    const left = this.columns.find((column) => column.layer === flow.from).blocks[band.from].count;
-    const right = this.columns.find((column) => column.layer === flow.to).blocks[band.to].count;
+    const left = /** @type {Column} */ (this.columns.find((column) => column.layer === flow.from)).blocks[band.from]
+      .count;
+    const right = /** @type {Column} */ (this.columns.find((column) => column.layer === flow.to)).blocks[band.to].count;
     const words = [
       text.link(from, run.layerIds[flow.from], to, run.layerIds[flow.to]),
       text.linkShares(
@@ -317,6 +375,7 @@ export class GroupFlow {
     );
   }
 
+  /** @param {Band} band */
   selectBand(band) {
     const { run } = this.app;
     const { flow } = band;
@@ -345,7 +404,10 @@ export class GroupFlow {
     );
     for (const band of this.bands) {
       const chosen = selection === null ? 0 : counts.get(band.flow)[band.from * run.numGroups + band.to];
-      band.chosen.setAttribute("d", chosen === 0 ? "" : bandPath(band, 0, (band.height * chosen) / band.count));
+      /** @type {Element} */ (band.chosen).setAttribute(
+        "d",
+        chosen === 0 ? "" : bandPath(band, 0, (band.height * chosen) / band.count),
+      );
     }
     const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
     for (const column of this.columns) {
@@ -362,7 +424,9 @@ export class GroupFlow {
   flowTable() {
     const { run } = this.app;
     const rows = [...this.bands].sort((a, b) => b.count - a.count).slice(0, TABLE_ROWS);
-    const size = (layer, group) => this.columns.find((column) => column.layer === layer).blocks[group].count;
+    /** @param {number} layer @param {number} group */
+    const size = (layer, group) =>
+      /** @type {Column} */ (this.columns.find((column) => column.layer === layer)).blocks[group].count;
     return tableOf(
       text.columns,
       rows.map((band) => {

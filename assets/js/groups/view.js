@@ -1,7 +1,7 @@
 // @ts-check
 // The Groups view: cards of the open layer's groups, all groups ranked, and groups across layers.
 import { addressedPart } from "../core/address.js";
-import { answers, requestOnce } from "../core/answers.js";
+import { forgetAnswer, requestOnce } from "../core/answers.js";
 import { attentionState, setAttentionState } from "../core/attention-state.js";
 import { el } from "../core/dom.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
@@ -10,20 +10,39 @@ import { GroupCards } from "./cards.js";
 import { GroupFinder } from "./finder.js";
 import { GroupFlow } from "./flow.js";
 import { groups as text } from "../strings/groups.js";
+/** @import { GroupsPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { App } from "../shell/app.js" */
 
 const WATCH_MS = 2000;
 
+/** @param {App} app */
 async function askGroups(app) {
   const { run } = app;
   const answer = await requestOnce(app, "groups");
-  if (app.run !== run || !outdated(run, answer)) return answer;
-  answers.get(run).delete("groups");
+  if (app.run !== run || answer.error !== undefined || !outdated(run, answer)) return answer;
+  forgetAnswer(run, "groups");
   return requestOnce(app, "groups");
 }
 
+/**
+ * @param {Run} run
+ * @param {GroupsPayload} answer
+ */
 const outdated = (run, answer) => answer.attention_tokens === null && attentionState(run) === "done";
 
 export class GroupsView {
+  /** @type {Run | null} */
+  run;
+  /** @type {any} */
+  data;
+  /** @type {boolean} */
+  watching;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
   constructor(app, panel) {
     this.app = app;
     this.section = addressedPart(Object.keys(text.sections), "cards");
@@ -38,6 +57,7 @@ export class GroupsView {
       finder: this.finder.node,
       layers: el("div", { class: "fx-across" }, this.flow.node, this.agreement.node),
     };
+    /** @param {string} value */
     const changed = (value) => {
       this.section = value;
       app.writeAddress();
@@ -87,11 +107,11 @@ export class GroupsView {
   // A measurement begun in Sparsity may end while this view is open.
   async watchAttention() {
     const { app, run } = this;
-    if (this.watching || attentionState(run) !== "running") return;
+    if (this.watching || attentionState(/** @type {Run} */ (run)) !== "running") return;
     this.watching = true;
     const answer = await app.ask("attention");
     this.watching = false;
-    if (answer.error === undefined) setAttentionState(run, answer.state);
+    if (answer.error === undefined) setAttentionState(/** @type {Run} */ (run), answer.state);
     if (this.run !== run || app.run !== run || !app.isOpen("groups")) return;
     if (outdated(run, this.data)) this.update();
     else setTimeout(() => app.isOpen("groups") && this.run === app.run && this.watchAttention(), WATCH_MS);
@@ -108,6 +128,10 @@ export class GroupsView {
     for (const part of this.parts[this.section]) if (part.selectionChanged) part.selectionChanged();
   }
 
+  /**
+   * @param {number} first
+   * @param {any} second
+   */
   compare(first, second) {
     this.flow.compare(first, second);
     if (first === this.app.layerIndex) this.show();

@@ -8,7 +8,7 @@ import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { LayerLoader } from "../core/loader.js";
-import { drawPlot, plotLayout, scatterType } from "../core/plot.js";
+import { asChart, drawPlot, plotLayout, scatterType } from "../core/plot.js";
 import { selectToken, selectTokens } from "../core/selection.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { tokenSummary } from "../core/token-text.js";
@@ -17,6 +17,12 @@ import { alertBox, choiceOf, groupChip, progressBox } from "../core/widgets.js";
 import { centroids, diamondLetters, groupMeans, selectedPoints } from "./points.js";
 import { common } from "../strings/common.js";
 import { map as text } from "../strings/map.js";
+/** @import { MapPayload } from "../core/payloads.js" */
+/** @import { PlotPoint, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Diamond } from "./points.js" */
+/** @import { Selection } from "../core/selection.js" */
 
 const SYMBOLS = ["circle", "square", "triangle-up", "cross", "triangle-down", "x", "pentagon", "hexagon"];
 
@@ -33,11 +39,50 @@ const CHOSEN = 0.95;
 const DIMMED = 0.08;
 
 export class MapView {
+  /** @type {HTMLDivElement} */
+  status;
+  /** @type {HTMLDivElement} */
+  plot;
+  /** @type {HTMLElement} */
+  caption;
+  /** @type {HTMLButtonElement} */
+  goTo;
+  /** @type {HTMLDivElement} */
+  tools;
+  /** @type {HTMLParagraphElement} */
+  drawn;
+  /** @type {MapPayload} */
+  map;
+  /** @type {Run} */
+  run;
+  /** @type {any[] | null} */
+  traces;
+  /** @type {string | null} */
+  refining;
+  /** @type {Diamond[]} */
+  diamonds;
+  /** @type {Uint8Array<ArrayBuffer>} */
+  classes;
+  /** @type {string[]} */
+  classNames;
+  /** @type {Run} */
+  classesOf;
+  /** @type {boolean} */
+  listening;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
   constructor(app, panel) {
     this.app = app;
     const wanted = addressOf("map");
-    this.scope = Object.hasOwn(text.scopes, wanted.get("scope")) ? wanted.get("scope") : "layer";
-    this.colouring = Object.hasOwn(text.colourings, wanted.get("colour")) ? wanted.get("colour") : "group";
+    this.scope = Object.hasOwn(text.scopes, /** @type {PropertyKey} */ (wanted.get("scope")))
+      ? wanted.get("scope")
+      : "layer";
+    this.colouring = Object.hasOwn(text.colourings, /** @type {PropertyKey} */ (wanted.get("colour")))
+      ? wanted.get("colour")
+      : "group";
     this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
     this.build(panel);
     this.loader = new LayerLoader((run, layer) => this.load(run, layer), {
@@ -48,7 +93,13 @@ export class MapView {
     });
   }
 
+  /** @param {HTMLElement} panel */
   build(panel) {
+    /**
+     * @param {any} name
+     * @param {Record<string, string>} options
+     * @param {(value: string) => unknown} changed
+     */
     const choice = (name, options, changed) =>
       choiceOf(text[name], options, this[name === "colourBy" ? "colouring" : name], changed);
     this.status = el("div", { class: "fx-status fx-map-status", role: "status" });
@@ -60,7 +111,7 @@ export class MapView {
         type: "button",
         class: "fx-button",
         disabled: true,
-        onclick: () => this.app.goToToken(this.app.selection.positions[0]),
+        onclick: () => this.app.goToToken(/** @type {Selection} */ (this.app.selection).positions[0]),
       },
       text.showInText,
     );
@@ -77,6 +128,7 @@ export class MapView {
   }
 
   colourSelect() {
+    /** @param {UiEvent<Event>} event */
     const changed = (event) => {
       this.colouring = event.target.value;
       this.draw();
@@ -103,12 +155,17 @@ export class MapView {
     };
   }
 
+  /**
+   * @param {"scope" | "colouring"} name
+   * @param {string} value
+   */
   set(name, value) {
     this[name] = value;
     this.update();
     this.app.writeAddress();
   }
 
+  /** @param {string} value */
   setDrag(value) {
     this.drag = value;
     if (this.map) Plotly.relayout(this.plot, { dragmode: value });
@@ -116,11 +173,15 @@ export class MapView {
 
   update() {
     const { run, layerIndex } = this.app;
-    if (this.run !== run) this.map = null;
+    if (this.run !== run) this.map = /** @type {any} */ (null);
     this.run = run;
     this.loader.request(run.info.run_id, this.scope === "all" ? ALL : run.layerIds[layerIndex]);
   }
 
+  /**
+   * @param {string} run
+   * @param {number | string} layer
+   */
   load(run, layer) {
     return this.app.ask("map", { run, layer: layer === ALL ? null : layer, quick: true });
   }
@@ -130,15 +191,21 @@ export class MapView {
     this.status.replaceChildren(el("p", { class: "fx-muted" }, text.waiting));
   }
 
-  // The map of another layer must not stand under this one's name.
+  /**
+   * The map of another layer must not stand under this one's name.
+   * @param {string} message
+   */
   fail(message) {
-    this.map = this.traces = null;
+    this.traces = null;
+    this.map = /** @type {any} */ (null);
+    this.diamonds = [];
     if (this.plot.classList.contains("js-plotly-plot"))
       drawPlot(this.app, this.plot, [], this.layout(), { hover: () => null });
     this.plot.classList.remove("fx-stale");
     this.status.replaceChildren(alertBox(message, () => this.update()));
   }
 
+  /** @param {MapPayload} map */
   show(map) {
     this.map = map;
     this.plot.classList.remove("fx-stale");
@@ -147,9 +214,12 @@ export class MapView {
     if (map.preliminary) this.refine(map);
   }
 
-  // The server's quick PCA is on the screen; its UMAP takes its place when it is ready.
+  /**
+   * The server's quick PCA is on the screen; its UMAP takes its place when it is ready.
+   * @param {MapPayload} map
+   */
   async refine(map) {
-    const key = this.loader.wanted;
+    const key = this.loader.requested;
     const [, layer] = JSON.parse(key);
     const { run } = this.app;
     this.status.replaceChildren(progressBox(text.refining(format.count(map.positions.length))));
@@ -157,14 +227,14 @@ export class MapView {
     this.refining = key;
     await new Promise((done) => setTimeout(done, LINGER));
     if (this.refining !== key) return;
-    if (this.loader.wanted !== key || !this.app.isOpen("map")) {
+    if (this.loader.requested !== key || !this.app.isOpen("map")) {
       this.refining = null;
       return;
     }
     const better = await this.app.ask("map", { layer: layer === ALL ? null : layer });
     if (this.refining === key) this.refining = null;
     if (better.error === undefined) this.loader.remember(key, better);
-    if (this.loader.wanted !== key || this.app.run !== run || !this.app.isOpen("map")) return;
+    if (this.loader.requested !== key || this.app.run !== run || !this.app.isOpen("map")) return;
     if (better.error === undefined) this.show(better);
     else this.status.replaceChildren(alertBox(text.refineFailed(better.error), () => this.refine(map)));
   }
@@ -206,9 +276,10 @@ export class MapView {
   listen() {
     if (this.listening) return;
     this.listening = true;
-    this.plot.on("plotly_selected", (event) => event && event.points && this.lassoed(event.points));
+    asChart(this.plot).on("plotly_selected", (event) => event && event.points && this.lassoed(event.points));
   }
 
+  /** @param {PlotPoint[]} points */
   lassoed(points) {
     const positions = points
       .filter((point) => point.data.meta.tokens)
@@ -253,7 +324,7 @@ export class MapView {
       dragmode: this.drag === "none" ? false : this.drag,
       annotations: diamondLetters(this.app, this.diamonds),
       // A zoomed map stays zoomed when only colours change.
-      uirevision: `${this.app.run.info.run_id} ${this.loader.wanted} ${this.map.method}`,
+      uirevision: `${this.app.run.info.run_id} ${this.loader.requested} ${this.map?.method}`,
       xaxis: { ...bare },
       yaxis: { ...bare, scaleanchor: "x" },
       legend: { orientation: "h", x: 0, y: -0.02, yanchor: "top", itemsizing: "constant" },
@@ -319,6 +390,7 @@ export class MapView {
     return parts[this.colouring]();
   }
 
+  /** @param {Float32Array} company */
   pathTraces(company) {
     const drawn = this.map.positions.map((pos) => company[pos]);
     const [cmin, cmax] = drawn.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [1, 0]);
@@ -330,12 +402,21 @@ export class MapView {
     });
   }
 
+  /**
+   * @param {string[]} names
+   * @returns {[number, string][]}
+   */
   scale(names) {
     return names.map((name, i) => [i / (names.length - 1), cssColour(this.app.root, name)]);
   }
 
+  /**
+   * @param {number} count
+   * @param {(pos: number) => number} partOf
+   * @param {(part: number) => { name: string, color: string, symbol: string }} look
+   */
   partition(count, partOf, look) {
-    const members = range(count).map(() => []);
+    const members = range(count).map(() => /** @type {number[]} */ ([]));
     this.map.positions.forEach((pos, i) => members[partOf(pos)].push(i));
     return members.flatMap((points, part) => {
       const { name, color, symbol } = look(part);
@@ -343,9 +424,17 @@ export class MapView {
     });
   }
 
+  /**
+   * @param {(pos: number) => number | null} value
+   * @param {{ cmin: number, cmax: number, colorscale: [number, string][], format: string }} given
+   */
   scaled(value, { cmin, cmax, colorscale, format: tickformat }) {
     const points = range(this.map.positions.length);
-    const title = { text: text.scales[this.colouring], side: "top", font: { size: 12 } };
+    const title = {
+      text: text.scales[/** @type {keyof typeof text.scales} */ (this.colouring)],
+      side: "top",
+      font: { size: 12 },
+    };
     const colorbar = {
       orientation: "h",
       y: -0.02,
@@ -359,7 +448,7 @@ export class MapView {
     const color = this.map.positions.map(value);
     return [
       {
-        ...this.trace(points, text.scales[this.colouring], {
+        ...this.trace(points, text.scales[/** @type {keyof typeof text.scales} */ (this.colouring)], {
           color,
           cmin,
           cmax,
@@ -373,6 +462,11 @@ export class MapView {
     ];
   }
 
+  /**
+   * @param {number[]} points
+   * @param {string} name
+   * @param {object} marker
+   */
   trace(points, name, marker) {
     const { map, app } = this;
     const tokens = points.map((i) => map.positions[i]);
@@ -392,6 +486,7 @@ export class MapView {
     };
   }
 
+  /** @param {PlotPoint} point */
   describe(point) {
     const { app } = this;
     const { tokens } = point.data.meta;
@@ -408,6 +503,7 @@ export class MapView {
     );
   }
 
+  /** @param {Diamond} given */
   diamondWords({ group, count }) {
     const { run, layerIndex } = this.app;
     if (count === undefined) return text.centroid(groupLabel(group));
@@ -415,6 +511,7 @@ export class MapView {
     return (whole ? text.mean : text.meanDrawn)(groupLabel(group), run.layerIds[layerIndex], format.count(count));
   }
 
+  /** @param {boolean} all */
   diamondTrace(all) {
     const { root } = this.app;
     const theme = themeOf(root);
@@ -437,6 +534,7 @@ export class MapView {
     };
   }
 
+  /** @param {boolean} all */
   captionOf(all) {
     const { map, app } = this;
     const { n_neighbors: neighbours, min_dist: minDist, metric } = map.parameters || {};

@@ -9,22 +9,52 @@ import { Filters } from "./filters.js";
 import { openExport } from "../shell/export.js";
 import { exporting as exportingText } from "../strings/export.js";
 import { runs as text } from "../strings/runs.js";
+/** @import { RunCardPayload } from "../core/payloads.js" */
+/** @import { Child, RunsServer } from "../core/types.js" */
 
 const SHOWN_AT_FIRST = 50;
 
 const apps = new WeakMap();
 
+/** @param {{ name: string, title: string }} run */
 const nameOf = (run) => run.name || run.title;
 
+/** @param {{ run_id: string }} run */
 const address = (run) => `?run=${encodeURIComponent(run.run_id)}`;
 
+/** @param {string} value */
 const splitTags = (value) =>
   value
     .split(",")
     .map((tag) => tag.trim())
     .filter(Boolean);
 
-class App {
+export class App {
+  /** @type {HTMLElement} */
+  root;
+  /** @type {RunsServer} */
+  server;
+  /** @type {any} */
+  runs;
+  /** @type {any} */
+  deleted;
+  /** @type {any} */
+  picked;
+  /** @type {number} */
+  limit;
+  /** @type {string | null} */
+  editing;
+  /** @type {any} */
+  keepDays;
+  /** @type {any} */
+  turn;
+  /** @type {any} */
+  kept;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {RunsServer} server
+   */
   constructor(root, server) {
     Object.assign(this, {
       root,
@@ -119,6 +149,7 @@ class App {
     this.drawList();
   }
 
+  /** @param {RunCardPayload} run */
   item(run) {
     if (this.editing === run.run_id)
       return el("li", { class: "fx-runs-item", "data-run": run.run_id }, this.keptForm(run));
@@ -138,17 +169,22 @@ class App {
     );
   }
 
-  // What somebody is typing outlives a list drawn anew.
+  /**
+   * What somebody is typing outlives a list drawn anew.
+   * @param {RunCardPayload} run
+   */
   keptForm(run) {
     if (!this.kept || this.kept.id !== run.run_id) this.kept = { id: run.run_id, node: this.form(run) };
     return this.kept.node;
   }
 
+  /** @param {RunCardPayload} run */
   heading(run) {
     const link = el("a", { href: address(run), class: "fx-runs-name" }, nameOf(run));
     return el("h3", { class: "fx-subtitle" }, link, run.name ? el("small", { class: "fx-muted" }, run.title) : null);
   }
 
+  /** @param {RunCardPayload} run */
   facts(run) {
     const parts = [
       format.date(run.created_at),
@@ -168,8 +204,10 @@ class App {
     return el("ul", { class: "fx-facts" }, items, el("li", { class: "fx-runs-id" }, run.run_id));
   }
 
+  /** @param {RunCardPayload} run */
   tags(run) {
     if (run.tags.length === 0) return null;
+    /** @param {string} tag */
     const pressed = (tag) => () => this.filters.choose("tag", tag);
     return el(
       "div",
@@ -180,7 +218,9 @@ class App {
     );
   }
 
+  /** @param {RunCardPayload} run */
   numbers(run) {
+    /** @param {string} label @param {string} hint @param {string} value */
     const line = (label, hint, value) =>
       el("div", {}, el("dt", {}, label, hintButton(this.tooltip, label, hint)), el("dd", {}, value));
     const both = `${format.perplexity(run.perplexity_full)}${text.arrow}${format.perplexity(run.perplexity_focus)}`;
@@ -193,6 +233,7 @@ class App {
     );
   }
 
+  /** @param {RunCardPayload} run */
   actions(run) {
     const name = nameOf(run);
     const box = el("input", {
@@ -201,6 +242,7 @@ class App {
       "aria-label": text.compareLabel(name),
       onchange: () => this.pick(run.run_id),
     });
+    /** @param {string} label @param {string} spoken @param {() => unknown} pressed @param {string} test */
     const button = (label, spoken, pressed, test) =>
       el(
         "button",
@@ -218,6 +260,7 @@ class App {
     );
   }
 
+  /** @param {string} id */
   export(id) {
     openExport({
       ask: (what, details = {}) => callServer(() => this.server.ask({ what, run: id, ...details })),
@@ -226,6 +269,7 @@ class App {
     });
   }
 
+  /** @param {RunCardPayload} run */
   form(run) {
     const name = el("input", {
       type: "text",
@@ -237,8 +281,10 @@ class App {
     const tags = el("input", { type: "text", class: "fx-input", value: run.tags.join(", ") });
     const note = el("textarea", { class: "fx-input", rows: 3, maxlength: 4000 });
     note.value = run.note;
+    /** @param {string} label @param {HTMLElement} input @param {boolean} wide */
     const field = (label, input, wide) =>
       el("label", { class: `fx-entry ${wide ? "fx-entry-wide" : ""}`.trim() }, el("span", {}, label), input);
+    /** @param {Event} event */
     const save = (event) => {
       event.preventDefault();
       this.save(run, { name: name.value, note: note.value, tags: splitTags(tags.value) });
@@ -262,20 +308,33 @@ class App {
     );
   }
 
+  /**
+   * @param {string | null} id
+   * @param {string | null} [back]
+   */
   edit(id, back = null) {
     this.editing = id;
     this.kept = null;
     this.drawList();
     const target = id
-      ? this.itemNode(id).querySelector("input")
-      : this.itemNode(back) && this.itemNode(back).querySelector("[data-testid=fx-run-edit]");
+      ? /** @type {HTMLElement} */ (this.itemNode(id)).querySelector("input")
+      : this.itemNode(back) &&
+        /** @type {HTMLElement} */ (this.itemNode(back)).querySelector("[data-testid=fx-run-edit]");
     if (target) target.focus();
   }
 
+  /**
+   * @param {string | null} id
+   * @returns {HTMLElement | null}
+   */
   itemNode(id) {
-    return this.list.querySelector(`[data-run="${CSS.escape(id)}"]`);
+    return this.list.querySelector(`[data-run="${CSS.escape(/** @type {string} */ (id))}"]`);
   }
 
+  /**
+   * @param {RunCardPayload} run
+   * @param {{ name: string, note: string, tags: string[] }} changes
+   */
   async save(run, changes) {
     const answer = await callServer(() => this.server.label({ run: run.run_id, ...changes }));
     if (answer.error !== undefined) return this.say(alertBox(answer.error));
@@ -286,12 +345,17 @@ class App {
     return this.say(text.saved(nameOf({ ...run, ...answer })));
   }
 
+  /**
+   * @param {string | Node} content
+   * @param {...Child} actions
+   */
   say(content, ...actions) {
     this.status.replaceChildren(
       typeof content === "string" ? el("div", { class: "fx-runs-said" }, el("p", {}, content), actions) : content,
     );
   }
 
+  /** @param {RunCardPayload} run */
   async remove(run) {
     const answer = await callServer(() => this.server.remove({ run: run.run_id }));
     if (answer.error !== undefined) return this.say(alertBox(answer.error));
@@ -305,6 +369,7 @@ class App {
     return this.load();
   }
 
+  /** @param {RunCardPayload} run */
   async restore(run) {
     const answer = await callServer(() => this.server.restore({ run: run.run_id }));
     this.say(answer.error === undefined ? text.restored(nameOf(run)) : alertBox(answer.error));
@@ -312,12 +377,13 @@ class App {
     this.edit(null, run.run_id);
   }
 
+  /** @param {string} id */
   pick(id) {
     this.picked = this.picked.includes(id)
       ? this.picked.filter((other) => other !== id)
       : [...this.picked.slice(-1), id];
-    for (const box of this.list.querySelectorAll(".fx-runs-pick input"))
-      box.checked = this.picked.includes(box.closest("li").dataset.run);
+    for (const box of /** @type {NodeListOf<HTMLInputElement>} */ (this.list.querySelectorAll(".fx-runs-pick input")))
+      box.checked = this.picked.includes(/** @type {HTMLLIElement} */ (box.closest("li")).dataset.run);
     this.drawCompare();
   }
 
@@ -325,7 +391,10 @@ class App {
     const runs = this.picked.map((id) => this.runs.find((run) => run.run_id === id));
     this.compare.hidden = runs.length === 0;
     if (runs.length === 0) return;
-    const words = runs.length === 1 ? text.compareOne(nameOf(runs[0])) : text.compareTwo(...runs.map(nameOf));
+    const words =
+      runs.length === 1
+        ? text.compareOne(nameOf(runs[0]))
+        : text.compareTwo(.../** @type {[any, any]} */ (runs.map(nameOf)));
     const go =
       runs.length === 2
         ? el(
@@ -342,7 +411,7 @@ class App {
       { type: "button", class: "fx-button", onclick: () => this.pickNone() },
       text.compareClear,
     );
-    this.compare.replaceChildren(el("p", {}, words), ...[go, none].filter(Boolean));
+    this.compare.replaceChildren(el("p", {}, words), .../** @type {(string | Node)[]} */ ([go, none].filter(Boolean)));
   }
 
   pickNone() {
@@ -380,6 +449,10 @@ class App {
 
 /** The Runs tab. */
 export const FocusRuns = {
+  /**
+   * @param {HTMLElement} root
+   * @param {RunsServer} server
+   */
   create(root, server) {
     const app = new App(root, server);
     apps.set(root, app);

@@ -2,10 +2,13 @@
 // The search field and filters of the Runs tab; filtering happens in the browser.
 import { el } from "../core/dom.js";
 import { runs as text } from "../strings/runs.js";
+/** @import { RunCardPayload } from "../core/payloads.js" */
 
 export class Filters {
+  /** @param {() => unknown} changed */
   constructor(changed) {
     this.changed = changed;
+    /** @type {Record<string, any>} */
     this.chosen = {};
     this.words = el("input", {
       type: "search",
@@ -35,6 +38,7 @@ export class Filters {
     this.changed();
   }
 
+  /** @param {RunCardPayload[]} runs */
   options(runs) {
     const values = {
       model: runs.map((run) => run.model_id),
@@ -54,11 +58,16 @@ export class Filters {
     }
   }
 
+  /**
+   * @param {string} name
+   * @param {string} value
+   */
   choose(name, value) {
     this.chosen[name].value = value;
     this.changed();
   }
 
+  /** @param {RunCardPayload} run */
   matches(run) {
     const { model, centroids, setting, tag } = this.chosen;
     if (model.value && run.model_id !== model.value) return false;

@@ -6,8 +6,14 @@ import { callServer } from "../core/server.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { toCsv } from "./csv.js";
 import { sql as text } from "../strings/sql.js";
+/** @import { SqlResultPayload } from "../core/payloads.js" */
+/** @import { SqlServer } from "../core/types.js" */
 
-class Box {
+export class Box {
+  /**
+   * @param {HTMLElement} root
+   * @param {SqlServer} server
+   */
   constructor(root, server) {
     this.server = server;
     this.turn = 0;
@@ -59,11 +65,13 @@ class Box {
     if (untouched) this.field.value = answer.examples[0][1];
   }
 
+  /** @param {string} sql */
   use(sql) {
     this.field.value = sql;
     this.run();
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
@@ -83,6 +91,7 @@ class Box {
     );
   }
 
+  /** @param {SqlResultPayload} answer */
   result(answer) {
     if (answer.rows.length === 0) return [el("p", { class: "fx-muted" }, text.none)];
     const words = text.result(format.count(answer.rows.length), format.decimal(answer.seconds, 2));
@@ -91,6 +100,7 @@ class Box {
       { type: "button", class: "fx-button", "data-testid": "fx-sql-csv", onclick: () => this.download(answer) },
       text.download,
     );
+    /** @param {string | number | boolean | null} value */
     const cell = (value) => {
       if (value === null) return el("td", { class: "fx-muted" }, text.nothing);
       return el(
@@ -123,6 +133,7 @@ class Box {
     ];
   }
 
+  /** @param {SqlResultPayload} answer */
   download(answer) {
     const url = URL.createObjectURL(new Blob([toCsv(answer.columns, answer.rows)], { type: "text/csv;charset=utf-8" }));
     const link = el("a", { href: url, download: text.file });
@@ -132,4 +143,6 @@ class Box {
 }
 
 /** The SQL box of the Runs tab. */
-export const FocusSql = { create: (root, server) => new Box(root, server) };
+export const FocusSql = {
+  /** @param {HTMLElement} root @param {SqlServer} server */ create: (root, server) => new Box(root, server),
+};

@@ -17,20 +17,65 @@ import { LayerControl } from "./layer-control.js";
 import { SelectionBar } from "./selection-bar.js";
 import { VIEWS } from "./views.js";
 import { shell as text } from "../strings/shell.js";
+/** @import { RunPayload } from "../core/payloads.js" */
+/** @import { Selection } from "../core/selection.js" */
+/** @import { Answer, Answers, Details, ExplorerServer, View } from "../core/types.js" */
 
+/** @typedef {keyof typeof VIEWS} ViewName */
+/** @typedef {{ [Name in ViewName]: InstanceType<(typeof VIEWS)[Name]> }} Views */
+
+/** @type {WeakMap<HTMLElement, App>} */
 const apps = new WeakMap();
 
 const SLIDER_PAUSE = 60; // ms
 
 const PLOTLY_PAUSE = 4000; // ms
 
-class App {
+export class App {
+  /** @type {Tooltip} */
+  tooltip;
+  /** @type {HTMLDivElement} */
+  message;
+  /** @type {HTMLDivElement} */
+  headerPlace;
+  /** @type {HTMLDivElement} */
+  problemPlace;
+  /** @type {LayerControl} */
+  layerControl;
+  /** @type {SelectionBar} */
+  selectionBar;
+  /** @type {Tabs} */
+  tabs;
+  /** @type {Views} */
+  views;
+  /** @type {HTMLDivElement} */
+  content;
+  /** @type {MutationObserver} */
+  themeObserver;
+  /** @type {ResizeObserver} */
+  sizeObserver;
+
+  /** The open run. No view is updated before there is one. @type {Run} */
+  run = /** @type {any} */ (null);
+  /** @type {Selection | null} */
+  selection = null;
+  layerIndex = 0;
+  /** The layer and selection that the address asks for, until the first run is open. @type {number | null} */
+  wantedLayer = null;
+  /** @type {string | null} */
+  wantedSelection = null;
+  /** @type {ViewName} */
+  view = "tokens";
+
+  /**
+   * @param {HTMLElement} root
+   * @param {ExplorerServer} server
+   */
   constructor(root, server) {
     this.root = root;
     this.server = server;
-    this.run = null;
-    this.selection = null;
     this.opening = 0;
+    this.layerTimer = 0;
     this.readAddress();
     this.build();
     this.watch();
@@ -40,7 +85,7 @@ class App {
   readAddress() {
     const address = new URLSearchParams(window.location.search);
     const view = address.get("view");
-    this.view = view in VIEWS ? view : "tokens";
+    if (view !== null && view in VIEWS) this.view = /** @type {ViewName} */ (view);
     this.wantedLayer = address.has("layer") ? Number(address.get("layer")) : null;
     this.wantedSelection = address.get("sel");
   }
@@ -53,10 +98,12 @@ class App {
     this.problemPlace = el("div"); // a layer that could not be fetched, whichever view is open
     this.layerControl = new LayerControl((index) => this.setLayer(index));
     this.selectionBar = new SelectionBar(() => this.select(null));
-    const names = Object.fromEntries(Object.keys(VIEWS).map((name) => [name, text.tabs[name]]));
-    this.tabs = new Tabs(names, text.tabsLabel, (name) => this.openView(name));
-    this.views = {};
-    for (const [name, View] of Object.entries(VIEWS)) this.views[name] = new View(this, this.tabs.panels[name]);
+    const names = Object.fromEntries(
+      Object.keys(VIEWS).map((name) => [name, text.tabs[/** @type {ViewName} */ (name)]]),
+    );
+    this.tabs = new Tabs(names, text.tabsLabel, (name) => this.openView(/** @type {ViewName} */ (name)));
+    const made = Object.entries(VIEWS).map(([name, View]) => [name, new View(this, this.tabs.panels[name])]);
+    this.views = /** @type {Views} */ (Object.fromEntries(made));
     this.content = el(
       "div",
       { class: "fx-content" },
@@ -89,11 +136,18 @@ class App {
     this.sizeObserver.disconnect();
   }
 
-  // One named question about a run (focus_explorer/ui/answers.py); a failing call gives {error} like the server itself.
+  /**
+   * One named question about a run (focus_explorer/ui/answers.py); a failing call gives {error} like the server itself.
+   * @template {keyof Answers} K
+   * @param {K} what
+   * @param {Details} [details]
+   * @returns {Promise<Answer<Answers[K]>>}
+   */
   ask(what, details = {}) {
     return callServer(() => this.server.ask({ what, run: this.run.info.run_id, ...details }));
   }
 
+  /** @param {string} runId */
   async open(runId) {
     const turn = (this.opening += 1);
     this.showMessage(progressBox(text.loadingRun));
@@ -103,6 +157,7 @@ class App {
     else this.show(payload);
   }
 
+  /** @param {RunPayload} payload */
   show(payload) {
     this.opening += 1;
     try {
@@ -110,7 +165,7 @@ class App {
         callServer(() => this.server.ask({ what, run: payload.run.run_id, ...details })),
       );
     } catch (error) {
-      this.run = null;
+      this.run = /** @type {any} */ (null);
       this.showMessage(alertBox(text.badPayload(error.message)));
       return;
     }
@@ -153,13 +208,14 @@ class App {
 
   // The layer asked for by the address, else the one just looked at, else the middle, where groups say most.
   startLayer() {
-    const named = this.run.layerIds.indexOf(this.wantedLayer);
+    const named = this.run.layerIds.indexOf(/** @type {number} */ (this.wantedLayer));
     return named >= 0 ? named : Math.floor(this.run.numLayers / 2);
   }
 
+  /** @param {string} [message] */
   clear(message) {
     this.opening += 1;
-    this.run = null;
+    this.run = /** @type {any} */ (null);
     this.showMessage(
       el(
         "div",
@@ -170,6 +226,7 @@ class App {
     );
   }
 
+  /** @param {Node} node */
   showMessage(node) {
     this.tooltip.hide();
     this.message.replaceChildren(node);
@@ -183,6 +240,7 @@ class App {
     this.content.hidden = false;
   }
 
+  /** @param {number} index */
   setLayer(index) {
     if (index < 0 || index >= this.run.numLayers || index === this.layerIndex) return;
     const start = performance.now();
@@ -197,7 +255,10 @@ class App {
     this.writeAddress();
   }
 
-  // Choose tokens for every view; null lets go of them. A view that can restyle cheaply has `selectionChanged`.
+  /**
+   * Choose tokens for every view; null lets go of them. A view that can restyle cheaply has `selectionChanged`.
+   * @param {Selection | null} selection
+   */
   select(selection) {
     const start = performance.now();
     this.selection = selection && selection.size > 0 ? selection : null;
@@ -209,11 +270,15 @@ class App {
     this.writeAddress();
   }
 
-  // Choosing what is chosen already lets go of it.
+  /**
+   * Choosing what is chosen already lets go of it.
+   * @param {Selection} selection
+   */
   toggleSelection(selection) {
     this.select(selection.equals(this.selection) ? null : selection);
   }
 
+  /** @param {ViewName} name */
   openView(name) {
     this.view = name;
     this.tooltip.hide();
@@ -223,6 +288,7 @@ class App {
     this.writeAddress();
   }
 
+  /** @param {string} name */
   isOpen(name) {
     return this.run !== null && !this.content.hidden && this.view === name;
   }
@@ -232,6 +298,7 @@ class App {
     this.views[this.view].update();
   }
 
+  /** @param {number} pos */
   goToToken(pos) {
     this.openView("tokens");
     this.views.tokens.goTo(pos);
@@ -240,17 +307,18 @@ class App {
   writeAddress() {
     const address = new URL(window.location.href);
     address.searchParams.set("run", this.run.info.run_id);
-    address.searchParams.set("layer", this.run.layerIds[this.layerIndex]);
+    address.searchParams.set("layer", String(this.run.layerIds[this.layerIndex]));
     address.searchParams.set("view", this.view);
-    const part = this.views[this.view].part;
+    const views = /** @type {Record<string, View>} */ (this.views);
+    const part = views[this.view].part;
     if (part) address.searchParams.set("part", part);
     else address.searchParams.delete("part");
     // What a view keeps there of itself: absent where it is the default, and gone when another view is open.
-    const own = Object.entries(this.views).flatMap(([name, view]) =>
+    const own = Object.entries(views).flatMap(([name, view]) =>
       Object.entries(view.parameters || {}).map(([key, value]) => [key, name === this.view ? value : null]),
     );
-    for (const [key] of own) address.searchParams.delete(key);
-    for (const [key, value] of own) if (value !== null) address.searchParams.set(key, value);
+    for (const [key] of own) address.searchParams.delete(String(key));
+    for (const [key, value] of own) if (value !== null) address.searchParams.set(String(key), String(value));
     const selected = encodeSelection(this.selection);
     if (selected === null) address.searchParams.delete("sel");
     else address.searchParams.set("sel", selected);
@@ -260,13 +328,19 @@ class App {
 
 /** The public API of the page: one explorer per root element. */
 export const FocusExplorer = {
+  /**
+   * @param {HTMLElement} root
+   * @param {ExplorerServer} server
+   */
   create(root, server) {
-    if (apps.has(root)) apps.get(root).dispose();
+    if (apps.has(root)) /** @type {App} */ (apps.get(root)).dispose();
     const app = new App(root, server);
     apps.set(root, app);
     return {
       open: (runId) => app.open(runId),
+      /** @param {RunPayload} payload */
       show: (payload) => app.show(payload),
+      /** @param {string} [message] */
       clear: (message) => app.clear(message),
     };
   },

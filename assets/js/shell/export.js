@@ -3,6 +3,16 @@
 import { el, newId } from "../core/dom.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { exporting as text } from "../strings/export.js";
+/** @import { ExportFilePayload, ExportPayload, JobPayload } from "../core/payloads.js" */
+/** @import { Ask, Details, UiEvent } from "../core/types.js" */
+/** @import { App } from "./app.js" */
+
+/** The run to export, and its open layer if there is one. @typedef {{ ask: Ask, run: string, layer: number | null }} ExportSource */
+/**
+ * The fields of the dialog.
+ * @typedef {{ kind: "table" | "figure" | "bundle" | "report", table: string, format: string, figure: string,
+ *   figureFormat: string, preset: string, reportFormat: string, text: boolean, only: boolean }} Choice
+ */
 
 const POLL_MS = 400;
 
@@ -11,7 +21,35 @@ const LIVE = ["waiting", "running", "stopping"];
 let opened = null;
 
 class Dialog {
-  // `ask(what, details)` asks the server about the run; `layer` is the open one, null where none is.
+  /** @type {Ask} */
+  ask;
+  /** @type {ExportSource} */
+  run;
+  /** @type {ExportSource} */
+  layer;
+  /** @type {string} */
+  kind;
+  /** @type {number} */
+  turn;
+  /** @type {any} */
+  choices;
+  /** @type {any} */
+  wish;
+  /** @type {string} */
+  id;
+  /** @type {JobPayload} */
+  job;
+  /** @type {number} */
+  timer;
+  /** @type {HTMLParagraphElement} */
+  stage;
+  /** @type {HTMLProgressElement} */
+  bar;
+
+  /**
+   * `ask(what, details)` asks the server about the run; `layer` is the open one, null where none is.
+   * @param {ExportSource} given
+   */
   constructor({ ask, run, layer }) {
     Object.assign(this, { ask, run, layer, kind: "table", turn: 0 });
     const title = el("h2", { class: "fx-title", id: newId("export"), tabindex: "-1", autofocus: true }, text.title);
@@ -102,24 +140,37 @@ class Dialog {
     const { wish } = this;
     const kinds = Object.fromEntries(this.choices.kinds.map((kind) => [kind, text.kinds[kind]]));
     const choice = choiceOf(text.kindLabel, kinds, wish.kind, (kind) => this.change("kind", kind));
-    const focused = this.node.contains(document.activeElement) && document.activeElement.getAttribute("data-field");
+    const focused =
+      this.node.contains(document.activeElement) &&
+      /** @type {HTMLElement} */ (document.activeElement).getAttribute("data-field");
     this.fields.replaceChildren(
       ...[choice, el("p", { class: "fx-help" }, text.help[wish.kind]), ...this[wish.kind]()].filter(Boolean),
     );
-    for (const input of choice.querySelectorAll("input")) input.dataset.field = `kind-${input.value}`;
+    for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (choice.querySelectorAll("input")))
+      input.dataset.field = `kind-${input.value}`;
     const again = focused && this.fields.querySelector(`[data-field="${focused}"]`);
     if (again) again.focus();
     this.tell();
   }
 
-  // What is on the screen must not be older than what was chosen.
+  /**
+   * What is on the screen must not be older than what was chosen.
+   * @param {keyof Choice} name
+   * @param {string | boolean} value
+   */
   change(name, value) {
     this.wish[name] = value;
     this.state.replaceChildren();
     this.draw();
   }
 
+  /**
+   * @param {keyof Choice} name
+   * @param {string} label
+   * @param {[string, string][]} options
+   */
   select(name, label, options) {
+    /** @param {UiEvent<Event>} event */
     const changed = (event) => this.change(name, event.target.value);
     return el(
       "label",
@@ -133,6 +184,10 @@ class Dialog {
     );
   }
 
+  /**
+   * @param {keyof Choice} name
+   * @param {string} label
+   */
   check(name, label) {
     return el(
       "label",
@@ -147,6 +202,10 @@ class Dialog {
     );
   }
 
+  /**
+   * @param {keyof Choice} name
+   * @param {string[]} known
+   */
   formats(name, known) {
     return this.select(
       name,
@@ -236,6 +295,10 @@ class Dialog {
     return wish.kind === "report" ? { kind: "report", format: wish.reportFormat } : { kind: "bundle", text: wish.text };
   }
 
+  /**
+   * @param {"tables" | "figures"} list
+   * @param {string} name
+   */
   offersLayer(list, name) {
     return this.layer !== null && this.choices[list].find((one) => one.name === name).layers;
   }
@@ -266,16 +329,21 @@ class Dialog {
     this.follow("export_start", this.question);
   }
 
+  /**
+   * @param {"export_start" | "export_state"} what
+   * @param {Details} details
+   */
   async follow(what, details) {
     const answer = await this.ask(what, details);
     if (!this.node.open) {
-      if (answer.id !== undefined) this.ask("export_stop", { id: answer.id });
+      if (answer.error === undefined) this.ask("export_stop", { id: answer.id });
       return;
     }
     if (answer.error !== undefined) this.end(alertBox(answer.error));
     else this.take(answer);
   }
 
+  /** @param {ExportPayload} given */
   take({ id, job, file }) {
     Object.assign(this, { id, job });
     if (file) this.offer(file);
@@ -287,11 +355,13 @@ class Dialog {
     }
   }
 
+  /** @param {Node} node */
   end(node) {
     this.make.disabled = false;
     this.state.replaceChildren(node);
   }
 
+  /** @param {{ stage: string, fraction: number }} given */
   showRunning({ stage, fraction }) {
     if (!this.bar || !this.bar.isConnected) {
       this.stage = el("p", {});
@@ -307,6 +377,7 @@ class Dialog {
     this.bar.value = fraction;
   }
 
+  /** @param {ExportFilePayload} file */
   offer(file) {
     const link = el(
       "a",
@@ -327,12 +398,14 @@ class Dialog {
   }
 }
 
+/** @param {ExportSource} from */
 export const openExport = (from) => {
   if (opened !== null) return; // pressed twice
   opened = new Dialog(from);
   opened.open();
 };
 
+/** @param {App} app */
 export const exportButton = (app) => {
   const { run } = app;
   const open = () =>

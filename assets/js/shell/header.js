@@ -3,8 +3,14 @@
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
+import { common } from "../strings/common.js";
 import { shell as text } from "../strings/shell.js";
+/** @import { ConfigPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
+/** @import { Child } from "../core/types.js" */
 
+/** @param {ConfigPayload} config */
 function settings(config) {
   const words = text.header;
   return [
@@ -16,6 +22,10 @@ function settings(config) {
   ].join(", ");
 }
 
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
 function facts(run, tooltip) {
   const { info } = run;
   const hint = hintButton(
@@ -35,6 +45,12 @@ function facts(run, tooltip) {
   ];
 }
 
+/**
+ * @param {Tooltip} tooltip
+ * @param {{ label: string, hint: string }} words
+ * @param {Child | Child[]} value
+ * @param {string} detail
+ */
 function card(tooltip, words, value, detail) {
   return el(
     "div",
@@ -45,14 +61,22 @@ function card(tooltip, words, value, detail) {
   );
 }
 
+/**
+ * @param {string} from
+ * @param {string} to
+ */
 const change = (from, to) => [
   el("span", { class: "fx-card-from" }, from, el("span", { class: "fx-arrow" }, text.cards.arrow)),
   to,
 ];
 
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
 function perplexityCard(run, tooltip) {
   const words = text.cards.perplexity;
-  if (!run.quality) return card(tooltip, words, text.notMeasured, "");
+  if (!run.quality) return card(tooltip, words, common.notMeasured, "");
   const { full, focus } = run.quality;
   return card(
     tooltip,
@@ -62,6 +86,10 @@ function perplexityCard(run, tooltip) {
   );
 }
 
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
 function pairsCard(run, tooltip) {
   const words = text.cards.pairs;
   const kept = run.layers.map((layer) => layer.retained_pairs);
@@ -69,6 +97,10 @@ function pairsCard(run, tooltip) {
   return card(tooltip, words, format.percent(run.meanKept()), detail);
 }
 
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
 function dominanceCard(run, tooltip) {
   const words = text.cards.dominance;
   const worst = run.layers.reduce((most, layer) => (layer.dominance > most.dominance ? layer : most));
@@ -76,12 +108,16 @@ function dominanceCard(run, tooltip) {
   return card(tooltip, words, format.percent(run.meanDominance()), detail);
 }
 
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
 function attentionCard(run, tooltip) {
   const words = text.cards.attention;
   const ratio = run.timeRatio("attention");
-  if (ratio === null) return card(tooltip, words, text.notMeasured, "");
   const full = run.timing("full", "attention");
   const focus = run.timing("focus", "attention");
+  if (ratio === null || full === null || focus === null) return card(tooltip, words, common.notMeasured, "");
   return card(
     tooltip,
     words,
@@ -90,6 +126,7 @@ function attentionCard(run, tooltip) {
   );
 }
 
+/** @param {string[] | null} list */
 function notes(list) {
   if (!list || list.length === 0) return null;
   return el(
@@ -104,6 +141,11 @@ function notes(list) {
   );
 }
 
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ * @param {Node | null} [action]
+ */
 export const runHeader = (run, tooltip, action = null) =>
   el(
     "header",

@@ -3,6 +3,7 @@
 import { el, newId } from "../core/dom.js";
 import { startTour } from "./tour.js";
 import { keys as text } from "../strings/keys.js";
+/** @import { UiEvent } from "../core/types.js" */
 
 const TYPING =
   "input:not([type=checkbox], [type=radio], [type=range], [type=button]), textarea, select, [contenteditable='true'], [contenteditable='']";
@@ -13,20 +14,26 @@ let sheet = null;
 const explorer = () =>
   document.querySelector("#fe-view .fx-root") || document.querySelector(".fx-root:has([data-testid=fx-header])");
 
+/** @param {HTMLElement | null} node */
 const onScreen = (node) => node !== null && node.offsetParent !== null;
 
-// A shortcut for something that is not on the screen does nothing at all.
+/**
+ * A shortcut for something that is not on the screen does nothing at all.
+ * @param {HTMLElement | null} node
+ */
 function press(node) {
-  if (!onScreen(node) || node.disabled) return false;
+  if (node === null || !onScreen(node) || node.matches(":disabled")) return false;
   node.click();
   return true;
 }
 
+/** @param {string} selector */
 function within(selector) {
   const root = explorer();
   return root ? root.querySelector(selector) : null;
 }
 
+/** @param {number} number */
 function openView(number) {
   const root = explorer();
   return root ? press(root.querySelectorAll(".fx-tabs [role=tab]")[number - 1] || null) : false;
@@ -36,12 +43,16 @@ function search() {
   const field = () => within(".fx-panel:not([hidden]) :is(input[type=search], [data-testid=fx-search])");
   if (!onScreen(field())) press(within(".fx-tab[data-view=tokens]"));
   if (!onScreen(field())) return false;
-  field().focus();
-  field().select();
+  const input = /** @type {HTMLInputElement} */ (field());
+  input.focus();
+  input.select();
   return true;
 }
 
-// Escape is the explorer's own while focus is inside it; from elsewhere on the page it lets go of the selection too.
+/**
+ * Escape is the explorer's own while focus is inside it; from elsewhere on the page it lets go of the selection too.
+ * @param {UiEvent<KeyboardEvent>} event
+ */
 function letGo(event) {
   const root = explorer();
   if (!root || root.contains(event.target) || event.target.closest(".fx-root, dialog")) return false;
@@ -57,12 +68,14 @@ const ACTIONS = {
   g: () => press(within(".fx-tab[data-view=groups]")),
 };
 
+/** @param {UiEvent<KeyboardEvent>} event */
 function act(event) {
   if (event.key === "Escape") return letGo(event);
   if (/^[1-9]$/.test(event.key)) return openView(Number(event.key));
   return event.key in ACTIONS ? ACTIONS[event.key]() : false;
 }
 
+/** @param {KeyboardEvent} event */
 function keyDown(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (!(event.target instanceof Element) || event.target.closest(`${TYPING}, dialog`) || (sheet !== null && sheet.open))
@@ -70,6 +83,7 @@ function keyDown(event) {
   if (act(event) !== false) event.preventDefault();
 }
 
+/** @param {string} keys */
 function keyNames(keys) {
   return el(
     "dt",
@@ -79,6 +93,7 @@ function keyNames(keys) {
 }
 
 function build() {
+  /** @param {{ title: string, keys: string[][] }} group */
   const part = (group) =>
     el(
       "section",
@@ -122,7 +137,10 @@ export const showKeys = () => {
   if (!sheet.open) sheet.showModal();
 };
 
-// The masthead is drawn by the page's server part, some time after this script has run.
+/**
+ * The masthead is drawn by the page's server part, some time after this script has run.
+ * @param {number} tries
+ */
 function addButton(tries) {
   const masthead = document.querySelector(".fe-masthead");
   if (masthead === null) {

@@ -3,8 +3,10 @@
 import { el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { shell as text } from "../strings/shell.js";
+/** @import { Run } from "../core/run.js" */
 
 export class LayerControl {
+  /** @param {(index: number) => unknown} changed */
   constructor(changed) {
     this.changed = changed;
     const id = newId("layer");
@@ -39,6 +41,11 @@ export class LayerControl {
     );
   }
 
+  /**
+   * @param {string} symbol
+   * @param {string} label
+   * @param {number} step
+   */
   stepButton(symbol, label, step) {
     return el(
       "button",
@@ -52,6 +59,10 @@ export class LayerControl {
     );
   }
 
+  /**
+   * @param {Run} run
+   * @param {number} index
+   */
   update(run, index) {
     const layer = run.layers[index];
     const id = run.layerIds[index];
@@ -60,7 +71,7 @@ export class LayerControl {
     this.range.setAttribute("aria-valuetext", text.layer.valueText(id, index + 1, run.numLayers));
     this.previous.disabled = index === 0;
     this.next.disabled = index === run.numLayers - 1;
-    this.number.textContent = id;
+    this.number.textContent = String(id);
     this.position.textContent = text.layer.position(run.layerIds[0], run.layerIds[run.numLayers - 1]);
     this.summary.textContent = text.layer.summary(
       layer.attention_kind,

@@ -3,9 +3,11 @@
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { common } from "../strings/common.js";
+/** @import { Selection } from "../core/selection.js" */
 
 // One line above the views: what is selected, and how to let go of it.
 export class SelectionBar {
+  /** @param {() => unknown} cleared */
   constructor(cleared) {
     this.label = el("span", { class: "fx-selected-label" });
     this.button = el("button", { type: "button", class: "fx-button", onclick: cleared }, common.selection.clear);
@@ -18,7 +20,10 @@ export class SelectionBar {
     this.update(null);
   }
 
-  // The bar keeps its height, so that choosing a token never moves the token.
+  /**
+   * The bar keeps its height, so that choosing a token never moves the token.
+   * @param {Selection | null} selection
+   */
   update(selection) {
     this.node.classList.toggle("fx-selected-none", selection === null);
     this.button.style.visibility = selection === null ? "hidden" : "";

@@ -20,6 +20,7 @@ const TARGETS = {
 
 let tour = null;
 
+/** @param {keyof typeof TARGETS} name */
 const find = (name) => {
   const node = document.querySelector(TARGETS[name]);
   return node !== null && node.offsetParent !== null ? node : null;
@@ -42,10 +43,13 @@ function remember() {
 }
 
 class Tour {
+  /** @type {HTMLElement | null} */
+  target;
+
   constructor() {
-    this.names = Object.keys(TARGETS).filter(find);
+    this.names = /** @type {(keyof typeof TARGETS)[]} */ (Object.keys(TARGETS)).filter(find);
     this.at = 0;
-    this.before = document.activeElement;
+    this.before = /** @type {HTMLElement | null} */ (document.activeElement);
     this.title = el("h2", { class: "fx-subtitle", id: newId("tour") });
     this.words = el("p", { id: newId("tour-words") });
     this.count = el("span", { class: "fx-muted", role: "status" });
@@ -81,6 +85,7 @@ class Tour {
     this.show(0);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const steps = { ArrowRight: 1, ArrowLeft: -1 };
     if (event.key === "Escape") this.end();
@@ -90,6 +95,7 @@ class Tour {
     event.stopPropagation();
   }
 
+  /** @param {number} at */
   show(at) {
     if (at >= this.names.length) return this.end();
     this.at = at;
@@ -99,7 +105,7 @@ class Tour {
     this.count.textContent = text.step(at + 1, this.names.length);
     this.back.disabled = at === 0;
     this.next.textContent = at === this.names.length - 1 ? text.done : text.next;
-    this.mark(find(this.names[at]));
+    this.mark(find(/** @type {"text" | "tokens" | "layer" | "more" | "cards" | "views"} */ (this.names[at])));
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (this.target) this.target.scrollIntoView({ block: "center", behavior: still ? "auto" : "smooth" });
     this.place();
@@ -107,6 +113,7 @@ class Tour {
     return undefined;
   }
 
+  /** @param {HTMLElement | null} target */
   mark(target) {
     if (this.target) this.target.classList.remove("fx-tour-target");
     this.target = target;
@@ -162,6 +169,7 @@ const begun = () => {
   busy = true;
 };
 
+/** @param {number} tries */
 function startWhenReady(tries) {
   if (busy) return;
   if (document.querySelector("[data-testid=fx-header]")) startTour();

@@ -10,6 +10,12 @@ import { hintButton } from "../core/tooltip.js";
 import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { LinkLists } from "./links.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
+/** @import { AttentionMassPayload, AttentionPlannedPayload } from "../core/payloads.js" */
+/** @import { Answer, AttentionPayload, Child } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+
+/** A part of the attention. @typedef {"local" | "sinks" | "grouped" | "dropped"} Part */
 
 const text = pairsText.attention;
 
@@ -20,9 +26,23 @@ const NARROW = 560; // pixels; names beside each other would overlap
 const PARTS = Object.keys(text.parts);
 
 export class AttentionPart {
+  /** @type {AttentionMassPayload} */
+  found;
+  /** @type {HTMLParagraphElement} */
+  stage;
+  /** @type {HTMLProgressElement} */
+  bar;
+  /** @type {number} */
+  timer;
+  /** @type {number} */
+  heads;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
+    this.hasFound = false;
     this.kind = "mass_kept";
+    /** @type {Run | null} */
     this.run = null;
     this.state = el("div", { class: "fx-attention-state", "data-testid": "fx-attention" });
     this.plot = el("div", {
@@ -33,7 +53,7 @@ export class AttentionPart {
     });
     this.finding = el("p", { class: "fx-finding" });
     this.denominator = el("p", { class: "fx-help" });
-    this.table = lazyDetails(text.table, () => (this.found ? this.buildTable() : ""));
+    this.table = lazyDetails(text.table, () => (this.hasFound ? this.buildTable() : ""));
     this.links = new LinkLists(app);
     this.scaleLow = el("span", {});
     const scale = el(
@@ -44,7 +64,9 @@ export class AttentionPart {
     const kinds = el(
       "div",
       { class: "fx-toolbar" },
-      choiceOf(text.show, text.kinds, this.kind, (kind) => this.choose(kind)),
+      choiceOf(text.show, text.kinds, this.kind, (kind) =>
+        this.choose(/** @type {"mass_kept" | "distant_mass_kept"} */ (kind)),
+      ),
       scale,
     );
     this.measured = el(
@@ -62,6 +84,7 @@ export class AttentionPart {
     this.node = el("section", { class: "fx-part" }, title, this.state, this.measured);
   }
 
+  /** @param {"mass_kept" | "distant_mass_kept"} kind */
   choose(kind) {
     this.kind = kind;
     this.draw();
@@ -70,20 +93,21 @@ export class AttentionPart {
   // Asks once per run; the answer of a measured run does not change.
   async update() {
     const { run } = this.app;
-    if (this.run === run && this.found) {
+    if (this.run === run && this.hasFound) {
       this.draw();
       this.links.update();
       return;
     }
     if (this.run !== run) {
       this.run = run;
-      this.found = null;
+      this.hasFound = false;
       this.measured.hidden = true;
       this.state.replaceChildren(progressBox(text.waiting));
     }
     await this.ask("attention");
   }
 
+  /** @param {"attention" | "measure_attention" | "stop_attention"} what */
   async ask(what) {
     const { run } = this.app;
     clearTimeout(this.timer);
@@ -92,6 +116,7 @@ export class AttentionPart {
     this.take(answer);
   }
 
+  /** @param {Answer<AttentionPayload>} answer */
   take(answer) {
     if (answer.error === undefined) setAttentionState(this.app.run, answer.state);
     if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error, () => this.ask("attention")));
@@ -100,12 +125,13 @@ export class AttentionPart {
     else this.invite(answer);
   }
 
+  /** @param {AttentionPlannedPayload} answer */
   invite(answer) {
     const count = format.count(answer.num_tokens);
     const children = [el("p", {}, text.invite(count))];
     if (answer.num_tokens < answer.whole)
       children.push(el("p", { class: "fx-help" }, text.cut(count, format.count(answer.whole))));
-    if (answer.state === "failed") children.unshift(alertBox(answer.problem));
+    if (answer.state === "failed") children.unshift(alertBox(/** @type {string} */ (answer.problem)));
     const start = el(
       "button",
       { type: "button", class: "fx-button fx-main-button", onclick: () => this.measure() },
@@ -121,6 +147,7 @@ export class AttentionPart {
     this.ask("measure_attention");
   }
 
+  /** @param {{ stage: string, fraction: number }} given */
   showRunning({ stage, fraction }) {
     if (!this.bar || !this.bar.isConnected) {
       this.stage = el("p", {});
@@ -137,8 +164,10 @@ export class AttentionPart {
     this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.ask("attention"), POLL_MS);
   }
 
+  /** @param {AttentionMassPayload} answer */
   showFound(answer) {
     this.found = answer;
+    this.hasFound = true;
     this.state.replaceChildren();
     this.measured.hidden = false;
     this.links.setHeads(answer.mass_kept[0].length);
@@ -146,7 +175,10 @@ export class AttentionPart {
     this.links.update();
   }
 
-  // What shuffled groups and the window alone would keep of a layer; the mean over its heads.
+  /**
+   * What shuffled groups and the window alone would keep of a layer; the mean over its heads.
+   * @param {number} layer
+   */
   nulls(layer) {
     const { found } = this;
     const heads = found.local[layer].map((local, head) => local + found.sinks[layer][head]);
@@ -159,7 +191,10 @@ export class AttentionPart {
     };
   }
 
-  // Distant attention of several heads: a share of their sum, so that heads without any do not count.
+  /**
+   * Distant attention of several heads: a share of their sum, so that heads without any do not count.
+   * @param {number} layer
+   */
   layerMean(layer) {
     const { found } = this;
     if (this.kind === "mass_kept") return mean(found.mass_kept[layer]);
@@ -201,12 +236,15 @@ export class AttentionPart {
     this.say();
     this.table.refresh();
     drawPlot(app, this.plot, [trace], this.layout(columns, layerIndex), {
-      hover: (point) => this.describe(...point.pointNumber),
-      click: (point) => this.click(...point.pointNumber),
+      hover: (point) => this.describe(.../** @type {[any, any]} */ (point.pointNumber)),
+      click: (point) => this.click(.../** @type {[any, any]} */ (point.pointNumber)),
     });
   }
 
-  // Where the colours begin: the tenth below the smallest share, so that differences show; the scale above says so.
+  /**
+   * Where the colours begin: the tenth below the smallest share, so that differences show; the scale above says so.
+   * @param {(number | null)[][]} z
+   */
   floor(z) {
     const shares = z.flat().filter((value) => value !== null);
     return Math.min(0.9, Math.floor(Math.min(...shares) * 10) / 10);
@@ -218,6 +256,10 @@ export class AttentionPart {
     return this.plot.clientWidth < NARROW ? names : names.map((name) => name.replace(" ", "<br>"));
   }
 
+  /**
+   * @param {number[]} columns
+   * @param {number} layerIndex
+   */
   layout(columns, layerIndex) {
     const { run, root } = this.app;
     const every = Math.ceil(run.numLayers / 16);
@@ -270,16 +312,23 @@ export class AttentionPart {
     const counts = [layers.length, this.heads, found.num_tokens].map(format.count);
     this.denominator.textContent =
       found.num_tokens < app.run.numTokens
-        ? text.denominatorCut(...counts, format.count(app.run.numTokens))
-        : text.denominator(...counts);
+        ? text.denominatorCut(.../** @type {[any, any, any]} */ (counts), format.count(app.run.numTokens))
+        : text.denominator(.../** @type {[any, any, any]} */ (counts));
   }
 
+  /**
+   * @param {number} layer
+   * @param {number} column
+   */
   describe(layer, column) {
     const { found, app } = this;
     const id = app.run.layerIds[layer];
+    /** @param {Child | Child[]} label @param {string} value */
     const row = (label, value) =>
       el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
+    /** @param {string} title */
     const head = (title) => el("div", { class: "fx-tooltip-head" }, el("strong", {}, title));
+    /** @param {number | null} value */
     const share = (value) => (value === null ? text.none : format.percent(value, 1));
     if (column === this.heads || (column === this.heads + 3 && this.kind !== "mass_kept")) return null;
     const { shuffled, windowOnly } = this.nulls(layer);
@@ -288,17 +337,25 @@ export class AttentionPart {
     if (column === this.heads + 3)
       return [head(text.nullCell(id, text.windowOnly)), row(text.kinds[this.kind], share(windowOnly))];
     const whole = column > this.heads;
+    /** @param {Part} name */
     const part = (name) => (whole ? mean(found[name][layer]) : found[name][layer][column]);
+    /** @param {Part} name */
     const swatch = (name) => el("span", { class: `fx-cause fx-cause-${text.partCauses[name]}`, "aria-hidden": "true" });
     const far = part("grouped") + part("dropped");
     return [
       head(whole ? text.meanCell(id) : text.cell(id, column)),
-      ...PARTS.map((name) => row([swatch(name), text.parts[name]], share(part(name)))),
+      ...PARTS.map((name) =>
+        row([swatch(/** @type {Part} */ (name)), text.parts[name]], share(part(/** @type {Part} */ (name)))),
+      ),
       row(text.kept, share(1 - part("dropped"))),
       row(text.distantKept, share(far > 0 ? part("grouped") / far : null)),
     ];
   }
 
+  /**
+   * @param {number} layer
+   * @param {number} column
+   */
   click(layer, column) {
     this.links.setHead(column < this.heads ? column : null);
     if (layer === this.app.layerIndex) this.links.update();

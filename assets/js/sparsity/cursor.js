@@ -6,6 +6,7 @@ import { format } from "../core/format.js";
 import { visibleToken } from "../core/labels.js";
 import { cssColour } from "../core/theme.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { ZoomMask } from "./mask.js" */
 
 const text = pairsText.cursor;
 
@@ -13,8 +14,10 @@ const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 
 // Its place is kept in tokens, so that it stays where it is when the picture is zoomed, moved or of another layer.
 export class MaskCursor {
+  /** @param {ZoomMask} mask */
   constructor(mask) {
     this.mask = mask;
+    /** @type {any} */
     this.place = null;
     this.said = el(
       "p",
@@ -23,12 +26,15 @@ export class MaskCursor {
     );
   }
 
-  // Whether the key was meant for the cursor.
+  /**
+   * Whether the key was meant for the cursor.
+   * @param {KeyboardEvent} event
+   */
   key(event) {
     if (event.key === "Enter") this.enter();
     else if (this.place === null) return false;
     else if (event.key === "Escape") this.hide();
-    else if (event.key in STEPS && !event.shiftKey) this.step(...STEPS[event.key]);
+    else if (event.key in STEPS && !event.shiftKey) this.step(.../** @type {[any, any]} */ (STEPS[event.key]));
     else return false;
     return true;
   }
@@ -53,11 +59,16 @@ export class MaskCursor {
     this.mask.redrawShapes();
   }
 
-  // Beyond the edge of a closer look the picture moves along.
+  /**
+   * Beyond the edge of a closer look the picture moves along.
+   * @param {number} down
+   * @param {number} right
+   */
   step(down, right) {
     const { mask } = this;
     const { tile } = mask;
     const last = mask.run.numTokens - 1;
+    /** @param {number} pos @param {number} by */
     const next = (pos, by) => Math.max(0, Math.min(last, pos + by * tile.blockSize));
     const [query, key] = [next(this.place.query, down), next(this.place.key, right)];
     const outside = query < tile.rows[0] || query > tile.rows[1] || key < tile.keys[0] || key > tile.keys[1];
@@ -68,7 +79,11 @@ export class MaskCursor {
     }
   }
 
-  // Above the diagonal there are no pairs: there the cursor goes to the last key its queries may look at.
+  /**
+   * Above the diagonal there are no pairs: there the cursor goes to the last key its queries may look at.
+   * @param {number} query
+   * @param {number} key
+   */
   put(query, key) {
     const { tile } = this.mask;
     const [row, column] = this.cell({ query, key });
@@ -83,10 +98,15 @@ export class MaskCursor {
     this.say();
   }
 
+  /** @param {any} [given] */
   cell({ query, key } = this.place) {
     const { tile } = this.mask;
+    /** @param {[number, number]} side @param {number} count @param {number} pos */
     const within = (side, count, pos) => Math.max(0, Math.min(count - 1, Math.floor((pos - side[0]) / tile.blockSize)));
-    return [within(tile.rows, tile.numRows, query), within(tile.keys, tile.numColumns, key)];
+    return [
+      within(/** @type {[number, number]} */ (tile.rows), tile.numRows, query),
+      within(/** @type {[number, number]} */ (tile.keys), tile.numColumns, key),
+    ];
   }
 
   // The picture was drawn anew: another part, another layer or other colours.
@@ -104,7 +124,7 @@ export class MaskCursor {
   say() {
     const { mask } = this;
     const point = { pointNumber: this.cell() };
-    this.said.textContent = this.words(...point.pointNumber);
+    this.said.textContent = this.words(.../** @type {[any, any]} */ (point.pointNumber));
     const area = mask.plot.querySelector(".nsewdrag");
     const content = mask.hover(point);
     if (!area || !content || document.activeElement !== mask.plot) return;
@@ -115,6 +135,10 @@ export class MaskCursor {
     mask.app.tooltip.show(content, { left, right: left, width: 0, top: top - half, bottom: top + half });
   }
 
+  /**
+   * @param {number} row
+   * @param {number} column
+   */
   words(row, column) {
     const { tile, app } = this.mask;
     const counts = tile.blockCounts(row, column);
@@ -122,6 +146,7 @@ export class MaskCursor {
     if (total === 0) return text.none;
     if (tile.blockSize === 1) {
       const [query, key] = [tile.rowSpan(row)[0], tile.keySpan(column)[0]];
+      /** @param {number} pos */
       const token = (pos) => visibleToken(app.run.pieces[pos]);
       return text.pair(
         format.count(query),
@@ -132,7 +157,9 @@ export class MaskCursor {
       );
     }
     const { blockTitle, causes, pairs } = sparsityText;
-    const title = blockTitle(...tile.rowSpan(row).map(format.count), ...tile.keySpan(column).map(format.count));
+    const title = blockTitle(
+      .../** @type {[any, any, any, any]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
+    );
     const parts = counts.flatMap((count, i) =>
       count > 0
         ? [text.part(causes[tile.causes[i]], pairs(format.count(count), format.percent(count / total, 1)))]
@@ -145,6 +172,7 @@ export class MaskCursor {
     if (this.place === null) return [];
     const { tile, app } = this.mask;
     const [row, column] = this.cell();
+    /** @param {string} name */
     const colour = (name) => cssColour(app.root, name);
     const frame = {
       type: "rect",

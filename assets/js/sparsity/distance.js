@@ -9,6 +9,9 @@ import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { DistanceMeanPayload } from "../core/payloads.js" */
+/** @import { Child } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
 
 const text = pairsText.distance;
 const causeNames = sparsityText.causes;
@@ -19,7 +22,18 @@ const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
 const MEAN = "mean";
 
 export class DistanceChart {
-  // `nullsReady(answer)` is told the nulls of every layer once they are known.
+  /** @type {any} */
+  answer;
+  /** @type {any} */
+  pairs;
+  /** @type {any} */
+  shares;
+
+  /**
+   * `nullsReady(answer)` is told the nulls of every layer once they are known.
+   * @param {App} app
+   * @param {(answer: DistanceMeanPayload) => unknown} nullsReady
+   */
   constructor(app, nullsReady) {
     this.app = app;
     this.scope = "layer";
@@ -44,6 +58,7 @@ export class DistanceChart {
       this.far,
       this.table,
     );
+    /** @param {string} scope @param {(answer: any) => unknown} ready */
     const handlers = (scope, ready) => ({
       open: () => app.isOpen("sparsity"),
       waiting: () => this.scope === scope && this.wait(),
@@ -63,6 +78,7 @@ export class DistanceChart {
     );
   }
 
+  /** @param {string} scope */
   choose(scope) {
     this.scope = scope;
     this.update();
@@ -79,6 +95,7 @@ export class DistanceChart {
     this.status.replaceChildren(progressBox(text.waiting));
   }
 
+  /** @param {any} answer */
   show(answer) {
     this.answer = answer;
     this.pairs = answer.pairs || answer.first.map((_, bin) => sum(answer.counts.map((counts) => counts[bin])));
@@ -109,6 +126,7 @@ export class DistanceChart {
   }
 
   lines() {
+    /** @param {number[]} y @param {string} dash @param {string} colour */
     const line = (y, dash, colour) => ({
       type: "scatter",
       mode: "lines",
@@ -122,6 +140,7 @@ export class DistanceChart {
 
   // Share of pairs beyond window and sinks, in one number: the groups' and that of shuffled ones.
   farSentence() {
+    /** @param {number[]} values */
     const mean = (values) => sum(values) / values.length;
     const { beyond, sharing } = this.answer;
     return beyond.includes(null)
@@ -129,10 +148,12 @@ export class DistanceChart {
       : text.far(format.percent(mean(beyond), 1), format.percent(mean([sharing].flat()), 1));
   }
 
+  /** @param {number} at */
   bin(at) {
     return text.bin(format.count(this.answer.first[at]), format.count(this.answer.last[at]));
   }
 
+  /** @param {number} at */
   describe(at) {
     const { answer } = this;
     const pairs = format.count(this.pairs[at]);
@@ -140,8 +161,10 @@ export class DistanceChart {
       this.scope === MEAN
         ? text.binTitleMean(this.bin(at), pairs, format.count(answer.layers))
         : text.binTitle(this.bin(at), pairs);
+    /** @param {Child | Child[]} label @param {string} value */
     const row = (label, value) =>
       el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
+    /** @param {string} cause */
     const swatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
     return [
       el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
@@ -197,6 +220,7 @@ export class DistanceChart {
   }
 }
 
+/** @param {App} app */
 const nullLegend = (app) =>
   el(
     "ul",

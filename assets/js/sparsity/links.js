@@ -9,6 +9,10 @@ import { contextLine } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox } from "../core/widgets.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
+/** @import { AttentionLinksPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+
+/** @typedef {"dropped" | "kept"} Kind */
 
 const text = pairsText.links;
 
@@ -16,11 +20,16 @@ const SHOWN = 50;
 
 const ALL = "all";
 
-const KINDS = Object.keys(text.kinds);
+const KINDS = /** @type {Kind[]} */ (Object.keys(text.kinds));
 
 export class LinkLists {
+  /** @type {AttentionLinksPayload} */
+  answer;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
+    /** @type {number | null} */
     this.head = null;
     this.title = el("span", {});
     this.status = el("div", { class: "fx-status" });
@@ -37,6 +46,7 @@ export class LinkLists {
       ]),
     );
     this.counts = Object.fromEntries(KINDS.map((kind) => [kind, el("p", { class: "fx-help" })]));
+    /** @param {Kind} kind */
     const column = (kind) =>
       el(
         "div",
@@ -70,6 +80,7 @@ export class LinkLists {
     });
   }
 
+  /** @param {number} count */
   setHeads(count) {
     if (this.head !== null && this.head >= count) this.head = null;
     this.select.replaceChildren(
@@ -79,11 +90,13 @@ export class LinkLists {
     this.select.value = this.head === null ? ALL : String(this.head);
   }
 
+  /** @param {number | null} head */
   setHead(head) {
     this.head = head;
     this.select.value = head === null ? ALL : String(head);
   }
 
+  /** @param {string} value */
   chosen(value) {
     this.head = value === ALL ? null : Number(value);
     if (this.answer) this.draw();
@@ -99,6 +112,7 @@ export class LinkLists {
     for (const list of Object.values(this.lists)) list.classList.add("fx-stale");
   }
 
+  /** @param {AttentionLinksPayload} answer */
   show(answer) {
     this.answer = answer;
     this.status.replaceChildren();
@@ -118,6 +132,7 @@ export class LinkLists {
     this.selectionChanged();
   }
 
+  /** @param {[number, number, number, number, number]} pair */
   item([head, query, key, probability, affinity]) {
     const { run } = this.app;
     const percent = format.percent(probability, 1);
@@ -126,6 +141,7 @@ export class LinkLists {
       head,
       affinity < 0.005 ? "<0.01" : format.decimal(affinity, 2),
     );
+    /** @param {string} label @param {number} pos */
     const side = (label, pos) =>
       el("div", { class: "fx-link-side" }, el("span", { class: "fx-muted" }, label), contextLine(run, pos));
     return el(
@@ -159,6 +175,10 @@ export class LinkLists {
     );
   }
 
+  /**
+   * @param {number} query
+   * @param {number} key
+   */
   go(query, key) {
     const label = text.label(format.count(query), format.count(key));
     this.app.select(selectTokens([key, query], "tokens", label));

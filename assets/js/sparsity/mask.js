@@ -4,7 +4,7 @@ import { range, sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { asChart, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { selectTokens } from "../core/selection.js";
 import { cssColour } from "../core/theme.js";
 import { tokenSummary } from "../core/token-text.js";
@@ -12,9 +12,15 @@ import { choiceOf } from "../core/widgets.js";
 import { MaskCursor } from "./cursor.js";
 import { MaskTile } from "./tile.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { Mask } from "../core/mask.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+
+/** Queries and keys, each as first and last. @typedef {{ rows: [number, number], keys: [number, number] }} MaskArea */
 
 const text = pairsText.zoom;
 
+/** @param {[number, number]} pair */
 const spanWords = ([first, last]) =>
   first === last ? format.count(first) : text.range(format.count(first), format.count(last));
 
@@ -31,13 +37,32 @@ const BELOW_DIAGONAL = { x: 0.3, y: 0.7 }; // the middle of the whole lies on th
 const SETTLE_MS = 80; // wheels and keys come in bursts
 
 export class ZoomMask {
-  // `look(tile)` gives z and colours of the heatmap; `describe(tile, row, column)` the tooltip of a block.
+  /** @type {Record<"in" | "out" | "whole", HTMLButtonElement>} */
+  buttons;
+  /** @type {MaskArea | null} */
+  view;
+  /** @type {MaskTile} */
+  whole;
+  /** @type {number} */
+  timer;
+  /** @type {MaskTile} */
+  tile;
+  /** @type {boolean} */
+  listening;
+
+  /**
+   * `look(tile)` gives z and colours of the heatmap; `describe(tile, row, column)` the tooltip of a block.
+   * @param {App} app
+   * @param {(tile: MaskTile) => object} look
+   * @param {(tile: MaskTile, row: number, column: number) => HTMLElement[]} describe
+   */
   constructor(app, look, describe) {
     this.app = app;
     this.look = look;
     this.describe = describe;
     this.clicked = "block";
-    this.run = null;
+    /** The run that is drawn. @type {Run} */
+    this.run = /** @type {any} */ (null);
     this.asked = 0;
     this.cursor = new MaskCursor(this);
     // An application, so that screen readers leave the arrow keys to the cursor.
@@ -64,6 +89,7 @@ export class ZoomMask {
   }
 
   toolbar() {
+    /** @param {string} label @param {() => unknown} run */
     const button = (label, run) => el("button", { type: "button", class: "fx-button", onclick: run }, label);
     this.buttons = {
       in: button(text.in, () => this.zoom(1 / ZOOM_STEP)),
@@ -82,7 +108,10 @@ export class ZoomMask {
     return this.app.run.layerIds[this.app.layerIndex];
   }
 
-  // The stored blocks of a layer; a closer look stays where it was when only the layer changes.
+  /**
+   * The stored blocks of a layer; a closer look stays where it was when only the layer changes.
+   * @param {Mask} mask
+   */
   setWhole(mask) {
     const { run } = this.app;
     this.asked += 1; // a closer look still on its way belongs to another layer or run
@@ -96,7 +125,10 @@ export class ZoomMask {
     else this.draw(this.whole);
   }
 
-  // rows and keys as [first, last], or null for everything.
+  /**
+   * rows and keys as [first, last], or null for everything.
+   * @param {MaskArea | null} view
+   */
   async show(view) {
     this.view = view && this.fit(view);
     const turn = (this.asked += 1);
@@ -117,8 +149,13 @@ export class ZoomMask {
     this.app.root.dataset.zoomMs = (performance.now() - start).toFixed(1);
   }
 
+  /**
+   * @param {MaskArea} given
+   * @returns {MaskArea | null}
+   */
   fit({ rows, keys }) {
     const last = this.run.numTokens - 1;
+    /** @param {[number, number]} pair @returns {[number, number]} */
     const within = ([low, high]) => {
       const size = Math.min(last, Math.max(CLOSEST - 1, Math.round(high - low)));
       const first = Math.max(0, Math.min(last - size, Math.round(low)));
@@ -129,6 +166,7 @@ export class ZoomMask {
     return everything ? null : fitted;
   }
 
+  /** @param {MaskArea | null} view */
   soon(view) {
     this.view = view && this.fit(view);
     clearTimeout(this.timer);
@@ -145,22 +183,39 @@ export class ZoomMask {
     return this.view ? MIDDLE : BELOW_DIAGONAL;
   }
 
-  // Around a point given as fractions of the picture: the cursor, or its middle.
+  /**
+   * Around a point given as fractions of the picture: the cursor, or its middle.
+   * @param {number} factor
+   * @param {{ x: number, y: number }} [at]
+   */
   zoom(factor, at = this.focusPoint()) {
     const { rows, keys } = this.current();
+    /** @param {[number, number]} pair @param {number} share @returns {[number, number]} */
     const scaled = ([low, high], share) => {
       const point = low + (high - low) * share;
       return [point - (point - low) * factor, point + (high - point) * factor];
     };
-    this.soon({ rows: scaled(rows, at.y), keys: scaled(keys, at.x) });
+    this.soon({
+      rows: scaled(/** @type {[number, number]} */ (rows), at.y),
+      keys: scaled(/** @type {[number, number]} */ (keys), at.x),
+    });
   }
 
+  /**
+   * @param {number} down
+   * @param {number} right
+   */
   move(down, right) {
     const { rows, keys } = this.current();
+    /** @param {[number, number]} pair @param {number} by @returns {[number, number]} */
     const moved = ([low, high], by) => [low + (high - low) * by, high + (high - low) * by];
-    this.soon({ rows: moved(rows, down * MOVE_STEP), keys: moved(keys, right * MOVE_STEP) });
+    this.soon({
+      rows: moved(/** @type {[number, number]} */ (rows), down * MOVE_STEP),
+      keys: moved(/** @type {[number, number]} */ (keys), right * MOVE_STEP),
+    });
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const actions = {
       "+": () => this.zoom(1 / ZOOM_STEP),
@@ -180,13 +235,17 @@ export class ZoomMask {
     event.preventDefault();
   }
 
-  // With Ctrl only, or the page could not be scrolled past the mask; a pinch on a touch pad arrives as the same.
+  /**
+   * With Ctrl only, or the page could not be scrolled past the mask; a pinch on a touch pad arrives as the same.
+   * @param {WheelEvent} event
+   */
   wheel(event) {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     const area = this.plot.querySelector(".nsewdrag");
     if (!area) return;
     const box = area.getBoundingClientRect();
+    /** @param {number} value @param {number} low @param {number} size */
     const share = (value, low, size) => Math.max(0, Math.min(1, (value - low) / size));
     this.zoom(event.deltaY < 0 ? 1 / 1.5 : 1.5, {
       x: share(event.clientX, box.left, box.width),
@@ -194,6 +253,7 @@ export class ZoomMask {
     });
   }
 
+  /** @param {MaskTile} tile */
   async draw(tile) {
     const { app } = this;
     this.plot.classList.remove("fx-stale");
@@ -214,22 +274,28 @@ export class ZoomMask {
   listen() {
     if (this.listening) return;
     this.listening = true;
-    this.plot.on("plotly_relayout", (change) => this.dragged(change));
-    this.plot.on("plotly_doubleclick", () => this.show(null));
+    asChart(this.plot).on("plotly_relayout", (change) => this.dragged(change));
+    asChart(this.plot).on("plotly_doubleclick", () => this.show(null));
   }
 
+  /** @param {Record<string, any>} change */
   dragged(change) {
     const [k0, k1] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     const [q1, q0] = [change["yaxis.range[0]"], change["yaxis.range[1]"]];
     if ([k0, k1, q0, q1].some((value) => value === undefined)) return;
     const size = Math.max(q1 - q0, k1 - k0) / 2; // cells are as wide as they are high, so a rectangle becomes a square
+    /** @param {number} low @param {number} high @returns {[number, number]} */
     const around = (low, high) => [Math.ceil((low + high) / 2 - size), Math.floor((low + high) / 2 + size)];
     this.soon({ rows: around(q0, q1), keys: around(k0, k1) });
   }
 
   updateLevel() {
     const { tile } = this;
-    this.level.textContent = text.level(spanWords(tile.rows), spanWords(tile.keys), format.count(tile.blockSize));
+    this.level.textContent = text.level(
+      spanWords(/** @type {[number, number]} */ (tile.rows)),
+      spanWords(/** @type {[number, number]} */ (tile.keys)),
+      format.count(tile.blockSize),
+    );
     const closest = this.view !== null && this.view !== undefined && this.view.rows[1] - this.view.rows[0] < CLOSEST;
     this.buttons.in.disabled = closest || this.run.numTokens <= CLOSEST;
     this.buttons.out.disabled = this.buttons.whole.disabled = !this.view;
@@ -240,8 +306,8 @@ export class ZoomMask {
     const gap = Math.max(tile.numRows, tile.numColumns) <= 64 ? 1 : 0;
     return {
       type: "heatmap",
-      x: tile.centres(tile.keys, tile.numColumns),
-      y: tile.centres(tile.rows, tile.numRows),
+      x: tile.centres(/** @type {[number, number]} */ (tile.keys), tile.numColumns),
+      y: tile.centres(/** @type {[number, number]} */ (tile.rows), tile.numRows),
       hoverinfo: "none",
       hoverongaps: false,
       showscale: false,
@@ -253,12 +319,13 @@ export class ZoomMask {
 
   edges() {
     const { tile } = this;
+    /** @param {[number, number]} side @param {number} count */
     const last = (side, count) => side[0] + count * tile.blockSize - 0.5;
     return {
       top: tile.rows[0] - 0.5,
-      bottom: last(tile.rows, tile.numRows),
+      bottom: last(/** @type {[number, number]} */ (tile.rows), tile.numRows),
       left: tile.keys[0] - 0.5,
-      right: last(tile.keys, tile.numColumns),
+      right: last(/** @type {[number, number]} */ (tile.keys), tile.numColumns),
     };
   }
 
@@ -266,8 +333,10 @@ export class ZoomMask {
   // One shape, because Plotly redraws shapes without touching the heatmap.
   marks() {
     const { top, right } = this.edges();
-    const keys = this.markSpans(this.tile.keys).map(([first, last]) => `M${first - 0.5},${top}L${last + 0.5},${top}`);
-    const queries = this.markSpans(this.tile.rows).map(
+    const keys = this.markSpans(/** @type {[number, number]} */ (this.tile.keys)).map(
+      ([first, last]) => `M${first - 0.5},${top}L${last + 0.5},${top}`,
+    );
+    const queries = this.markSpans(/** @type {[number, number]} */ (this.tile.rows)).map(
       ([first, last]) => `M${right},${first - 0.5}L${right},${last + 0.5}`,
     );
     const path = [...keys, ...queries].join("");
@@ -276,7 +345,10 @@ export class ZoomMask {
       : [];
   }
 
-  // Neighbours closer than a cell become one bar: no more bars than cells.
+  /**
+   * Neighbours closer than a cell become one bar: no more bars than cells.
+   * @param {[number, number]} pair
+   */
   markSpans([low, high]) {
     const spans = [];
     if (!this.app.selection) return spans;
@@ -314,6 +386,7 @@ export class ZoomMask {
     });
   }
 
+  /** @param {{ pointNumber: number[] }} point */
   hover(point) {
     const { tile } = this;
     const [row, column] = point.pointNumber;
@@ -324,6 +397,11 @@ export class ZoomMask {
     return this.describe(tile, row, column);
   }
 
+  /**
+   * @param {number} query
+   * @param {number} key
+   * @param {string} cause
+   */
   reason(query, key, cause) {
     const { run, layerIndex } = this.app;
     const shared = range(run.numGroups).filter(
@@ -336,9 +414,15 @@ export class ZoomMask {
     );
   }
 
+  /**
+   * @param {number} query
+   * @param {number} key
+   * @param {string} cause
+   */
   describePair(query, key, cause) {
     const { run } = this.app;
     const reason = this.reason(query, key, cause);
+    /** @param {string} label @param {number} pos */
     const side = (label, pos) =>
       el(
         "div",
@@ -357,6 +441,7 @@ export class ZoomMask {
     ];
   }
 
+  /** @param {{ pointNumber: number[] }} point */
   click(point) {
     const { tile, app } = this;
     const [row, column] = point.pointNumber;
@@ -371,4 +456,5 @@ export class ZoomMask {
   }
 }
 
+/** @param {[number, number]} pair */
 const tokensOf = ([first, last]) => range(last - first + 1).map((i) => first + i);

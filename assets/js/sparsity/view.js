@@ -14,12 +14,48 @@ import { DistanceChart } from "./distance.js";
 import { ZoomMask } from "./mask.js";
 import { layerTable, rowSelection, rowTable } from "./tables.js";
 import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
+/** @import { DistanceMeanPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { LazyDetails, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { MaskTile } from "./tile.js" */
 
 const DROPPED = "dropped";
 
 const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
 
 export class SparsityView {
+  /** @type {HTMLDivElement} */
+  status;
+  /** @type {HTMLUListElement} */
+  legend;
+  /** @type {HTMLSpanElement} */
+  causesHint;
+  /** @type {HTMLHeadingElement} */
+  maskTitle;
+  /** @type {ZoomMask} */
+  mask;
+  /** @type {HTMLDivElement} */
+  layers;
+  /** @type {LazyDetails} */
+  layerTable;
+  /** @type {LazyDetails} */
+  rowTable;
+  /** @type {any} */
+  nulls;
+  /** @type {DistanceChart} */
+  distance;
+  /** @type {AttentionPart} */
+  attention;
+  /** @type {Mask} */
+  maskData;
+  /** @type {Run} */
+  explained;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
   constructor(app, panel) {
     this.app = app;
     this.kind = "kept"; // the most frequent cause of a block hides every scattered pair
@@ -32,6 +68,7 @@ export class SparsityView {
     });
   }
 
+  /** @param {HTMLElement} panel */
   build(panel) {
     const { app } = this;
     this.status = el("div", { class: "fx-status" });
@@ -87,6 +124,7 @@ export class SparsityView {
     const options = Object.entries(text.kinds).map(([value, label]) =>
       el("option", { value, selected: value === this.kind }, label),
     );
+    /** @param {UiEvent<Event>} event */
     const changed = (event) => {
       this.kind = event.target.value;
       this.updateLegend();
@@ -113,18 +151,25 @@ export class SparsityView {
       button.setAttribute("aria-pressed", String(this.rowSelected(Number(button.dataset.row))));
   }
 
+  /** @param {number} row */
   rowSelected(row) {
     return rowSelection(this.maskData, row, this.app.run.numTokens).equals(this.app.selection);
   }
 
-  // The table is built anew for its mark; the keyboard stays where it was.
+  /**
+   * The table is built anew for its mark; the keyboard stays where it was.
+   * @param {number} index
+   */
   openLayer(index) {
     this.app.setLayer(index);
     const button = this.layerTable.querySelector(`[data-layer="${index}"]`);
     if (button) button.focus({ preventScroll: true });
   }
 
-  // Nulls of every layer, known once the pairs of all layers are counted by distance.
+  /**
+   * Nulls of every layer, known once the pairs of all layers are counted by distance.
+   * @param {DistanceMeanPayload} answer
+   */
   takeNulls(answer) {
     if (this.nulls && this.nulls.answer === answer) return;
     this.nulls = { run: this.app.run, answer };
@@ -136,10 +181,12 @@ export class SparsityView {
     this.status.replaceChildren(progressBox(text.waiting));
   }
 
+  /** @param {string} message */
   fail(message) {
     this.status.replaceChildren(alertBox(message, () => this.update()));
   }
 
+  /** @param {Mask} mask */
   showMask(mask) {
     this.maskData = mask;
     this.status.replaceChildren();
@@ -150,13 +197,17 @@ export class SparsityView {
     this.mask.setWhole(mask);
   }
 
-  // Values and colours of a tile; a single pair has one cause and nothing to share.
+  /**
+   * Values and colours of a tile; a single pair has one cause and nothing to share.
+   * @param {MaskTile} tile
+   */
   look(tile) {
     return this.kind === "main" || (this.kind === "kept" && tile.blockSize === 1)
       ? this.causeScale(tile)
       : this.shareScale(tile);
   }
 
+  /** @param {MaskTile} tile */
   causeScale(tile) {
     const { causes } = tile;
     const steps = causes.flatMap((cause, i) => [
@@ -166,6 +217,7 @@ export class SparsityView {
     return { z: tile.matrix(mainCause), zmin: -0.5, zmax: causes.length - 0.5, colorscale: steps };
   }
 
+  /** @param {MaskTile} tile */
   shareScale(tile) {
     const { root } = this.app;
     const cause = tile.causes.indexOf(this.kind);
@@ -225,8 +277,15 @@ export class SparsityView {
     );
   }
 
+  /**
+   * @param {MaskTile} tile
+   * @param {number} row
+   * @param {number} column
+   */
   describeBlock(tile, row, column) {
-    const title = text.blockTitle(...tile.rowSpan(row).map(format.count), ...tile.keySpan(column).map(format.count));
+    const title = text.blockTitle(
+      .../** @type {[any, any, any, any]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
+    );
     return countRows(title, tile.causes, tile.blockCounts(row, column));
   }
 
@@ -312,10 +371,17 @@ export class SparsityView {
   }
 }
 
+/** @param {number[]} counts */
 const mainCause = (counts) => counts.indexOf(Math.max(...counts));
 
+/** @param {string} cause */
 const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
 
+/**
+ * @param {string} title
+ * @param {string[]} causes
+ * @param {number[]} counts
+ */
 function countRows(title, causes, counts) {
   const total = sum(counts);
   return [
@@ -331,6 +397,10 @@ function countRows(title, causes, counts) {
   ];
 }
 
+/**
+ * @param {Run} run
+ * @param {number} index
+ */
 function describeLayer(run, index) {
   const { pairs } = run.layers[index];
   const causes = Object.keys(text.causes);

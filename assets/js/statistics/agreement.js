@@ -10,6 +10,13 @@ import { statLegend, statTip, statTraces } from "./chart.js";
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
+/** @import { AgreementColumnsPayload } from "../core/payloads.js" */
+/** @import { Columns } from "./table.js" */
+
+/** @typedef {{ [K in keyof AgreementColumnsPayload]: AgreementColumnsPayload[K][number] }} Row */
+/** @typedef {"value" | "low" | "high" | "shuffled" | "random"} ColumnName */
 
 const words = text.agreement;
 
@@ -25,8 +32,26 @@ const COLUMNS = {
 };
 
 export class StatAgreement {
+  measure = "rand";
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {string | null} */
+  other = null;
+  /** @type {Row[]} */
+  rows;
+  /** @type {any} */
+  shown;
+  /** @type {any} */
+  known;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
   constructor(app, view) {
-    Object.assign(this, { app, view, measure: "rand", other: null });
+    Object.assign(this, { app, view });
     this.wanted = addressOf("statistics").get("with");
     this.select = el("select", { onchange: () => this.pick(this.select.value) });
     this.none = el("p", { class: "fx-muted", hidden: true, "data-testid": "fx-stat-no-partner" }, words.none);
@@ -66,9 +91,12 @@ export class StatAgreement {
     return { with: this.other };
   }
 
+  /** @returns {Columns} */
   columns() {
     const { columns } = words;
+    /** @param {ColumnName} name */
     const column = (name) => (row) => row[COLUMNS[this.measure][name]];
+    /** @param {ColumnName} name */
     const shown = (name) => (row) => this.number(column(name)(row));
     return {
       layer: [columns.layer, (row) => row.layer, (row) => String(row.layer)],
@@ -83,12 +111,14 @@ export class StatAgreement {
     };
   }
 
+  /** @param {number | null | undefined} value */
   number(value) {
     if (value === null || value === undefined) return text.none;
     const zero = Math.abs(value) < 0.0005 ? 0 : value; // no minus before what is written as nothing
     return this.measure === "rand" ? format.decimal(zero, 3) : format.percent(value, 1);
   }
 
+  /** @param {Row} row */
   interval(row) {
     const { low, high } = COLUMNS[this.measure];
     return row[low] === null ? text.noInterval : text.interval(this.number(row[low]), this.number(row[high]));
@@ -97,12 +127,12 @@ export class StatAgreement {
   async update() {
     const { app, view } = this;
     if (this.shown === app.run && this.known === view.answers) {
-      if (this.rows) this.draw();
+      if (this.rows.length > 0) this.draw();
       return;
     }
     if (this.shown === app.run) this.wanted = this.other; // more was measured: the same run again
     this.body.hidden = this.results.hidden = true;
-    this.rows = null;
+    this.rows = [];
     const found = await view.answer("agreement", "compare_partners");
     if (found === null) return;
     this.shown = app.run;
@@ -115,10 +145,12 @@ export class StatAgreement {
     this.chosen.hidden = found.runs.length === 0;
     this.body.hidden = false;
     this.other = null;
-    if (found.runs.length > 0) this.pick(this.wanted in known ? this.wanted : found.runs[0].run_id);
+    if (found.runs.length > 0)
+      this.pick(this.wanted !== null && this.wanted in known ? this.wanted : found.runs[0].run_id);
     this.wanted = null;
   }
 
+  /** @param {string} other */
   async pick(other) {
     this.other = this.select.value = other;
     this.app.writeAddress();
@@ -133,6 +165,7 @@ export class StatAgreement {
     const { app, rows } = this;
     const { run, root, layerIndex } = app;
     const names = COLUMNS[this.measure];
+    /** @param {ColumnName} name */
     const column = (name) => rows.map((row) => row[names[name]]);
     this.about.textContent = words.measureHints[this.measure];
     const above = rows.filter((row) => row[names.low] !== null && row[names.low] > row[names.shuffled]).length;
@@ -170,6 +203,7 @@ export class StatAgreement {
         fixedrange: true,
       }),
     });
+    /** @param {Row} row */
     const tip = (row) =>
       statTip(text.layers.tooltip(row.layer), [
         [words.key.value, `${this.number(row[names.value])} · ${this.interval(row)}`],

@@ -3,6 +3,13 @@
 import { el } from "../core/dom.js";
 import { cssColour } from "../core/theme.js";
 
+/** One line of a chart with its band. @typedef {{ y: any[], low?: any[], high?: any[] }} Line */
+/** @typedef {Partial<Record<"window" | "shuffled" | "random" | "value", Line | null>>} Series */
+
+/**
+ * @param {string} hex
+ * @param {number} alpha
+ */
 const clear = (hex, alpha) => `rgba(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join(",")},${alpha})`;
 
 // How each line looks: colour name, dash, whether it has markers.
@@ -13,7 +20,12 @@ const LINES = {
   value: ["accent", "solid", true],
 };
 
-// Lines with bands; `series`: {value: {y, low, high}, shuffled…}; what is missing everywhere is left out.
+/**
+ * Lines with bands; `series`: {value: {y, low, high}, shuffled…}; what is missing everywhere is left out.
+ * @param {HTMLElement} root
+ * @param {number[]} x
+ * @param {Series} series
+ */
 export const statTraces = (root, x, series) => {
   const traces = [];
   for (const name of Object.keys(LINES)) {
@@ -37,6 +49,11 @@ export const statTraces = (root, x, series) => {
   return traces;
 };
 
+/**
+ * @param {number[]} x
+ * @param {Line} given
+ * @param {string} fill
+ */
 const band = (x, { low, high }, fill) => [
   { type: "scatter", mode: "lines", x, y: low, hoverinfo: "skip", line: { width: 0 } },
   {
@@ -51,7 +68,11 @@ const band = (x, { low, high }, fill) => [
   },
 ];
 
-// What the lines are; only those that are drawn.
+/**
+ * What the lines are; only those that are drawn.
+ * @param {Record<string, string>} names
+ * @param {Series} series
+ */
 export const statLegend = (names, series) =>
   Object.keys(LINES)
     .reverse()
@@ -62,6 +83,10 @@ export const statLegend = (names, series) =>
       el("li", {}, el("span", { class: `fx-stat-line fx-stat-line-${name}`, "aria-hidden": "true" }), names[name]),
     );
 
+/**
+ * @param {string} title
+ * @param {[string, string][]} lines
+ */
 export const statTip = (title, lines) => [
   el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
   ...lines.map(([label, value]) =>

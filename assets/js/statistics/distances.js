@@ -12,14 +12,31 @@ import { statCell, statInterval, statNumber } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
+/** @import { Columns } from "./table.js" */
 
 const words = text.distances;
 
 const SHOWN = 20;
 
 export class StatDistances {
+  scope = "layer";
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {any} */
+  shown;
+  /** @type {any} */
+  answer;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
   constructor(app, view) {
-    Object.assign(this, { app, view, scope: "layer" });
+    Object.assign(this, { app, view });
     this.legend = el("ul", { class: "fx-causes" });
     this.plot = el("div", {
       class: "fx-plot fx-stat-chart",
@@ -49,8 +66,10 @@ export class StatDistances {
     this.node = el("section", { class: "fx-stat-part" }, this.body);
   }
 
+  /** @returns {Columns} */
   columns() {
     const { columns } = words;
+    /** @param {any} name @param {any} [low] @param {any} [high] @returns {[(row: any) => any, (row: any) => any]} */
     const share = (name, low, high) => [(row) => row[name], (row) => statCell("share", row[name], row[low], row[high])];
     return {
       distance: [
@@ -84,6 +103,7 @@ export class StatDistances {
   drawChart() {
     const { app } = this;
     const rows = statRows(this.answer.distances).filter((row) => (row.layer === null) === (this.scope === "mean"));
+    /** @param {any} name */
     const column = (name) => rows.map((row) => row[name]);
     const series = {
       value: { y: column("share"), low: column("low"), high: column("high") },
@@ -93,7 +113,9 @@ export class StatDistances {
     };
     const names = { ...text.layers.key, window: words.windowOnly };
     this.legend.replaceChildren(...statLegend(names, series));
-    const bins = rows.map((row) => words.bin(format.count(row.first), format.count(row.last)));
+    const bins = rows.map((row) =>
+      words.bin(format.count(/** @type {number} */ (row.first)), format.count(/** @type {number} */ (row.last))),
+    );
     const narrow = this.plot.clientWidth < 560;
     const layout = plotLayout(app.root, {
       showlegend: false,
@@ -109,10 +131,18 @@ export class StatDistances {
       }),
       yaxis: plotAxis(app.root, words.share, { tickformat: ".0%", range: [0, 1.03], fixedrange: true }),
     });
+    /**
+     * @param {string} label
+     * @param {number | null} share
+     * @param {number | null} [low]
+     * @param {number | null} [high]
+     * @returns {[string, string]}
+     */
     const line = (label, share, low, high) => [
       label,
       [statNumber("share", share), statInterval("share", low, high)].filter(Boolean).join(" · "),
     ];
+    /** @param {any} row @param {string} bin */
     const tip = (row, bin) =>
       statTip(words.apart(bin), [
         line(names.value, row.share, row.low, row.high),
@@ -126,8 +156,10 @@ export class StatDistances {
     this.table.show(rows);
   }
 
+  /** @param {number} layer */
   drawPairs(layer) {
     const rows = statRows(this.answer.pairs).slice(0, SHOWN);
+    /** @param {any} row */
     const cells = (row) => [this.tokens(row), format.count(row.distance), format.decimal(row.affinity, 3), row.group];
     this.pairs.replaceChildren(
       el("h3", { class: "fx-subtitle" }, words.pairsTitle(layer)),
@@ -141,6 +173,7 @@ export class StatDistances {
     );
   }
 
+  /** @param {number} layer */
   drawLinks(layer) {
     const title = [
       el("h3", { class: "fx-subtitle" }, words.linksTitle(layer)),
@@ -158,7 +191,7 @@ export class StatDistances {
         { class: "fx-link-columns" },
         Object.keys(words.kinds).map((kind) =>
           this.kind(
-            kind,
+            /** @type {"kept" | "dropped"} */ (kind),
             all.filter((row) => row.kind === kind),
           ),
         ),
@@ -166,8 +199,13 @@ export class StatDistances {
     );
   }
 
+  /**
+   * @param {"kept" | "dropped"} kind
+   * @param {any[]} found
+   */
   kind(kind, found) {
     const rows = found.sort((a, b) => b.probability - a.probability).slice(0, SHOWN);
+    /** @param {any} row */
     const cells = (row) => [
       this.tokens(row),
       format.count(row.distance),
@@ -190,7 +228,10 @@ export class StatDistances {
     );
   }
 
-  // Both tokens, and a press selects them.
+  /**
+   * Both tokens, and a press selects them.
+   * @param {{ query: number, key: number, query_piece: string, key_piece: string }} row
+   */
   tokens(row) {
     const [query, key] = [row.query_piece, row.key_piece].map((piece) => visibleToken(piece.trim() || piece));
     const [at, from] = [row.query, row.key].map(format.count);
@@ -218,5 +259,9 @@ export class StatDistances {
   }
 }
 
+/**
+ * @param {string} label
+ * @param {Node} table
+ */
 const scrolled = (label, table) =>
   el("div", { class: "fx-stat-scroll", tabindex: "0", role: "region", "aria-label": label }, table);

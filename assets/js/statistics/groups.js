@@ -10,6 +10,9 @@ import { choiceOf, groupChip } from "../core/widgets.js";
 import { indistinctWords, isIndistinct, statCategory, statInterval } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { LayerStatisticsPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
 
 const words = text.groups;
 
@@ -19,9 +22,31 @@ const MOST_Q = 0.05;
 
 const TOKENS = 8;
 
+/** @param {number | null | undefined} share */
 const percent = (share) => (share === null || share === undefined ? text.none : format.percent(share, 1));
 
 export class StatGroups {
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {string | null} */
+  scheme;
+  /** @type {any} */
+  shown;
+  /** @type {any} */
+  rows;
+  /** @type {any} */
+  tokens;
+  /** @type {any} */
+  categories;
+  /** @type {any} */
+  cards;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
   constructor(app, view) {
     Object.assign(this, { app, view, scheme: null });
     this.title = el("h3", { class: "fx-subtitle" });
@@ -59,6 +84,7 @@ export class StatGroups {
     this.draw(answer);
   }
 
+  /** @param {LayerStatisticsPayload} answer */
   draw(answer) {
     this.rows = statRows(answer.groups);
     this.tokens = statRows(answer.characteristic);
@@ -84,13 +110,16 @@ export class StatGroups {
       head.setAttribute("aria-pressed", String(Number(head.dataset.group) === chosen));
   }
 
+  /** @param {number} group */
   toggle(group) {
     this.app.toggleSelection(selectGroup(this.app.run, this.app.layerIndex, group));
   }
 
+  /** @param {number} group */
   card(group) {
     const label = groupLabel(group);
     const mine = this.rows.filter((row) => row.group === label);
+    /** @param {string} name */
     const one = (name) => mine.find((row) => row.statistic === name);
     const empty = !one("share") || one("share").value === 0;
     const state = el("span", { class: "fx-button" });
@@ -118,7 +147,9 @@ export class StatGroups {
     return { node, button, state };
   }
 
+  /** @param {(name: string) => any} one */
   facts(one) {
+    /** @param {string} name @param {string} label */
     const fact = (name, label) => {
       const row = one(name);
       return el(
@@ -142,6 +173,7 @@ export class StatGroups {
     ].filter(Boolean);
   }
 
+  /** @param {any} row */
   leading(row) {
     const [scheme, category] = row.category.split(/:(.*)/s);
     const told = indistinctWords(row);
@@ -166,8 +198,10 @@ export class StatGroups {
     );
   }
 
+  /** @param {string} label */
   pieces(label) {
     const { tooltip } = this.app;
+    /** @param {string} kind */
     const of = (kind) => this.tokens.filter((row) => row.group === label && row.kind === kind).slice(0, TOKENS);
     const strong = of("characteristic").map((row) =>
       el(
@@ -218,6 +252,7 @@ export class StatGroups {
   drawSchemes() {
     const found = [...new Set(this.categories.map((row) => row.scheme))];
     if (!found.includes(this.scheme)) this.scheme = found.includes("pos") ? "pos" : found[0];
+    /** @param {string} scheme */
     const changed = (scheme) => {
       this.scheme = scheme;
       this.drawCategories();
@@ -241,7 +276,9 @@ export class StatGroups {
     const all = [...new Map(rows.map((row) => [row.category, row.share_of_text]))].sort((a, b) => b[1] - a[1]);
     const shown = all.filter(([, share]) => share >= LEAST_SHARE);
     const at = new Map(rows.map((row) => [`${row.group} ${row.category}`, row]));
+    /** @param {string} label */
     const index = (label) => range(this.app.run.numGroups).find((group) => groupLabel(group) === label);
+    /** @param {string} label */
     const heading = (label) =>
       el(
         "th",
@@ -253,9 +290,9 @@ export class StatGroups {
             class: "fx-stat-group",
             "data-group": index(label),
             "aria-label": `${words.of(label)}: ${words.select}`,
-            onclick: () => this.toggle(index(label)),
+            onclick: () => this.toggle(/** @type {number} */ (index(label))),
           },
-          groupChip(index(label)),
+          groupChip(/** @type {number} */ (index(label))),
         ),
       );
     const head = el(
@@ -265,11 +302,12 @@ export class StatGroups {
       el("th", { scope: "col" }, words.inText),
       groups.map(heading),
     );
+    /** @param {[string, number]} pair */
     const line = ([category, share]) =>
       el(
         "tr",
         {},
-        el("th", { scope: "row" }, statCategory(this.scheme, category)),
+        el("th", { scope: "row" }, statCategory(/** @type {string} */ (this.scheme), category)),
         el("td", {}, percent(share)),
         groups.map((label) => this.cell(at.get(`${label} ${category}`))),
       );
@@ -288,7 +326,10 @@ export class StatGroups {
     this.rest.textContent = all.length > shown.length ? words.rest(format.count(all.length - shown.length)) : "";
   }
 
-  // Shaded by how far above its share of the text, on a scale that ends at four times.
+  /**
+   * Shaded by how far above its share of the text, on a scale that ends at four times.
+   * @param {any} row
+   */
   cell(row) {
     const told = row.q_value !== null && row.q_value <= MOST_Q;
     const shade = told && row.lift > 1 ? Math.min(1, Math.log2(row.lift) / 2) : 0;

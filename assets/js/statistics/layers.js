@@ -10,12 +10,31 @@ import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statNam
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
+/** @import { StatisticRow } from "./numbers.js" */
+/** @import { Columns } from "./table.js" */
 
 const words = text.layers;
 
 const FIRST = "nmi"; // the one people came for
 
 export class StatLayers {
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {any} */
+  answer;
+  /** @type {any} */
+  shown;
+  /** @type {any[]} */
+  rows;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
   constructor(app, view) {
     Object.assign(this, { app, view });
     this.key = addressOf("statistics").get("stat");
@@ -48,8 +67,16 @@ export class StatLayers {
     return { stat: this.key };
   }
 
+  /** @returns {Columns} */
   columns() {
     const { columns } = words;
+    /**
+     * @param {any} name
+     * @param {any} [low]
+     * @param {any} [high]
+     * @param {boolean} [signed]
+     * @returns {[(row: any) => any, (row: any) => any]}
+     */
     const number = (name, low, high, signed) => [
       (row) => row[name],
       (row) => statCell(row.statistic, row[name], row[low], row[high], signed),
@@ -74,6 +101,7 @@ export class StatLayers {
     };
   }
 
+  /** @param {StatisticRow} row */
   value(row) {
     const told = indistinctWords(row);
     return [
@@ -83,6 +111,7 @@ export class StatLayers {
     ];
   }
 
+  /** @param {number} layer */
   button(layer) {
     const index = this.app.run.layerIds.indexOf(layer);
     const pressed = () => this.app.setLayer(index);
@@ -100,6 +129,10 @@ export class StatLayers {
     );
   }
 
+  /**
+   * @param {string} key
+   * @param {boolean} [draw]
+   */
   choose(key, draw = false) {
     this.key = key;
     if (!draw) return;
@@ -124,7 +157,9 @@ export class StatLayers {
   // The statistics this run has; the one of the address, or the first.
   offer() {
     const keys = new Map(this.rows.map((row) => [statKey(row), row]));
-    if (!keys.has(this.key)) this.key = [...keys.keys()].find((key) => key.startsWith(FIRST)) || [...keys.keys()][0];
+    if (!keys.has(/** @type {string} */ (this.key)))
+      this.key = [...keys.keys()].find((key) => key.startsWith(FIRST)) || [...keys.keys()][0];
+    /** @param {any} pair */
     const options = ([title, names]) => {
       const mine = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
       return mine.length === 0
@@ -159,9 +194,15 @@ export class StatLayers {
     }));
   }
 
+  /**
+   * @param {StatisticRow[]} rows
+   * @param {string} statistic
+   * @param {boolean} constant
+   */
   chart(rows, statistic, constant) {
     const { app } = this;
     const { run, root, layerIndex } = app;
+    /** @param {keyof StatisticRow} name */
     const column = (name) => rows.map((row) => row[name]);
     const series = {
       value: { y: column("value"), low: column("low"), high: column("high") },
@@ -169,7 +210,7 @@ export class StatLayers {
       random: { y: column("random"), low: column("random_low"), high: column("random_high") },
       window: { y: column("window_only") },
     };
-    const x = rows.map((row) => run.layerIds.indexOf(row.layer));
+    const x = rows.map((row) => run.layerIds.indexOf(/** @type {number} */ (row.layer)));
     this.legend.replaceChildren(...statLegend(words.key, series));
     const every = Math.ceil(run.numLayers / (this.plot.clientWidth < 560 ? 8 : 16));
     const ticks = range(run.numLayers).filter((index) => index % every === 0);
@@ -208,7 +249,15 @@ export class StatLayers {
     });
   }
 
+  /** @param {StatisticRow} row */
   tip(row) {
+    /**
+     * @param {string} label
+     * @param {number | null} value
+     * @param {number | null} [low]
+     * @param {number | null} [high]
+     * @returns {[string, string]}
+     */
     const line = (label, value, low, high) => [
       label,
       [statNumber(row.statistic, value), statInterval(row.statistic, low, high)].filter(Boolean).join(" · "),

@@ -8,15 +8,44 @@ import { alertBox } from "../core/widgets.js";
 import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statName, statNumber } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { JobPayload, StatisticsPayload } from "../core/payloads.js" */
+/** @import { Child, Details } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
+/** @import { StatisticRow } from "./numbers.js" */
 
 const words = text.overview;
 
 const POLL_MS = 700;
 
-// What the server puts between backticks is a command.
+/**
+ * What the server puts between backticks is a command.
+ * @param {string} line
+ */
 const withCode = (line) => line.split("`").map((part, i) => (i % 2 === 1 ? el("code", {}, part) : part));
 
 export class StatOverview {
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {any} */
+  answer;
+  /** @type {any} */
+  shown;
+  /** @type {boolean} */
+  live;
+  /** @type {HTMLParagraphElement} */
+  stage;
+  /** @type {HTMLProgressElement} */
+  bar;
+  /** @type {number} */
+  timer;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
   constructor(app, view) {
     Object.assign(this, { app, view });
     this.basis = el("div");
@@ -51,9 +80,11 @@ export class StatOverview {
     for (const place of [this.basis, this.state, this.place]) place.replaceChildren();
   }
 
+  /** @param {StatisticsPayload} given */
   drawBasis({ about, missing }) {
     const { units, unit } = about;
     const count = format.count(units);
+    /** @param {string} label @param {Child | Child[]} value @param {string} [help] */
     const fact = (label, value, help) =>
       el(
         "div",
@@ -99,13 +130,17 @@ export class StatOverview {
     );
   }
 
-  // What was measured, is being measured, or can be.
+  /**
+   * What was measured, is being measured, or can be.
+   * @param {JobPayload | null} job
+   */
   take(job) {
     if (job && ["waiting", "running", "stopping"].includes(job.state)) return this.showRunning(job);
     this.live = false;
     return this.invite(job);
   }
 
+  /** @param {JobPayload | null} job */
   invite(job) {
     const { missing, about } = this.answer;
     const said = [];
@@ -120,6 +155,7 @@ export class StatOverview {
     const help = [...about.notes, ...(missing.attention ? [words.measureHelp] : [])].map((line) =>
       el("li", {}, withCode(line)),
     );
+    /** @param {string} label @param {boolean} main @param {boolean} attention */
     const button = (label, main, attention) =>
       el(
         "button",
@@ -147,11 +183,13 @@ export class StatOverview {
     );
   }
 
+  /** @param {boolean} attention */
   measure(attention) {
     this.showRunning({ stage: words.measuring, fraction: 0, state: "waiting" });
     this.ask("statistics_measure", { attention });
   }
 
+  /** @param {{ stage: string, fraction: number, state: string }} given */
   showRunning({ stage, fraction, state }) {
     if (!this.live || !this.bar || !this.bar.isConnected) {
       this.stage = el("p", {});
@@ -177,6 +215,10 @@ export class StatOverview {
     );
   }
 
+  /**
+   * @param {"statistics_measure" | "statistics_stop" | "statistics_job"} what
+   * @param {Details} [details]
+   */
   async ask(what, details = {}) {
     const { run } = this.app;
     clearTimeout(this.timer);
@@ -198,6 +240,7 @@ export class StatOverview {
     this.view.update();
   }
 
+  /** @param {StatisticsPayload} given */
   drawTable({ run }) {
     const rows = statRows(run);
     const hints = text.baselines;
@@ -217,9 +260,8 @@ export class StatOverview {
         el("th", { scope: "col" }, label, hint ? hintButton(this.app.tooltip, label, hint) : null),
       ),
     );
-    const bodies = Object.values(text.families).map(([title, names]) =>
-      this.family(title, names, rows, columns.length),
-    );
+    const families = /** @type {[string, string[]][]} */ (Object.values(text.families));
+    const bodies = families.map(([title, names]) => this.family(title, names, rows, columns.length));
     const table = el(
       "table",
       { class: "fx-table fx-stat-table", "aria-label": words.table, "data-testid": "fx-stat-run" },
@@ -237,6 +279,12 @@ export class StatOverview {
     );
   }
 
+  /**
+   * @param {string} title
+   * @param {string[]} names
+   * @param {StatisticRow[]} rows
+   * @param {number} width
+   */
   family(title, names, rows, width) {
     const mine = names.flatMap((name) => rows.filter((row) => row.statistic === name));
     if (mine.length === 0) return null;
@@ -248,11 +296,13 @@ export class StatOverview {
     );
   }
 
+  /** @param {StatisticRow} row */
   line(row) {
     const { statistic } = row;
     const told = indistinctWords(row);
     const name = statName(row);
-    const cell = (...numbers) => el("td", {}, statCell(statistic, ...numbers));
+    /** @param {...any} numbers */
+    const cell = (...numbers) => el("td", {}, statCell(statistic, .../** @type {[any, any, any, any]} */ (numbers)));
     const button = el("button", { type: "button", class: "fx-stat-open", onclick: () => this.open(row) }, name);
     const value = el(
       "td",
@@ -283,7 +333,10 @@ export class StatOverview {
     );
   }
 
-  // Its course over the layers.
+  /**
+   * Its course over the layers.
+   * @param {StatisticRow} row
+   */
   open(row) {
     this.view.parts.layers.choose(statKey(row));
     this.view.openPart("layers");

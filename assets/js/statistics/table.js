@@ -2,12 +2,36 @@
 // A table whose columns sort it.
 import { el } from "../core/dom.js";
 import { hintButton } from "../core/tooltip.js";
+/** @import { Tooltip } from "../core/tooltip.js" */
+/** @import { Attributes } from "../core/types.js" */
+
+/** By name: the label, the value of a row that sorts, the cell of a row, and a hint.
+ * @typedef {Record<string, [string, (row: any) => any, (row: any) => any, string?]>} Columns */
+/** What is special about a row. @typedef {{ class?: string | null, current?: boolean }} Mark */
 
 // A table whose columns sort it. `columns`: {name: [label, value of a row, cell of a row, hint or nothing]}.
 export class StatTable {
+  /** @type {any} */
+  app;
+  /** @type {Columns} */
+  columns;
+  /** @type {any} */
+  sort;
+  /** @type {any[]} */
+  rows;
+  /** @type {((row: any) => Mark) | undefined} */
+  mark;
+
+  /**
+   * @param {{ tooltip: Tooltip }} app
+   * @param {string} label
+   * @param {Columns} columns
+   * @param {Attributes} [attributes]
+   */
   constructor(app, label, columns, attributes = {}) {
     Object.assign(this, { app, columns, sort: null, rows: [] });
     this.body = el("tbody");
+    /** @type {Record<string, any>} */
     this.heads = {};
     const head = el(
       "tr",
@@ -23,6 +47,7 @@ export class StatTable {
     this.node = el("div", { class: "fx-stat-scroll", tabindex: "0", role: "region", "aria-label": label }, this.table);
   }
 
+  /** @param {string} name */
   heading(name) {
     const [label, , , hint] = this.columns[name];
     const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
@@ -36,6 +61,7 @@ export class StatTable {
     return cell;
   }
 
+  /** @param {string} name */
   rank(name) {
     this.sort = {
       name,
@@ -44,7 +70,11 @@ export class StatTable {
     this.draw();
   }
 
-  // `mark` says what is special about a row: {class, current}.
+  /**
+   * `mark` says what is special about a row: {class, current}.
+   * @param {any[]} rows
+   * @param {(row: any) => Mark} [mark]
+   */
   show(rows, mark = () => ({})) {
     Object.assign(this, { rows, mark });
     this.draw();
@@ -57,7 +87,9 @@ export class StatTable {
       else cell.removeAttribute("aria-sort");
       arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
     }
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.layer : undefined;
+    const focused = this.body.contains(document.activeElement)
+      ? /** @type {HTMLElement} */ (document.activeElement).dataset.layer
+      : undefined;
     this.body.replaceChildren(...this.ranked().map((row) => this.line(row)));
     // The rows are built anew for their marks; the keyboard stays where it was.
     const again = focused === undefined ? null : this.body.querySelector(`[data-layer="${focused}"]`);
@@ -75,8 +107,9 @@ export class StatTable {
     ];
   }
 
+  /** @param {any} row */
   line(row) {
-    const mark = this.mark(row);
+    const mark = /** @type {(row: any) => Mark} */ (this.mark)(row);
     const cells = Object.values(this.columns).map(([, , cell], i) =>
       el(i === 0 ? "th" : "td", i === 0 ? { scope: "row" } : {}, cell(row)),
     );

@@ -11,8 +11,31 @@ import { StatGroups } from "./groups.js";
 import { StatLayers } from "./layers.js";
 import { StatOverview } from "./overview.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { ComputingPayload } from "../core/payloads.js" */
+/** @import { Answers, Details } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+
+/** @typedef {"overview" | "layers" | "groups" | "distances" | "agreement"} PartName */
 
 export class StatisticsView {
+  /** @type {string} */
+  shown;
+  /** @type {Run} */
+  of;
+  /** @type {string} */
+  attention;
+  /** @type {string} */
+  waitingFor;
+  /** @type {Run} */
+  answersOf;
+  /** @type {Map<any, any>} */
+  answers;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
   constructor(app, panel) {
     this.app = app;
     this.section = addressedPart(Object.keys(text.parts), "overview");
@@ -24,7 +47,9 @@ export class StatisticsView {
       distances: new StatDistances(app, this),
       agreement: new StatAgreement(app, this),
     };
-    this.choice = choiceOf(text.show, text.parts, this.section, (name) => this.openPart(name));
+    this.choice = choiceOf(text.show, text.parts, this.section, (name) =>
+      this.openPart(/** @type {PartName} */ (name)),
+    );
     panel.append(
       el("div", { class: "fx-toolbar" }, this.choice),
       this.status,
@@ -32,9 +57,10 @@ export class StatisticsView {
     );
   }
 
+  /** @param {PartName} name */
   openPart(name) {
     this.section = name;
-    this.choice.querySelector(`[value="${name}"]`).checked = true;
+    /** @type {HTMLInputElement} */ (this.choice.querySelector(`[value="${name}"]`)).checked = true;
     this.app.tooltip.hide();
     this.app.writeAddress();
     this.update();
@@ -46,11 +72,17 @@ export class StatisticsView {
   }
 
   get parameters() {
+    /** @param {"layers" | "agreement"} name */
     const own = (name) => this.parts[name].parameters;
+    /** @param {"layers" | "agreement"} name */
     const closed = (name) => Object.fromEntries(Object.keys(own(name)).map((key) => [key, null]));
     return Object.assign(
       {},
-      ...["layers", "agreement"].map((name) => (this.section === name ? own(name) : closed(name))),
+      ...["layers", "agreement"].map((name) =>
+        this.section === name
+          ? own(/** @type {"agreement" | "layers"} */ (name))
+          : closed(/** @type {"agreement" | "layers"} */ (name)),
+      ),
     );
   }
 
@@ -76,12 +108,21 @@ export class StatisticsView {
     if (part.selectionChanged) part.selectionChanged();
   }
 
+  /** @param {string} name */
   isOpen(name) {
     return this.app.isOpen("statistics") && this.section === name;
   }
 
-  // An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
-  // any more, or when it failed, which is said.
+  /**
+   * An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
+   * any more, or when it failed, which is said.
+   * @template {keyof Answers} K
+   * @param {string} name
+   * @param {K} what
+   * @param {Details} [details]
+   * @param {boolean} [keep]
+   * @returns {Promise<Exclude<Answers[K], ComputingPayload> | null>}
+   */
   async answer(name, what, details = {}, keep = true) {
     const { run } = this.app;
     if (this.answersOf !== run) this.forget();

@@ -6,19 +6,27 @@ import { format } from "../core/format.js";
 import { confidenceShade, confidenceShades, lossShade, lossShades, shareShade } from "../core/shades.js";
 import { hintButton } from "../core/tooltip.js";
 import { reading, tokens as text } from "../strings/tokens.js";
+/** @import { Run } from "../core/run.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
 
 const DEFAULT = "group";
 const NEEDS_LAYER = ["confidence", "entropy"];
 
 export class TokenColours {
-  /** `name`: the colouring that the address holds; the default for any other value. */
+  /**
+   * `name`: the colouring that the address holds; the default for any other value.
+   * @param {Tooltip} tooltip
+   * @param {string | null} name
+   */
   constructor(tooltip, name) {
     this.tooltip = tooltip;
     this.name = name !== null && Object.hasOwn(reading.colourings, name) ? name : DEFAULT;
     this.key = el("div", { class: "fx-key" });
+    /** @type {string | null} */
     this.drawnKey = null;
     this.low = 0;
     this.high = 1;
+    /** The shade of a token and its group. @type {(pos: number, group: number) => string} */
     this.shade = () => "none";
   }
 
@@ -27,7 +35,11 @@ export class TokenColours {
     return this.name === DEFAULT ? null : this.name;
   }
 
-  /** Computes what is the same for all tokens, and sets `shade`. */
+  /**
+   * Computes what is the same for all tokens, and sets `shade`.
+   * @param {Run} run
+   * @param {number} layerIndex
+   */
   prepare(run, layerIndex) {
     const company = this.name === "path" ? run.company() : new Float32Array();
     [this.low, this.high] = company.length === 0 ? [0, 1] : extent(company);
@@ -36,7 +48,7 @@ export class TokenColours {
     const shades = {
       group: (_, group) => `g${group}`,
       confidence: (pos) => confidenceShade(run.confidence(layerIndex, pos), run.numGroups),
-      entropy: (pos) => shareShade(run.entropy(layerIndex, pos) / most),
+      entropy: (pos) => shareShade(/** @type {number} */ (run.entropy(layerIndex, pos)) / most),
       loss: (pos) => lossShade(run.lossDifference(pos)),
       path: (pos) => shareShade((company[pos] - this.low) / span),
     };
@@ -44,6 +56,7 @@ export class TokenColours {
     this.shade = waits ? () => "none" : shades[this.name];
   }
 
+  /** @param {Run} run */
   updateKey(run) {
     const drawn = `${run.info.run_id} ${this.name}`;
     if (this.drawnKey === drawn) return; // a hint just pressed must not lose the focus
@@ -52,6 +65,7 @@ export class TokenColours {
     this.key.replaceChildren(...this.keyParts(run), hint);
   }
 
+  /** @param {Run} run */
   keyParts(run) {
     const parts = {
       group: () => [el("span", {}, reading.groupKey)],
@@ -64,6 +78,10 @@ export class TokenColours {
   }
 }
 
+/**
+ * @param {string[]} pair
+ * @param {string[]} shades
+ */
 function scaleKey([low, high], shades) {
   return [
     el("span", {}, low),

@@ -6,7 +6,13 @@ import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { groupChip, shareBar } from "../core/widgets.js";
 import { reading, tokens as text } from "../strings/tokens.js";
+/** @import { Run } from "../core/run.js" */
 
+/**
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} pos
+ */
 export const tokenDetails = (run, layerIndex, pos) => {
   const words = text.tooltip;
   return [
@@ -33,6 +39,11 @@ export const tokenDetails = (run, layerIndex, pos) => {
   ];
 };
 
+/**
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} pos
+ */
 function probabilityBars(run, layerIndex, pos) {
   const bars = range(run.numGroups).map((group) => {
     const probability = run.probability(layerIndex, pos, group);
@@ -40,16 +51,23 @@ function probabilityBars(run, layerIndex, pos) {
       "div",
       { class: "fx-probability" },
       el("span", {}, groupLabel(group)),
-      shareBar(probability, `g${group}`),
-      el("span", { class: "fx-number" }, format.percent(probability)),
+      shareBar(/** @type {number} */ (probability), `g${group}`),
+      el("span", { class: "fx-number" }, format.percent(/** @type {number} */ (probability))),
     );
   });
   return el("div", { class: run.numGroups > 8 ? "fx-probabilities fx-many" : "fx-probabilities" }, bars);
 }
 
+/**
+ * @param {Run} run
+ * @param {number} pos
+ */
 export const lossWords = (run, pos) => {
   const difference = run.lossDifference(pos);
   if (difference === null) return el("span", {}, text.tooltip.noLoss);
-  const losses = text.tooltip.losses(format.decimal(run.losses.full[pos], 2), format.decimal(run.losses.focus[pos], 2));
+  const losses = text.tooltip.losses(
+    format.decimal(/** @type {number} */ (run.losses.full[pos]), 2),
+    format.decimal(/** @type {number} */ (run.losses.focus[pos]), 2),
+  );
   return el("span", {}, `${losses} ${text.tooltip.difference(format.signed(difference, 2))}`);
 };

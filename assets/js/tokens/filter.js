@@ -9,12 +9,37 @@ import { selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
 import { choiceOf } from "../core/widgets.js";
 import { reading as text } from "../strings/tokens.js";
+/** @import { App } from "../shell/app.js" */
 
 // Filters; `changed` is told when other tokens pass.
 export class TokenFilter {
+  /** @type {HTMLSelectElement} */
+  group;
+  /** @type {HTMLSelectElement} */
+  kind;
+  /** @type {HTMLInputElement} */
+  from;
+  /** @type {HTMLInputElement} */
+  to;
+  /** @type {string} */
+  mode;
+  /** @type {HTMLElement} */
+  modes;
+  /** @type {HTMLElement} */
+  summary;
+  /** @type {HTMLParagraphElement} */
+  problem;
+  /** @type {HTMLDetailsElement} */
+  node;
+
+  /**
+   * @param {App} app
+   * @param {() => unknown} changed
+   */
   constructor(app, changed) {
     this.app = app;
     this.changed = changed;
+    /** @type {any} */
     this.kinds = null;
     this.build();
   }
@@ -22,6 +47,7 @@ export class TokenFilter {
   build() {
     const words = text.filter;
     const changed = () => this.apply();
+    /** @param {string} label */
     const number = (label) =>
       el("input", {
         type: "number",
@@ -75,16 +101,19 @@ export class TokenFilter {
     this.count();
   }
 
-  // As the address has it; what this run does not have is left out.
+  /**
+   * As the address has it; what this run does not have is left out.
+   * @param {URLSearchParams} address
+   */
   restore(address) {
     for (const [name, input] of Object.entries(this.inputs())) {
       input.value = address.get(name) || "";
-      if (input.selectedIndex < 0) input.value = "";
+      if (input instanceof HTMLSelectElement && input.selectedIndex < 0) input.value = "";
     }
     if (!this.active) return;
     this.node.open = true; // who follows a link did not set the filter, and must see it
     this.mode = address.get("others") === "hide" ? "hide" : "dim";
-    this.modes.querySelector(`[value=${this.mode}]`).checked = true;
+    /** @type {HTMLInputElement} */ (this.modes.querySelector(`[value=${this.mode}]`)).checked = true;
     this.needKinds();
   }
 
@@ -162,4 +191,8 @@ export class TokenFilter {
   }
 }
 
+/**
+ * @param {string} value
+ * @param {string} label
+ */
 const option = (value, label) => el("option", { value }, label);

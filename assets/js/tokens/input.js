@@ -1,19 +1,26 @@
 // @ts-check
 // Selection of tokens by pointer and keyboard in the Tokens view.
 import { selectRange, selectToken } from "../core/selection.js";
+/** @import { TokensView } from "./view.js" */
 
 const DRAG_SLACK = 4; // pixels that the pointer may move during a click
 // ms between selections while dragging: browsers slow down pages that rewrite their address more often
 const DRAG_PAUSE = 60;
 
 export class TokenInput {
-  /** Listens on the view's text. */
+  /**
+   * Listens on the view's text.
+   * @param {TokensView} view
+   */
   constructor(view) {
     this.view = view;
     this.dragging = false;
+    /** @type {any} */
     this.dragFrom = null;
+    /** @type {number | null} */
     this.dragTo = null;
     this.draggedAt = 0;
+    /** @type {any} */
     this.anchor = null;
     const { text } = view;
     text.addEventListener("keydown", (event) => this.keyDown(event));
@@ -28,6 +35,7 @@ export class TokenInput {
     this.anchor = null;
   }
 
+  /** @param {PointerEvent} event */
   pointerDown(event) {
     const span = this.view.spanOf(event);
     this.dragging = false;
@@ -38,6 +46,7 @@ export class TokenInput {
         : null;
   }
 
+  /** @param {PointerEvent} event */
   pointerMove(event) {
     if (!this.dragFrom || (event.buttons & 1) === 0) return;
     const span = this.view.spanOf(event);
@@ -53,9 +62,10 @@ export class TokenInput {
 
   selectDragged() {
     this.draggedAt = performance.now();
-    this.view.app.select(selectRange(this.dragFrom.pos, this.dragTo));
+    this.view.app.select(selectRange(this.dragFrom.pos, /** @type {number} */ (this.dragTo)));
   }
 
+  /** @param {MouseEvent} event */
   click(event) {
     const span = this.view.spanOf(event);
     const dragged = this.dragging;
@@ -70,6 +80,7 @@ export class TokenInput {
     else this.view.app.select(selectRange(anchor, span.fxPos));
   }
 
+  /** @param {number} pos */
   choose(pos) {
     this.anchor = pos;
     this.view.app.toggleSelection(selectToken(pos));
@@ -79,6 +90,7 @@ export class TokenInput {
     return this.anchor === null || this.view.app.selection === null ? this.view.current : this.anchor;
   }
 
+  /** @param {KeyboardEvent} event */
   keyDown(event) {
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
@@ -97,12 +109,17 @@ export class TokenInput {
     } else if (span) this.view.describe(span);
   }
 
-  // undefined: not a key of this view; null: there is nothing in that direction.
+  /**
+   * undefined: not a key of this view; null: there is nothing in that direction.
+   * @param {string} key
+   * @returns {number | null | undefined}
+   */
   keyTarget(key) {
     const { lines, current } = this.view;
     const { shown } = lines;
     const screen = Math.max(1, Math.floor(lines.node.clientHeight / lines.lineHeight) - 2);
     const at = Math.min(lines.indexOf(current), shown.length - 1);
+    /** @param {number} index */
     const inShown = (index) => (index >= 0 && index < shown.length ? shown[index] : null);
     const targets = {
       ArrowRight: () => inShown(at + 1),
@@ -117,11 +134,17 @@ export class TokenInput {
     return key in targets ? targets[key]() : undefined;
   }
 
-  // The exact text of the selected tokens, line ends and all, however it is broken on screen.
+  /**
+   * The exact text of the selected tokens, line ends and all, however it is broken on screen.
+   * @param {ClipboardEvent} event
+   */
   copy(event) {
     const { selection } = this.view.app;
     if (selection === null) return;
     event.preventDefault();
-    event.clipboardData.setData("text/plain", Array.from(selection.positions, (pos) => this.view.run.pieces[pos]).join(""));
+    /** @type {DataTransfer} */ (event.clipboardData).setData(
+      "text/plain",
+      Array.from(selection.positions, (pos) => this.view.run.pieces[pos]).join(""),
+    );
   }
 }

@@ -9,8 +9,16 @@ import { hintButton } from "../core/tooltip.js";
 import { groupChip, shareBar } from "../core/widgets.js";
 import { groups as groupsText } from "../strings/groups.js";
 import { reading as readingText, legend as text } from "../strings/tokens.js";
+/** @import { RunGroupPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Selection } from "../core/selection.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
 
 export class Legend {
+  /**
+   * @param {Tooltip} tooltip
+   * @param {(group: number) => unknown} pressed
+   */
   constructor(tooltip, pressed) {
     this.pressed = pressed;
     this.list = el("div", { class: "fx-legend-list" });
@@ -28,9 +36,15 @@ export class Legend {
       ),
       this.list,
     );
+    /** @type {HTMLButtonElement[]} */
     this.cards = [];
   }
 
+  /**
+   * @param {Run} run
+   * @param {number} layerIndex
+   * @param {Selection | null} selection
+   */
   update(run, layerIndex, selection) {
     const origin =
       selection && selection.origin.kind === "group" && selection.origin.layer === run.layerIds[layerIndex]
@@ -50,7 +64,10 @@ export class Legend {
     });
   }
 
-  // Cards are kept across layers so that keyboard focus survives a layer switch.
+  /**
+   * Cards are kept across layers so that keyboard focus survives a layer switch.
+   * @param {number} count
+   */
   createCards(count) {
     this.cards = range(count).map((group) =>
       el("button", { type: "button", class: "fx-group", "data-group": group, onclick: () => this.pressed(group) }),
@@ -59,6 +76,11 @@ export class Legend {
   }
 }
 
+/**
+ * @param {number} group
+ * @param {RunGroupPayload} statistics
+ * @param {{ count: number, of: number } | null} selected
+ */
 function cardContent(group, statistics, selected) {
   const { share, confidence } = statistics;
   return [
@@ -83,6 +105,7 @@ function cardContent(group, statistics, selected) {
   ];
 }
 
+/** @param {{ count: number, of: number }} given */
 function selectedCount({ count, of }) {
   return el(
     "span",
@@ -91,6 +114,7 @@ function selectedCount({ count, of }) {
   );
 }
 
+/** @param {[string, number][]} tokens */
 function frequentTokens(tokens) {
   if (tokens.length === 0) return el("span", { class: "fx-muted" }, text.noTokens);
   return el(

@@ -1,6 +1,18 @@
 // @ts-check
 // Line breaking from measured widths, so that the height of the whole text is known before anything is drawn.
 
+/**
+ * What breaking lines needs of a piece: `head` before its first line end, the number of line ends, the rest after the
+ * last one, widths in pixels, and whether a line may break before or after it.
+ * @typedef {{ head: string, ends: number, tail: string, before: boolean, after: boolean, width: number,
+ *   tailWidth: number }} Piece
+ */
+/**
+ * A line: the tokens from `first` to before `end` of those shown; `tail` is the rest of the token `tailPos` after a line
+ * end; a soft line continues a full one; `pos` is its first token.
+ * @typedef {{ first: number, end: number, tail: string, tailPos: number, soft: boolean, pos: number }} Line
+ */
+
 const TOKEN_GAP = 1;
 
 const GAP_WIDTH = 28;
@@ -14,14 +26,21 @@ const BREAKS_AFTER = /[\s\-–—/\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-
 const BREAKS_BEFORE = /^[\s\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]/u;
 
 export class Measure {
+  /** @param {Element} node */
   constructor(node) {
     const style = getComputedStyle(node);
     this.context = document.createElement("canvas").getContext("2d");
-    this.context.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+    /** @type {CanvasRenderingContext2D} */ (this.context).font =
+      `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+    /** @type {Map<any, any>} */
     this.known = new Map();
   }
 
-  // Of a piece: width of what stands on its line, line ends in it, what follows the last one, where lines may break.
+  /**
+   * Of a piece: width of what stands on its line, line ends in it, what follows the last one, where lines may break.
+   * @param {string} piece
+   * @returns {Piece}
+   */
   of(piece) {
     let found = this.known.get(piece);
     if (found === undefined) {
@@ -42,13 +61,22 @@ export class Measure {
     return found;
   }
 
+  /** @param {string} text */
   width(text) {
-    return this.context.measureText(text.replace(/\t/g, "        ")).width;
+    return /** @type {CanvasRenderingContext2D} */ (this.context).measureText(text.replace(/\t/g, "        ")).width;
   }
 }
 
-// Lines of the tokens `shown`: first and end count in `shown`; `tail` is what the token `tailPos` has after a line end;
-// a soft line follows from a full one.
+/**
+ * Lines of the tokens `shown`: first and end count in `shown`; `tail` is what the token `tailPos` has after a line end;
+ * a soft line follows from a full one.
+ * @param {string[]} pieces
+ * @param {Uint32Array} shown
+ * @param {{ of: (piece: string) => Piece }} measure
+ * @param {number} width
+ * @param {number} extra
+ * @returns {Line[]}
+ */
 export const breakLines = (pieces, shown, measure, width, extra) => {
   const lines = [];
   const room = width * SLACK;
@@ -56,6 +84,7 @@ export const breakLines = (pieces, shown, measure, width, extra) => {
   let x = 0;
   let word = 0;
   let wordX = 0;
+  /** @param {number} end @param {boolean} soft */
   const close = (end, soft) => {
     line.end = end;
     line.pos = line.first < shown.length ? shown[line.first] : line.tailPos;

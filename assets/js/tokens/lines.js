@@ -6,6 +6,8 @@ import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { reading as readingText } from "../strings/tokens.js";
 import { Measure, breakLines } from "./line-breaks.js";
+/** @import { Attributes, TokenSpan } from "../core/types.js" */
+/** @import { Line } from "./line-breaks.js" */
 
 const OVERSCAN = 24; // lines drawn beyond either edge
 
@@ -20,8 +22,30 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
 const STRONG = /[\p{L}]/u;
 
 export class Lines {
-  // `paint(span, pos)` gives a token its looks; `attributes` go onto the element that holds the text.
+  /** @type {string[]} */
+  pieces;
+  /** @type {Uint32Array<ArrayBufferLike>} */
+  shown;
+  /** @type {boolean} */
+  all;
+  /** @type {((view: Lines, index: number) => "ltr" | "rtl" | null) | null} */
+  direction;
+  /** @type {number} */
+  labelWidth;
+  /** @type {any} */
+  measure;
+  /** @type {number} */
+  laidWidth;
+  /** @type {number[] | null} */
+  range;
+
+  /**
+   * `paint(span, pos)` gives a token its looks; `attributes` go onto the element that holds the text.
+   * @param {Attributes} attributes
+   * @param {(span: TokenSpan, pos: number) => void} paint
+   */
   constructor(attributes, paint) {
+    this.changed = () => {}; // called when other lines were drawn
     this.paint = paint;
     this.window = el("div", { class: "fx-window", role: "presentation" });
     this.text = el("div", { class: "fx-text", ...attributes }, this.window);
@@ -33,7 +57,9 @@ export class Lines {
     );
     this.node = el("div", { class: "fx-scroller", tabindex: "-1" }, this.text, this.empty);
     this.labels = false;
+    /** @type {Map<any, any>} */
     this.drawn = new Map();
+    /** @type {Line[]} */
     this.lines = [];
     this.node.addEventListener("scroll", () => this.draw(), { passive: true });
     new ResizeObserver(() => this.width() !== this.laidWidth && this.lay()).observe(this.node);
@@ -47,7 +73,11 @@ export class Lines {
     return this.labels ? HEIGHT.labels : HEIGHT.plain;
   }
 
-  // `shown` is null for the whole text, else the positions to show, in order.
+  /**
+   * `shown` is null for the whole text, else the positions to show, in order.
+   * @param {string[]} pieces
+   * @param {Uint32Array | null} [shown]
+   */
   setText(pieces, shown = null) {
     const fresh = this.pieces !== pieces;
     this.pieces = pieces;
@@ -57,6 +87,10 @@ export class Lines {
     this.lay(fresh);
   }
 
+  /**
+   * @param {boolean} labels
+   * @param {number} numGroups
+   */
   setLabels(labels, numGroups) {
     this.labels = labels;
     this.labelWidth = LABEL_WIDTH * groupLabel(numGroups - 1).length;
@@ -64,7 +98,10 @@ export class Lines {
     this.lay();
   }
 
-  // Breaks the lines anew; what was at the top of the view stays there.
+  /**
+   * Breaks the lines anew; what was at the top of the view stays there.
+   * @param {any} [fresh]
+   */
   lay(fresh = false) {
     if (!this.pieces || this.width() === 0) return;
     this.measure = this.measure || new Measure(this.text);
@@ -106,9 +143,10 @@ export class Lines {
     this.drawn = kept;
     this.window.style.transform = `translateY(${first * this.lineHeight}px)`;
     this.window.replaceChildren(...kept.values());
-    if (this.changed) this.changed();
+    this.changed();
   }
 
+  /** @param {number} index */
   buildLine(index) {
     const line = this.lines[index];
     const node = el("div", {
@@ -125,15 +163,22 @@ export class Lines {
     return node;
   }
 
-  // The indentation after a line end belongs to the token before it.
+  /**
+   * The indentation after a line end belongs to the token before it.
+   * @param {Line} line
+   */
   tail(line) {
-    const node = el("span", { class: "fx-tail", "aria-hidden": "true" }, line.tail);
-    node.fxPos = line.tailPos;
+    const span = el("span", { class: "fx-tail", "aria-hidden": "true" }, line.tail);
+    const node = Object.assign(span, { fxPos: line.tailPos });
     this.paint(node, line.tailPos);
     return node;
   }
 
-  // The space a word starts with would indent a line that follows from a full one.
+  /**
+   * The space a word starts with would indent a line that follows from a full one.
+   * @param {number} pos
+   * @param {boolean} leads
+   */
   span(pos, leads) {
     const { head, ends, width } = this.measure.of(this.pieces[pos]);
     const node = el(
@@ -147,9 +192,9 @@ export class Lines {
       for (let i = 0; i < ends; i += 1) node.append(el("span", { class: "fx-newline", "aria-hidden": "true" }));
     }
     if (width > this.laidWidth) node.classList.add("fx-cut");
-    node.fxPos = pos;
-    this.paint(node, pos);
-    return node;
+    const span = Object.assign(node, { fxPos: pos });
+    this.paint(span, pos);
+    return span;
   }
 
   // Every token on the page now.
@@ -161,16 +206,21 @@ export class Lines {
     for (const span of this.spans()) this.paint(span, span.fxPos);
   }
 
+  /** @param {number} pos */
   indexOf(pos) {
     if (this.all) return pos;
     return lowerBound(this.shown.length, (i) => this.shown[i] < pos);
   }
 
+  /** @param {number} pos */
   has(pos) {
     return this.shown[this.indexOf(pos)] === pos;
   }
 
-  // The line a token stands in; the nearest one after it when it is hidden.
+  /**
+   * The line a token stands in; the nearest one after it when it is hidden.
+   * @param {number} pos
+   */
   lineOf(pos) {
     const index = Math.min(this.indexOf(pos), this.shown.length - 1);
     return Math.max(
@@ -182,11 +232,19 @@ export class Lines {
     );
   }
 
+  /**
+   * @param {number} pos
+   * @returns {TokenSpan | null}
+   */
   spanOf(pos) {
     return this.window.querySelector(`[data-pos="${pos}"]`);
   }
 
-  // Scrolls only the text, never the page; the middle for a jump, the nearest edge for a step.
+  /**
+   * Scrolls only the text, never the page; the middle for a jump, the nearest edge for a step.
+   * @param {number} pos
+   * @param {boolean} centre
+   */
   reveal(pos, centre) {
     const top = this.lineOf(pos) * this.lineHeight;
     const { scrollTop, clientHeight } = this.node;
@@ -198,26 +256,38 @@ export class Lines {
     return this.spanOf(pos);
   }
 
-  // The token of the next or previous line with tokens that stands nearest below or above.
+  /**
+   * The token of the next or previous line with tokens that stands nearest below or above.
+   * @param {number} pos
+   * @param {number} step
+   * @param {number} [lines]
+   * @returns {number | null}
+   */
   neighbour(pos, step, lines = 1) {
     const from = this.spanOf(pos) || this.reveal(pos, true);
-    const left = from.getBoundingClientRect().left;
+    const left = /** @type {TokenSpan} */ (from).getBoundingClientRect().left;
     let at = this.lineOf(pos) + step * lines;
     at = Math.max(0, Math.min(this.lines.length - 1, at));
     while (this.lines[at] && this.lines[at].first === this.lines[at].end) at += step;
     if (!this.lines[at] || at === this.lineOf(pos)) return null;
     this.reveal(this.shown[this.lines[at].first], false);
     const spans = [...this.drawn.get(at).querySelectorAll(".fx-token")];
+    /** @param {Element} span */
     const gap = (span) => Math.abs(span.getBoundingClientRect().left - left);
     return spans.reduce((best, span) => (gap(span) < gap(best) ? span : best)).fxPos;
   }
 }
 
+/** @param {number} count */
 function gapMark(count) {
   return el("span", { class: "fx-gap", title: readingText.hiddenGap(format.count(count)), "aria-hidden": "true" }, "⋯");
 }
 
-// The first letter of the paragraph decides for all its lines.
+/**
+ * The first letter of the paragraph decides for all its lines.
+ * @param {Lines} view
+ * @param {number} index
+ */
 function paragraphDirection(view, index) {
   let at = index;
   while (at > 0 && view.lines[at].soft) at -= 1;

@@ -9,7 +9,13 @@ const WORKER = `onmessage = ({ data }) => {
   postMessage(found);
 };`;
 
-// Start and end of every match, one after the other. A pattern can take for ever, so it runs beside the page.
+/**
+ * Start and end of every match, one after the other. A pattern can take for ever, so it runs beside the page.
+ * @param {string} source
+ * @param {string} flags
+ * @param {string} whole
+ * @returns {Promise<number[]>}
+ */
 export function matches(source, flags, whole) {
   new RegExp(source, flags); // throws a SyntaxError here, where it can be told from a slow one
   const url = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
@@ -28,6 +34,10 @@ export function matches(source, flags, whole) {
   });
 }
 
+/**
+ * @param {string} words
+ * @param {string} whole
+ */
 export function plainMatches(words, whole) {
   const pattern = new RegExp(words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "giu");
   return [...whole.matchAll(pattern)].flatMap((hit) => [hit.index, hit.index + hit[0].length]);

@@ -12,12 +12,20 @@ import { sparsity as sparsityText } from "../strings/sparsity.js";
 import { reading as readingText } from "../strings/tokens.js";
 import { lossWords } from "./details.js";
 import { LINK_CAUSES } from "./links.js";
+/** @import { ConfigPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Links } from "./links.js" */
 
 const text = readingText.detail;
 
 const SHOWN_RANGES = 300;
 
 export class TokenPanel {
+  /**
+   * @param {App} app
+   * @param {() => unknown} closed
+   */
   constructor(app, closed) {
     this.app = app;
     this.closed = closed;
@@ -34,9 +42,16 @@ export class TokenPanel {
     this.node.replaceChildren();
   }
 
-  // `links` is null while the layer's membership is on its way; `problem` says why it will not come.
+  /**
+   * `links` is null while the layer's membership is on its way; `problem` says why it will not come.
+   * @param {number} pos
+   * @param {Links | null} links
+   * @param {string | null} [problem]
+   */
   show(pos, links, problem = null) {
-    const focused = this.node.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const focused = this.node.contains(document.activeElement)
+      ? /** @type {HTMLElement} */ (document.activeElement).dataset.key
+      : null;
     const { run, layerIndex } = this.app;
     this.node.hidden = false;
     this.node.replaceChildren(
@@ -48,6 +63,7 @@ export class TokenPanel {
     if (focused) this.node.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
   }
 
+  /** @param {number} pos */
   head(pos) {
     const { run, layerIndex } = this.app;
     return el(
@@ -67,6 +83,10 @@ export class TokenPanel {
     );
   }
 
+  /**
+   * @param {Links | null} links
+   * @param {string | null} problem
+   */
   links(links, problem) {
     if (problem !== null) return [alertBox(readingText.layerFailed(problem), () => this.app.needLayer())];
     if (links === null) return [progressBox(readingText.loadingLayer)];
@@ -74,6 +94,7 @@ export class TokenPanel {
     const later = links.numTokens - pos - 1;
     const back = links.back();
     const forward = links.forward();
+    /** @param {number} count @param {number} all */
     const share = (count, all) => format.percent(all === 0 ? 0 : count / all);
     return [
       this.direction(
@@ -96,6 +117,14 @@ export class TokenPanel {
     ];
   }
 
+  /**
+   * @param {"back" | "forward"} way
+   * @param {string} title
+   * @param {string} hint
+   * @param {string} total
+   * @param {Links} links
+   * @param {number[]} positions
+   */
   direction(way, title, hint, total, links, positions) {
     const { app } = this;
     const layer = app.run.layerIds[links.layerIndex];
@@ -121,6 +150,11 @@ export class TokenPanel {
     );
   }
 
+  /**
+   * @param {Run} run
+   * @param {number} layerIndex
+   * @param {number} pos
+   */
   facts(run, layerIndex, pos) {
     return el(
       "div",
@@ -149,6 +183,11 @@ export class TokenPanel {
     );
   }
 
+  /**
+   * @param {Run} run
+   * @param {number} layerIndex
+   * @param {number} pos
+   */
   path(run, layerIndex, pos) {
     const company = run.company();
     const below = company.reduce((count, value) => count + (value < company[pos] ? 1 : 0), 0);
@@ -172,6 +211,12 @@ export class TokenPanel {
     );
   }
 
+  /**
+   * @param {Run} run
+   * @param {number} layerIndex
+   * @param {number} index
+   * @param {number} pos
+   */
   pathCell(run, layerIndex, index, pos) {
     const group = run.top(index, pos);
     const words = text.pathCell(run.layerIds[index], groupLabel(group), format.percent(run.groups[index][group].share));
@@ -194,7 +239,10 @@ export class TokenPanel {
     );
   }
 
-  // One tab stop for the strip; the arrow keys go from layer to layer.
+  /**
+   * One tab stop for the strip; the arrow keys go from layer to layer.
+   * @param {KeyboardEvent} event
+   */
   pathKey(event) {
     const at = this.app.layerIndex;
     const last = this.app.run.numLayers - 1;
@@ -207,6 +255,12 @@ export class TokenPanel {
   }
 }
 
+/**
+ * @param {"back" | "forward"} way
+ * @param {string} cause
+ * @param {number[]} positions
+ * @param {ConfigPayload} config
+ */
 function causeRow(way, cause, positions, config) {
   const hint = sparsityText.causeHints(config.window, config.num_sinks)[cause];
   const mark = el(
@@ -242,6 +296,7 @@ function causeRow(way, cause, positions, config) {
   return el("li", { "data-cause": cause }, details);
 }
 
+/** @param {number[]} positions */
 function rangeWords(positions) {
   const ranges = selectTokens(positions, "tokens", "").ranges();
   const shown = ranges

@@ -6,11 +6,47 @@ import { format } from "../core/format.js";
 import { selectTokens } from "../core/selection.js";
 import { reading as text } from "../strings/tokens.js";
 import { matches, plainMatches } from "./matches.js";
+/** @import { App } from "../shell/app.js" */
+
+/** First and last token of a match. @typedef {[number, number]} Hit */
+/**
+ * `changed`: there are other hits; `went`: the hit to show; `top`: the first token on the screen.
+ * @typedef {{ changed: () => unknown, went: (hit: Hit) => unknown, top: () => number }} SearchHandlers
+ */
 
 const PAUSE = 120; // ms without typing before a search begins
 
 // The search field; `changed` is told about new hits, `went` about the hit to show.
 export class Search {
+  /** @type {HTMLInputElement} */
+  field;
+  /** @type {HTMLInputElement} */
+  regex;
+  /** @type {HTMLSpanElement} */
+  status;
+  /** @type {HTMLButtonElement[]} */
+  buttons;
+  /** @type {HTMLDivElement} */
+  node;
+  /** @type {any} */
+  turn;
+  /** @type {string | null} */
+  whole;
+  /** @type {Hit[]} */
+  hits;
+  /** @type {number} */
+  at;
+  /** @type {Set<any>} */
+  hitTokens;
+  /** @type {number} */
+  timer;
+  /** @type {Uint32Array<ArrayBuffer>} */
+  starts;
+
+  /**
+   * @param {App} app
+   * @param {SearchHandlers} handlers
+   */
   constructor(app, handlers) {
     this.app = app;
     this.handlers = handlers;
@@ -31,6 +67,7 @@ export class Search {
     });
     this.regex = el("input", { type: "checkbox", onchange: () => this.run() });
     this.status = el("span", { class: "fx-search-status", role: "status" });
+    /** @param {string} symbol @param {string} label @param {number} by */
     const step = (symbol, label, by) =>
       el(
         "button",
@@ -70,7 +107,10 @@ export class Search {
     this.forget(null);
   }
 
-  // As the address has it.
+  /**
+   * As the address has it.
+   * @param {URLSearchParams} address
+   */
   restore(address) {
     this.field.value = address.get("find") || "";
     this.regex.checked = address.has("regex");
@@ -82,6 +122,7 @@ export class Search {
     return { find, regex: find !== null && this.regex.checked ? "1" : null };
   }
 
+  /** @param {string | null} problem */
   forget(problem) {
     this.hits = [];
     this.at = -1;
@@ -98,6 +139,7 @@ export class Search {
     this.timer = setTimeout(() => this.run(), PAUSE);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     if (event.key === "Enter") {
       event.preventDefault();
@@ -123,7 +165,8 @@ export class Search {
     if (source === "") return this.found([]);
     if (!this.whole) this.prepare();
     try {
-      const bounds = this.regex.checked ? await matches(source, "gimu", this.whole) : plainMatches(source, this.whole);
+      const whole = this.whole ?? "";
+      const bounds = this.regex.checked ? await matches(source, "gimu", whole) : plainMatches(source, whole);
       if (turn === this.turn) this.found(this.tokensOf(bounds));
     } catch (error) {
       if (turn === this.turn) this.found([], error instanceof SyntaxError ? text.search.bad : text.search.slow);
@@ -131,11 +174,17 @@ export class Search {
     return undefined;
   }
 
-  // First and last token of every hit; hits come in order, so one pass is enough.
+  /**
+   * First and last token of every hit; hits come in order, so one pass is enough.
+   * @param {number[]} bounds
+   * @returns {Hit[]}
+   */
   tokensOf(bounds) {
+    /** @type {Hit[]} */
     const hits = [];
     let pos = 0;
     const { starts } = this;
+    /** @param {number} offset */
     const advance = (offset) => {
       while (pos + 1 < starts.length && starts[pos + 1] <= offset) pos += 1;
       return pos;
@@ -144,6 +193,10 @@ export class Search {
     return hits;
   }
 
+  /**
+   * @param {Hit[]} hits
+   * @param {string | null} [problem]
+   */
   found(hits, problem = null) {
     this.forget(problem);
     this.hits = hits;
@@ -155,6 +208,7 @@ export class Search {
     if (hits.length > 0) this.step(1);
   }
 
+  /** @param {number} by */
   step(by) {
     if (this.hits.length === 0) return;
     if (this.at < 0) this.at = by > 0 ? this.nextAfter(this.handlers.top()) : this.hits.length - 1;
@@ -163,7 +217,10 @@ export class Search {
     this.handlers.went(this.hits[this.at]);
   }
 
-  // The search begins where the reader is.
+  /**
+   * The search begins where the reader is.
+   * @param {number} pos
+   */
   nextAfter(pos) {
     const next = this.hits.findIndex(([first]) => first >= pos);
     return next < 0 ? 0 : next;

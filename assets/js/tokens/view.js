@@ -15,14 +15,35 @@ import { Lines } from "./lines.js";
 import { Links } from "./links.js";
 import { TokenPanel } from "./panel.js";
 import { Search } from "./search.js";
+/** @import { TokenSpan, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
 
 export class TokensView {
+  /** @type {Lines} */
+  lines;
+  /** @type {HTMLDivElement} */
+  text;
+  /** @type {TokenInput} */
+  input;
+  /** @type {Run} */
+  run;
+  /** Whether a token passes the filter. @type {(pos: number) => boolean} */
+  passes;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
   constructor(app, panel) {
     this.app = app;
+    /** The address of the first run. @type {URLSearchParams | null} */
     this.wanted = addressOf("tokens");
-    this.colours = new TokenColours(app.tooltip, this.wanted.get("colour"));
+    this.colours = new TokenColours(app.tooltip, addressOf("tokens").get("colour"));
     this.current = 0;
+    /** @type {Links | null} */
     this.links = null;
+    /** @type {string | null} */
     this.problem = null;
     this.search = new Search(app, {
       changed: () => {
@@ -41,6 +62,7 @@ export class TokensView {
     this.build(panel);
   }
 
+  /** @param {HTMLElement} panel */
   build(panel) {
     const attributes = {
       role: "listbox",
@@ -78,12 +100,17 @@ export class TokensView {
   }
 
   labelsToggle() {
+    /** @param {UiEvent<Event>} event */
     const changed = (event) => this.lines.setLabels(event.target.checked, this.run.numGroups);
     return el("label", { class: "fx-toggle" }, el("input", { type: "checkbox", onchange: changed }), text.showLabels);
   }
 
   listen() {
-    const details = (event) => this.spanOf(event) && this.describe(this.spanOf(event));
+    /** @param {Event} event */
+    const details = (event) => {
+      const span = this.spanOf(event);
+      if (span) this.describe(span);
+    };
     this.text.addEventListener("mouseover", details);
     this.text.addEventListener("mouseleave", () => this.app.tooltip.hide());
     this.text.addEventListener("focusout", () => this.app.tooltip.hide());
@@ -91,8 +118,12 @@ export class TokensView {
     this.lines.node.addEventListener("scroll", () => this.app.tooltip.hide(), { passive: true });
   }
 
+  /**
+   * @param {Event} event
+   * @returns {TokenSpan | null}
+   */
   spanOf(event) {
-    const node = event.target.closest(".fx-token, .fx-tail");
+    const node = /** @type {TokenSpan | null} */ (/** @type {Element} */ (event.target).closest(".fx-token, .fx-tail"));
     return node && node.fxPos !== undefined ? node : null;
   }
 
@@ -144,6 +175,7 @@ export class TokensView {
     this.legend.update(this.run, layerIndex, selection);
   }
 
+  /** @param {string} message */
   layerFailed(message) {
     this.problem = message;
     if (this.app.isOpen("tokens")) this.selectionChanged();
@@ -168,7 +200,11 @@ export class TokensView {
     else this.text.removeAttribute("aria-activedescendant");
   }
 
-  // The looks of one token; called for those on screen only.
+  /**
+   * The looks of one token; called for those on screen only.
+   * @param {TokenSpan} span
+   * @param {number} pos
+   */
   paint(span, pos) {
     const { layerIndex, selection } = this.app;
     const group = this.run.top(layerIndex, pos);
@@ -176,11 +212,11 @@ export class TokensView {
     const itself = this.links !== null && pos === this.links.pos;
     const selected = selection !== null && selection.has(pos);
     const data = span.dataset;
-    data.group = group;
+    data.group = String(group);
     data.label = groupLabel(group);
     data.shade = this.colours.shade(pos, group);
     if (cause === null || itself) delete data.link;
-    else [data.link, data.way] = [cause, pos < this.links.pos ? "back" : "forward"];
+    else [data.link, data.way] = [cause, pos < /** @type {Links} */ (this.links).pos ? "back" : "forward"];
     const { classList } = span;
     classList.toggle("fx-dimmed", (selection !== null && !selected && cause === null) || !this.passes(pos));
     classList.toggle("fx-chosen", itself);
@@ -191,12 +227,14 @@ export class TokensView {
     if (span.role === "option") span.setAttribute("aria-selected", String(selected));
   }
 
+  /** @param {string} value */
   setColouring(value) {
     this.colours.name = value;
     this.repaint();
     this.app.writeAddress();
   }
 
+  /** @param {number} group */
   toggleGroup(group) {
     this.app.toggleSelection(selectGroup(this.run, this.app.layerIndex, group));
   }
@@ -217,11 +255,13 @@ export class TokensView {
     return anchor === null ? 0 : anchor.pos;
   }
 
+  /** @param {[number, number]} pair */
   showHit([first]) {
     this.moveTo(first, !this.isVisible(first));
     this.repaint();
   }
 
+  /** @param {number} pos */
   isVisible(pos) {
     const span = this.lines.spanOf(pos);
     if (span === null) return false;
@@ -229,7 +269,12 @@ export class TokensView {
     return inner.top >= outer.top && inner.bottom <= outer.bottom;
   }
 
-  // Makes a token the current one, the one the keyboard acts on, and brings it into view.
+  /**
+   * Makes a token the current one, the one the keyboard acts on, and brings it into view.
+   * @param {number} pos
+   * @param {boolean} [centre]
+   * @returns {TokenSpan | null}
+   */
   moveTo(pos, centre = false) {
     this.lines.spanOf(this.current)?.classList.remove("fx-current");
     this.current = pos;
@@ -239,6 +284,7 @@ export class TokensView {
     return span;
   }
 
+  /** @param {number} pos */
   goTo(pos) {
     if (!this.lines.has(pos)) this.filter.clear();
     const span = this.moveTo(pos, true);
@@ -247,6 +293,7 @@ export class TokensView {
     if (span) this.describe(span);
   }
 
+  /** @param {TokenSpan} span */
   describe(span) {
     if (this.input.dragging) return;
     const rect = span.getClientRects()[0] || span.getBoundingClientRect();

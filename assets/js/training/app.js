@@ -16,6 +16,8 @@ import { Detail } from "./detail.js";
 import { List } from "./list.js";
 import { Newest } from "./newest.js";
 import { LIVE } from "./status.js";
+/** @import { CurvePayload, TrainingJobPayload, TrainingPayload, TrainingsPayload, UsedTrainingPayload } from "../core/payloads.js" */
+/** @import { TrainingServer } from "../core/types.js" */
 
 const POLL_LIVE = 2000;
 
@@ -27,7 +29,45 @@ const MOST_POINTS = 8000;
 
 const apps = new WeakMap();
 
-class App {
+export class App {
+  /** @type {HTMLElement} */
+  root;
+  /** @type {TrainingServer} */
+  server;
+  /** @type {(file: UsedTrainingPayload) => unknown} */
+  choose;
+  /** @type {TrainingPayload[]} */
+  runs;
+  /** @type {any} */
+  shown;
+  /** @type {Map<any, any>} */
+  curves;
+  /** @type {TrainingJobPayload | null} */
+  job;
+  /** @type {any} */
+  expected;
+  /** @type {boolean} */
+  busy;
+  /** @type {any} */
+  problem;
+  /** @type {any} */
+  silence;
+  /** @type {boolean} */
+  loaded;
+  /** @type {boolean} */
+  gone;
+  /** @type {boolean} */
+  asking;
+  /** @type {number} */
+  timer;
+  /** @type {string} */
+  shownMessage;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {TrainingServer} server
+   * @param {(file: UsedTrainingPayload) => unknown} choose
+   */
   constructor(root, server, choose) {
     Object.assign(this, {
       root,
@@ -103,29 +143,34 @@ class App {
     return this.later(complete ? (live || this.expected ? POLL_LIVE : POLL_IDLE) : 0);
   }
 
+  /** @param {number} milliseconds */
   later(milliseconds) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.poll(), milliseconds);
   }
 
+  /** @param {string} id */
   seen(id) {
     const known = this.curves.get(id);
     return known ? Object.fromEntries(Object.entries(known.modes).map(([mode, curve]) => [mode, curve.last])) : {};
   }
 
-  // Returns false when something that is shown has not been asked for yet, or must be asked for from the start.
+  /**
+   * Returns false when something that is shown has not been asked for yet, or must be asked for from the start.
+   * @param {TrainingsPayload} answer
+   * @param {Record<string, Record<string, number>>} asked
+   */
   take(answer, asked) {
     this.loaded = true;
     this.silence = null;
     this.runs = answer.trainings;
     this.job = answer.job;
-    if (this.problemOfPoll) this.problem = null;
     const expected = this.runs.find((run) => run.out === this.expected && LIVE.includes(run.status));
     if (expected) {
       this.expected = null;
       this.shown = [expected.training_id];
     } else if (this.expected && this.job === null && this.runs.some((run) => run.out === this.expected)) {
-      this.shown = [this.runs.find((run) => run.out === this.expected).training_id];
+      this.shown = [/** @type {TrainingPayload} */ (this.runs.find((run) => run.out === this.expected)).training_id];
       this.expected = null;
     } else if (this.job !== null && this.job.state !== "starting" && this.job.state !== "stopping")
       this.expected = null;
@@ -133,9 +178,16 @@ class App {
     this.shown = this.shown.filter((id) => byId.has(id));
     if (this.shown.length === 0 && this.runs.length > 0)
       this.shown = [(this.runs.find((run) => LIVE.includes(run.status)) || this.runs[0]).training_id];
-    return this.shown.map((id) => this.takeCurve(byId.get(id), answer.curves[id], id in asked)).every(Boolean);
+    return this.shown
+      .map((id) => this.takeCurve(/** @type {TrainingPayload} */ (byId.get(id)), answer.curves[id], id in asked))
+      .every(Boolean);
   }
 
+  /**
+   * @param {TrainingPayload} run
+   * @param {Record<string, CurvePayload>} parts
+   * @param {boolean} wasAsked
+   */
   takeCurve(run, parts, wasAsked) {
     const known = this.curves.get(run.training_id);
     if (
@@ -155,6 +207,7 @@ class App {
     return wasAsked;
   }
 
+  /** @param {string} id */
   colourOf(id) {
     return groupColour(this.shown.indexOf(id), themeOf(this.root));
   }
@@ -203,6 +256,7 @@ class App {
     this.message.hidden = parts.length === 0;
   }
 
+  /** @param {TrainingJobPayload} given */
   jobMessage({ state, name, message }) {
     if (state === "failed") return alertBox(text.failedStart(name, message));
     if (state === "stopped") return el("p", { class: "fx-run-note", role: "status" }, text.stoppedStart(name));
@@ -224,7 +278,11 @@ class App {
     );
   }
 
-  // `name` is stop, resume or use; `id` null means the training that is only starting.
+  /**
+   * `name` is stop, resume or use; `id` null means the training that is only starting.
+   * @param {"stop" | "resume" | "use"} name
+   * @param {string | null} [id]
+   */
   async act(name, id = this.shown[0]) {
     if (this.busy) return;
     this.busy = true;
@@ -239,12 +297,14 @@ class App {
     this.poll();
   }
 
+  /** @param {string} out */
   expect(out) {
     this.expected = out;
     this.problem = null;
     this.poll();
   }
 
+  /** @param {string} id */
   toggle(id) {
     const others = this.shown.filter((other) => other !== id);
     if (!this.shown.includes(id)) this.shown = [...this.shown, id];
@@ -253,6 +313,7 @@ class App {
     this.poll();
   }
 
+  /** @param {string} id */
   showOnly(id) {
     this.shown = [id];
     this.list.update(this.runs);
@@ -262,10 +323,15 @@ class App {
 
 /** The Training tab, one per root element. */
 export const FocusTraining = {
+  /**
+   * @param {HTMLElement} root
+   * @param {TrainingServer} server
+   * @param {(file: UsedTrainingPayload) => unknown} choose
+   */
   create(root, server, choose) {
     if (apps.has(root)) apps.get(root).dispose();
     const app = new App(root, server, choose);
     apps.set(root, app);
-    return { expect: (out) => app.expect(out) };
+    return { /** @param {string} out */ expect: (out) => app.expect(out) };
   },
 };

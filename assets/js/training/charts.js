@@ -6,13 +6,26 @@ import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { training as text } from "../strings/training.js";
 import { runSwatch } from "./swatch.js";
+/** @import { PlotHost } from "../core/types.js" */
+/** @import { TrainingPayload } from "../core/payloads.js" */
+/** @import { Curve } from "./curve.js" */
+
+/** @typedef {keyof typeof KINDS} Kind */
+/** A line of a chart. @typedef {{ run: TrainingPayload, mode: string, curve: Curve, colour: string }} CurveLine */
+/**
+ * How a column is drawn: `map` before drawing, `also` a second column, `marks` of balance, `exact` without smoothing.
+ * @typedef {{ column: string, show: (value: number) => string, tickformat: string, map?: (value: number) => number,
+ *   also?: string, marks?: boolean, exact?: boolean }} ChartSettings
+ */
 
 const RAW_OPACITY = 0.28;
 
 const FEW_POINTS = 3;
 
+/** @param {number} value */
 const number = (value) => format.decimal(value, Math.abs(value) < 10 ? 3 : 2);
 
+/** @param {number} value */
 const percent = (value) => format.percent(value, 1);
 
 const KINDS = {
@@ -24,14 +37,24 @@ const KINDS = {
   learning_rate: { column: "learning_rate", show: (value) => value.toPrecision(3), tickformat: "~g", exact: true },
 };
 
+const KIND_NAMES = /** @type {Kind[]} */ (Object.keys(KINDS));
+
 export class TrainingCharts {
+  /** @type {string} */
+  key;
+  /** @type {CurveLine[]} */
+  lines;
+
+  /** @param {PlotHost} app */
   constructor(app) {
     this.app = app;
+    /** @type {any[] | null} */
     this.range = null;
+    /** @type {Record<string, any>} */
     this.nodes = {};
     this.fullHelp = el("span", { hidden: true }, text.fullHelp);
     this.strideHelp = el("span", { hidden: true });
-    const sections = Object.keys(KINDS).map((kind) => this.section(kind));
+    const sections = KIND_NAMES.map((kind) => this.section(kind));
     const help = el(
       "p",
       { class: "fx-help fx-curves-help" },
@@ -42,6 +65,7 @@ export class TrainingCharts {
     this.node = el("div", { class: "fx-curves" }, el("div", { class: "fx-curves-grid" }, sections), help);
   }
 
+  /** @param {Kind} kind */
   section(kind) {
     const words = text.charts[kind];
     this.nodes[kind] = el("div", {
@@ -59,7 +83,10 @@ export class TrainingCharts {
     );
   }
 
-  // `lines` is a list of { run, mode, curve, colour }.
+  /**
+   * `lines` is a list of { run, mode, curve, colour }.
+   * @param {CurveLine[]} lines
+   */
   update(lines) {
     const key = lines.map((line) => line.run.training_id).join(" ");
     if (key !== this.key) this.range = null;
@@ -69,9 +96,10 @@ export class TrainingCharts {
     const stride = Math.max(1, ...this.lines.map((line) => line.curve.stride));
     this.strideHelp.hidden = stride === 1;
     this.strideHelp.textContent = text.strideHelp(stride);
-    for (const kind of Object.keys(KINDS)) this.draw(kind);
+    for (const kind of KIND_NAMES) this.draw(kind);
   }
 
+  /** @param {Kind} kind */
   draw(kind) {
     const node = this.nodes[kind];
     const data = this.lines.flatMap((line) => traces(line, KINDS[kind]));
@@ -81,14 +109,18 @@ export class TrainingCharts {
     });
   }
 
-  // A part chosen in one chart is shown in all of them.
+  /**
+   * A part chosen in one chart is shown in all of them.
+   * @param {Record<string, any>} change
+   */
   zoomed(change) {
     if (change["xaxis.autorange"]) this.range = null;
     else if (change["xaxis.range[0]"] !== undefined) this.range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     else return;
-    for (const kind of Object.keys(KINDS)) this.draw(kind);
+    for (const kind of KIND_NAMES) this.draw(kind);
   }
 
+  /** @param {Kind} kind */
   layout(kind) {
     const { root } = this.app;
     const settings = KINDS[kind];
@@ -115,8 +147,8 @@ export class TrainingCharts {
     const { root } = this.app;
     const counts = [...new Set(this.lines.map((line) => line.run.config.num_groups).filter(Boolean))];
     const marks = counts.flatMap((groups) => [
-      { at: 1 / groups, dash: "solid", words: text.even, side: "top" },
-      { at: Math.min(1, 1.5 / groups), dash: "dash", words: text.limit, side: "bottom" },
+      { at: 1 / /** @type {number} */ (groups), dash: "solid", words: text.even, side: "top" },
+      { at: Math.min(1, 1.5 / /** @type {number} */ (groups)), dash: "dash", words: text.limit, side: "bottom" },
     ]);
     return {
       shapes: marks.map(({ at, dash }) => ({
@@ -142,6 +174,10 @@ export class TrainingCharts {
     };
   }
 
+  /**
+   * @param {Kind} kind
+   * @param {number} step
+   */
   describe(kind, step) {
     const settings = KINDS[kind];
     const shape = settings.map || ((value) => value);
@@ -164,10 +200,15 @@ export class TrainingCharts {
   }
 }
 
+/**
+ * @param {CurveLine} given
+ * @param {ChartSettings} settings
+ */
 function traces({ run, mode, curve, colour }, settings) {
   const raw = curve.columns[settings.column];
   if (!raw.some((value) => value !== null)) return [];
-  const shape = settings.map ? (value) => (value === null ? null : settings.map(value)) : (value) => value;
+  const { map } = settings;
+  const shape = map ? (value) => (value === null ? null : map(value)) : (value) => value;
   const x = curve.columns.step;
   const dash = mode === "full" ? "dash" : "solid";
   const plain = { type: "scatter", x, hoverinfo: "none", mode: curve.length < FEW_POINTS ? "lines+markers" : "lines" };

@@ -1,9 +1,14 @@
 // @ts-check
 // One training's curve: its columns of numbers, which grow with every answer, and their smoothing.
+/** @import { CurvePayload } from "../core/payloads.js" */
 
 const SMOOTHED_SHARE = 30;
 
-// Exponential mean that starts unbiased; its reach is fixed by the planned steps, so the drawn past never changes.
+/**
+ * Exponential mean that starts unbiased; its reach is fixed by the planned steps, so the drawn past never changes.
+ * @param {(number | null)[]} values
+ * @param {number} reach
+ */
 function smooth(values, reach) {
   const keep = 1 - 1 / reach;
   let sum = 0;
@@ -24,6 +29,7 @@ export class Curve {
     this.last = 0;
   }
 
+  /** @param {CurvePayload} part */
   append(part) {
     for (const [name, values] of Object.entries(part)) {
       if (Array.isArray(values)) this.columns[name] = (this.columns[name] || []).concat(values);
@@ -36,11 +42,16 @@ export class Curve {
     return this.columns.step.length;
   }
 
+  /**
+   * @param {string} column
+   * @param {number} steps
+   */
   smoothed(column, steps) {
     const reach = Math.max(3, Math.min(50, steps / SMOOTHED_SHARE)) / this.stride;
     return smooth(this.columns[column], Math.max(1, reach));
   }
 
+  /** @param {number} step */
   indexAt(step) {
     const steps = this.columns.step;
     let low = 0;

@@ -5,8 +5,14 @@ import { format, sentence } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
 import { LIVE } from "./status.js";
+/** @import { TrainingPayload } from "../core/payloads.js" */
+/** @import { App } from "./app.js" */
 
 export class Detail {
+  /** @type {string} */
+  shownFacts;
+
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.title = el("h2", { class: "fx-title" });
@@ -45,6 +51,11 @@ export class Detail {
     );
   }
 
+  /**
+   * @param {string} label
+   * @param {string} name
+   * @param {() => unknown} pressed
+   */
   button(label, name, pressed) {
     return el(
       "button",
@@ -53,6 +64,10 @@ export class Detail {
     );
   }
 
+  /**
+   * @param {TrainingPayload} run
+   * @param {boolean} busy
+   */
   update(run, busy) {
     const live = LIVE.includes(run.status);
     setText(this.title, run.name);
@@ -75,11 +90,15 @@ export class Detail {
     this.resume.disabled = this.use.disabled = busy;
   }
 
+  /**
+   * @param {TrainingPayload} run
+   * @param {boolean} live
+   */
   updateProgress(run, live) {
     this.fill.style.width = `${(100 * run.step) / run.steps}%`;
     this.progress.dataset.status = run.status;
-    this.progress.setAttribute("aria-valuemax", run.steps);
-    this.progress.setAttribute("aria-valuenow", run.step);
+    this.progress.setAttribute("aria-valuemax", String(run.steps));
+    this.progress.setAttribute("aria-valuenow", String(run.step));
     const parts = [text.progress(format.count(run.step), format.count(run.steps))];
     if (run.step > 0) parts.push((live ? text.elapsed : text.took)(format.duration(run.elapsed)));
     if (live && run.step === run.steps) parts.push(text.lastSteps);
@@ -87,15 +106,14 @@ export class Detail {
     setText(this.times, parts.join(" · "));
   }
 
+  /** @param {TrainingPayload} given */
   updateValidation({ validation }) {
-    this.validation.hidden = validation.full === undefined;
-    if (this.validation.hidden) return;
-    const focus = Object.entries(validation.focus).map(([name, value]) =>
+    const { full, scored = 0, focus: settings = {} } = validation;
+    this.validation.hidden = full === undefined;
+    if (full === undefined) return;
+    const focus = Object.entries(settings).map(([name, value]) =>
       text.validationPart(name.replace("=", "\u00a0=\u00a0"), format.perplexity(value)),
     );
-    setText(
-      this.validation,
-      text.validation(format.count(validation.scored), format.perplexity(validation.full), focus.join(", ")),
-    );
+    setText(this.validation, text.validation(format.count(scored), format.perplexity(full), focus.join(", ")));
   }
 }

@@ -3,12 +3,21 @@
 import { el, setText } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { training as text } from "../strings/training.js";
+/** @import { TrainingPayload } from "../core/payloads.js" */
+/** @import { App } from "./app.js" */
+
+/**
+ * @typedef {{ node: HTMLElement, box: HTMLInputElement, swatch: HTMLElement, chip: HTMLElement,
+ *   cells: Record<string, HTMLElement> }} ListRow
+ */
 
 const MOST_SHOWN = 4;
 
 export class List {
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
+    /** @type {Map<any, any>} */
     this.rows = new Map();
     const heads = Object.entries(text.columns).map(([name, label]) =>
       el("th", { scope: "col", "data-column": name }, label),
@@ -34,6 +43,7 @@ export class List {
     );
   }
 
+  /** @param {TrainingPayload[]} runs */
   update(runs) {
     const wanted = new Set(runs.map((run) => run.training_id));
     for (const [id, row] of this.rows) {
@@ -49,6 +59,7 @@ export class List {
     });
   }
 
+  /** @param {TrainingPayload} run */
   makeRow(run) {
     const id = run.training_id;
     const box = el("input", {
@@ -80,6 +91,10 @@ export class List {
     return { node: el("tr", { "data-run": id }, head, Object.values(cells)), box, swatch, chip, cells };
   }
 
+  /**
+   * @param {ListRow} given
+   * @param {TrainingPayload} run
+   */
   updateRow({ node, box, swatch, chip, cells }, run) {
     const shown = this.app.shown.includes(run.training_id);
     box.checked = shown;
@@ -88,7 +103,7 @@ export class List {
     node.classList.toggle("fx-chosen", run.training_id === this.app.shown[0]);
     setText(chip, text.statuses[run.status]);
     chip.dataset.status = run.status;
-    setText(cells.model, run.model_id.split("/").pop());
+    setText(cells.model, /** @type {string} */ (run.model_id.split("/").pop()));
     cells.model.title = run.model_id;
     setText(cells.groups, run.config.num_groups ? String(run.config.num_groups) : text.none);
     setText(cells.steps, text.stepOf(format.count(run.step), format.count(run.steps)));

@@ -5,10 +5,13 @@ import { format } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
 import { runSwatch } from "./swatch.js";
+/** @import { TrainingPayload } from "../core/payloads.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
 
 const MEAN_OF = 20;
 
 export class Newest {
+  /** @param {Tooltip} tooltip */
   constructor(tooltip) {
     const heads = Object.entries(text.table.columns).map(([name, label]) => {
       const hint = text.table.hints[name];
@@ -25,8 +28,14 @@ export class Newest {
     this.node = el("div", { class: "fx-table-wrap fx-newest" }, this.table);
   }
 
+  /**
+   * @param {TrainingPayload[]} runs
+   * @param {(id: string) => string} colourOf
+   */
   update(runs, colourOf) {
+    /** @param {number | null} value @param {(value: number) => string} show */
     const some = (value, show) => (value === null ? text.none : show(value));
+    /** @param {number} value */
     const percent = (value) => format.percent(value, 1);
     const labels = Object.values(text.table.columns).slice(1);
     const rows = runs.map((run) => {

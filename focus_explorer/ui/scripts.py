@@ -16,8 +16,7 @@ from pathlib import Path
 
 # Alternatives in the order in which they are tried. A slash that follows a value divides; any other begins a pattern.
 _TOKEN = re.compile(
-    r"""(?P<space>\s+)
-    |(?P<comment>//[^\n]*|/\*.*?\*/)
+    r"""(?P<space>(?:\s+|//[^\n]*|/\*.*?\*/)+)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
     |(?P<name>[A-Za-z_$][\w$]*)
     |(?P<number>\.?\d[\w.]*)
@@ -25,7 +24,7 @@ _TOKEN = re.compile(
     |(?P<open>[\[({])
     |(?P<close>[\])}])
     |(?P<template>`)
-    |(?P<other>=>|\.\.\.|.)""",
+    |(?P<other>[^\s\w$"'`/\[\](){}.;,:]+|.)""",
     re.VERBOSE | re.DOTALL,
 )
 _TEMPLATE_PART = re.compile(r"(?:[^`\\$]|\\.|\$(?!\{))*(?P<end>`|\$\{)", re.DOTALL)
@@ -155,7 +154,7 @@ class _Reader:
     cuts: list[tuple[int, int]] = field(default_factory=list)
 
     def module(self) -> Module:
-        self.tokens = [token for token in _tokens(self) if token.kind not in ("space", "comment")]
+        self.tokens = [token for token in _tokens(self) if token.kind != "space"]
         while self.at < len(self.tokens):
             self.statement()
         code, last = [], 0
@@ -178,7 +177,7 @@ class _Reader:
 
     def read_import(self, start: _Token) -> None:
         if start.depth > 0 or self.peek() != "{":
-            raise self.error(start, "only `import { names } from \"./file.js\"` is read")
+            raise self.error(start, 'only `import { names } from "./file.js"` is read')
         names = self.names()
         self.expect("from")
         source = self.take()
@@ -274,7 +273,7 @@ def _tokens(reader: _Reader) -> Iterator[_Token]:
         elif kind == "template":
             at = _after_template_part(reader, token, at, brackets)
         yield token
-        if kind not in ("space", "comment"):
+        if kind != "space":
             previous = token
     if brackets:
         raise LinkError(f"{reader.path}: {brackets[-1]} is not closed")

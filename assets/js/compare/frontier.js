@@ -27,8 +27,9 @@ const overlap = (a, b) =>
   Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 
 /**
- * For points {x, y, top, bottom, words} in pixels, bars from top to bottom: the side (Plotly's name) on which each label
- * covers least of the points, their bars, `taken` boxes and the labels before it; null where it has no room at all.
+ * For points {x, y, top, bottom, words} in pixels, bars from top to bottom: the side (Plotly's name) on which each
+ * label covers least of the points, their bars, `taken` boxes and the labels before it; null where it has no room at
+ * all.
  * @param {LabelledPoint[]} points
  * @param {Box[]} taken
  * @param {number} letter

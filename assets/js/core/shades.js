@@ -28,7 +28,7 @@ const STYLE_ID = "fx-shades";
  */
 export const confidenceShade = (confidence, numGroups) => {
   const floor = 1 / numGroups;
-  const scaled = numGroups > 1 ? /** @type {number} */ ((confidence) - floor) / (1 - floor) : 1;
+  const scaled = numGroups > 1 && confidence !== null ? (confidence - floor) / (1 - floor) : 1;
   return `s${Math.max(0, Math.min(CONFIDENCE_STEPS - 1, Math.floor(scaled * CONFIDENCE_STEPS)))}`;
 };
 

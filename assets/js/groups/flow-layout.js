@@ -8,7 +8,10 @@ import { range } from "../core/arrays.js";
  * A layer: its blocks by group, and the groups in the order in which they are drawn.
  * @typedef {{ layer: number, blocks: Block[], order: number[], x: number, scale: number, place: string }} Column
  */
-/** Token counts between two layers, by group and group. @typedef {{ from: number, to: number, counts: Uint32Array }} Flow */
+/**
+ * Token counts between two layers, by group and group.
+ * @typedef {{ from: number, to: number, counts: Uint32Array }} Flow
+ */
 /**
  * The tokens that move from one group to another.
  * @typedef {{ flow: Flow, from: number, to: number, count: number, height: number, x0: number, x1: number, y0: number,

@@ -7,7 +7,10 @@ import { cssColour } from "../core/theme.js";
 /** @import { Selection } from "../core/selection.js" */
 /** @import { App } from "../shell/app.js" */
 
-/** A centroid, or the mean of a group's `count` tokens. @typedef {{ group: number, x: number, y: number, count?: number }} Diamond */
+/**
+ * A centroid, or the mean of a group's `count` tokens.
+ * @typedef {{ group: number, x: number, y: number, count?: number }} Diamond
+ */
 
 /**
  * null selects nothing and dims nothing; an empty list dims all.

@@ -7,7 +7,10 @@ import { exporting as text } from "../strings/export.js";
 /** @import { Ask, Details, UiEvent } from "../core/types.js" */
 /** @import { App } from "./app.js" */
 
-/** The run to export, and its open layer if there is one. @typedef {{ ask: Ask, run: string, layer: number | null }} ExportSource */
+/**
+ * The run to export, and its open layer if there is one.
+ * @typedef {{ ask: Ask, run: string, layer: number | null }} ExportSource
+ */
 /**
  * The fields of the dialog.
  * @typedef {{ kind: "table" | "figure" | "bundle" | "report", table: string, format: string, figure: string,

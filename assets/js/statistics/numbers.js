@@ -6,7 +6,10 @@ import { shortClass } from "../core/word-classes.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { StatisticColumnsPayload } from "../core/payloads.js" */
 
-/** One statistic as a row. @typedef {{ [K in keyof StatisticColumnsPayload]: StatisticColumnsPayload[K][number] }} StatisticRow */
+/**
+ * One statistic as a row.
+ * @typedef {{ [K in keyof StatisticColumnsPayload]: StatisticColumnsPayload[K][number] }} StatisticRow
+ */
 
 /** @param {StatisticRow} row */
 export const statKey = (row) => (row.category ? `${row.statistic}.${row.category}` : row.statistic);

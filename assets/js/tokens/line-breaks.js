@@ -8,8 +8,8 @@
  *   tailWidth: number }} Piece
  */
 /**
- * A line: the tokens from `first` to before `end` of those shown; `tail` is the rest of the token `tailPos` after a line
- * end; a soft line continues a full one; `pos` is its first token.
+ * A line: the tokens from `first` to before `end` of those shown; `tail` is the rest of the token `tailPos` after a
+ * line end; a soft line continues a full one; `pos` is its first token.
  * @typedef {{ first: number, end: number, tail: string, tailPos: number, soft: boolean, pos: number }} Line
  */
 

@@ -1,6 +1,8 @@
 // @ts-check
 // Matches of a plain text or a regular expression in the whole text.
 
+/** First and last token of a match. @typedef {[number, number]} Hit */
+
 const SLOW = 3000; // ms after which a regular expression is given up
 
 const WORKER = `onmessage = ({ data }) => {
@@ -41,4 +43,23 @@ export function matches(source, flags, whole) {
 export function plainMatches(words, whole) {
   const pattern = new RegExp(words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "giu");
   return [...whole.matchAll(pattern)].flatMap((hit) => [hit.index, hit.index + hit[0].length]);
+}
+
+/**
+ * First and last token of every match; matches come in order, so one pass is enough.
+ * @param {number[]} bounds start and end of every match, one after the other
+ * @param {ArrayLike<number>} starts where each token begins in the text
+ * @returns {Hit[]}
+ */
+export function tokenHits(bounds, starts) {
+  /** @type {Hit[]} */
+  const hits = [];
+  let pos = 0;
+  /** @param {number} offset */
+  const advance = (offset) => {
+    while (pos + 1 < starts.length && starts[pos + 1] <= offset) pos += 1;
+    return pos;
+  };
+  for (let i = 0; i < bounds.length; i += 2) hits.push([advance(bounds[i]), advance(bounds[i + 1] - 1)]);
+  return hits;
 }

@@ -5,10 +5,10 @@ import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { selectTokens } from "../core/selection.js";
 import { reading as text } from "../strings/tokens.js";
-import { matches, plainMatches } from "./matches.js";
+import { matches, plainMatches, tokenHits } from "./matches.js";
 /** @import { App } from "../shell/app.js" */
+/** @import { Hit } from "./matches.js" */
 
-/** First and last token of a match. @typedef {[number, number]} Hit */
 /**
  * `changed`: there are other hits; `went`: the hit to show; `top`: the first token on the screen.
  * @typedef {{ changed: () => unknown, went: (hit: Hit) => unknown, top: () => number }} SearchHandlers
@@ -167,30 +167,11 @@ export class Search {
     try {
       const whole = this.whole ?? "";
       const bounds = this.regex.checked ? await matches(source, "gimu", whole) : plainMatches(source, whole);
-      if (turn === this.turn) this.found(this.tokensOf(bounds));
+      if (turn === this.turn) this.found(tokenHits(bounds, this.starts));
     } catch (error) {
       if (turn === this.turn) this.found([], error instanceof SyntaxError ? text.search.bad : text.search.slow);
     }
     return undefined;
-  }
-
-  /**
-   * First and last token of every hit; hits come in order, so one pass is enough.
-   * @param {number[]} bounds
-   * @returns {Hit[]}
-   */
-  tokensOf(bounds) {
-    /** @type {Hit[]} */
-    const hits = [];
-    let pos = 0;
-    const { starts } = this;
-    /** @param {number} offset */
-    const advance = (offset) => {
-      while (pos + 1 < starts.length && starts[pos + 1] <= offset) pos += 1;
-      return pos;
-    };
-    for (let i = 0; i < bounds.length; i += 2) hits.push([advance(bounds[i]), advance(bounds[i + 1] - 1)]);
-    return hits;
   }
 
   /**

@@ -16,7 +16,8 @@ import { Detail } from "./detail.js";
 import { List } from "./list.js";
 import { Newest } from "./newest.js";
 import { LIVE } from "./status.js";
-/** @import { CurvePayload, TrainingJobPayload, TrainingPayload, TrainingsPayload, UsedTrainingPayload } from "../core/payloads.js" */
+/** @import { CurvePayload, TrainingJobPayload, TrainingPayload } from "../core/payloads.js" */
+/** @import { TrainingsPayload, UsedTrainingPayload } from "../core/payloads.js" */
 /** @import { TrainingServer } from "../core/types.js" */
 
 const POLL_LIVE = 2000;

@@ -180,4 +180,3 @@ def test_the_linked_scripts_parse():
 
 def test_a_file_carries_no_prefix_that_repeats_its_folder():
     assert [path for path in scripts() if path.stem.startswith(path.parent.name)] == []
-    assert [path for path in scripts() if len(path.read_text(encoding="utf-8").splitlines()) > 400] == []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import plotly
 
+from focus_explorer.ui.scripts import link
 from focus_runtime.assets import asset_path
 
 
@@ -22,8 +23,18 @@ def plotly_script() -> Path:
 
 
 def scripts() -> list[Path]:
-    """Our scripts in the order they must run."""
-    return sorted(asset_path("js").glob("*.js"))
+    """Our modules: every file of assets/js."""
+    return sorted(asset_path("js").rglob("*.js"))
+
+
+def page_script() -> str:
+    """The one script of the page."""
+    return link(asset_path("js") / "main.js")
+
+
+def notebook_script() -> str:
+    """The one script of a notebook and of a run saved as HTML: the views, without the page around them."""
+    return link(asset_path("js") / "notebook.js")
 
 
 def stylesheets() -> list[Path]:
@@ -44,9 +55,9 @@ def host_style() -> Path:
 
 @cache
 def joined_files() -> tuple[Path, Path]:
-    """Our scripts and the styles of our views as two temporary files.
+    """Our script and the styles of our views as two temporary files.
 
-    One request each instead of fifty, which would queue behind Gradio's own; and not through Gradio's `css`, which
+    One request each instead of a hundred, which would queue behind Gradio's own; and not through Gradio's `css`, which
     splits selectors at every comma, also inside `:is()`. The root class is repeated to outrank Gradio's styles. The
     names change with the content, so that a browser never runs what it kept of another version.
     """
@@ -54,7 +65,7 @@ def joined_files() -> tuple[Path, Path]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     styles = [path for path in stylesheets() if path != host_style()]
     look = re.sub(r"\.fx-root(?![\w-])", ".fx-root" * 3, _joined(styles, "/* {} */"))
-    return _written(folder, _joined(scripts(), "// {}"), "js"), _written(folder, look, "css")
+    return _written(folder, page_script(), "js"), _written(folder, look, "css")
 
 
 def _joined(paths: list[Path], comment: str) -> str:
@@ -73,7 +84,7 @@ def static_paths() -> list[Path]:
 
 
 def head_html() -> str:
-    """Our styles and script; Plotly, ten times their size, is only named: the first chart loads it (48-plot.js)."""
+    """Our styles and script; Plotly, ten times their size, is only named: the first chart loads it (core/plotly.js)."""
     script, style = joined_files()
     return (
         f'<link rel="stylesheet" href="{_address(style)}">\n'

@@ -15,6 +15,8 @@ import pytest
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
+from focus_explorer.ui.scripts import link
+from focus_runtime.assets import asset_path
 
 FLAGS = [
     "--no-sandbox",
@@ -36,6 +38,11 @@ def database(tmp_path_factory):
     text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
     analyze(service, text, AnalyzeRequest(top_k=1, window=16, repeats=2))
     return path
+
+
+def module_script(name):
+    """A call whose value is the exports of a module of assets/js, for tests of one module inside a page."""
+    return link(asset_path("js") / name, asset_path("js"))
 
 
 @contextmanager

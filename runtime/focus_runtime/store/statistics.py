@@ -17,7 +17,6 @@ from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
-    from focus_runtime.baselines.random_groups import Chance
     from focus_runtime.text.tagging import Tags
 
 if TYPE_CHECKING:

@@ -33,24 +33,24 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{R}/routing": _runtime("models"),
     f"{R}/attention": _runtime("mask routing"),
     f"{R}/composition": _runtime("models mask routing attention"),
-    f"{R}/measure": _runtime("models text mask routing attention composition"),
+    f"{R}/measure": _runtime("text mask routing attention composition"),
     f"{R}/training": _runtime("models text mask routing composition measure"),
-    f"{R}/baselines": _runtime("models text mask routing attention composition measure training"),
+    f"{R}/baselines": _runtime("models routing attention composition measure training"),
     f"{R}/run": _runtime("models text mask routing composition measure baselines"),
-    f"{R}/tasks": _runtime("models text composition measure"),
-    f"{R}/corpus": _runtime("models text mask routing composition measure baselines run"),
-    f"{R}/studies": _runtime("models text mask routing composition measure training baselines"),
+    f"{R}/tasks": _runtime("composition measure"),
+    f"{R}/corpus": _runtime("models text mask routing composition measure"),
+    f"{R}/studies": _runtime("models text routing composition measure training baselines"),
     f"{R}/store": _runtime("text mask routing measure training baselines run"),
     X: _runtime(""),
     f"{X}/data": _runtime("mask measure corpus store") | {X},
     f"{X}/statistics": _runtime("text mask measure store") | {X, f"{X}/data"},
-    f"{X}/views": _runtime("text mask measure") | {X, f"{X}/data", f"{X}/statistics"},
+    f"{X}/views": _runtime("mask measure") | {X, f"{X}/data"},
     f"{X}/services": _runtime("models text mask routing composition measure training baselines run tasks corpus store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views"},
     f"{X}/exports": _runtime("text mask measure store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views", f"{X}/services"},
     f"{X}/reproduce": _runtime("models text routing composition measure training baselines studies tasks")
-    | {X, f"{X}/views", f"{X}/services", f"{X}/exports"},
+    | {X, f"{X}/services", f"{X}/exports"},
     f"{X}/ui": frozenset({X, f"{X}/views", f"{X}/services", f"{X}/exports"}),
     f"{X}/cli": frozenset({X, f"{X}/services", f"{X}/exports", f"{X}/reproduce", f"{X}/ui"}),
 }
@@ -81,10 +81,19 @@ PURPOSE = {
     f"{X}/ui": "the page",
     f"{X}/cli": "the command",
 }
-# Distributions a folder must not import, directly or through our own modules it imports when it is imported.
-FOREIGN = {
-    R: {"torch", "transformers", "gradio", "plotly", "umap", "pandas", "duckdb"},
-    f"{X}/views": {"torch", "transformers", "gradio", "duckdb", "umap"},
+# Distributions that take their time to import.
+HEAVY = {"torch", "transformers", "gradio", "plotly", "umap", "pandas", "duckdb", "pyarrow", "scipy", "sklearn"}
+    "torch",
+    "transformers",
+    "gradio",
+    "plotly",
+    "umap",
+    "pandas",
+    "duckdb",
+    "pyarrow",
+    "scipy",
+    "sklearn",
+    "spacy",
 }
 RUNTIME_NEVER = {X, "gradio", "plotly", "umap", "pandas"}  # in no file of the runtime
 
@@ -140,11 +149,25 @@ def imports() -> list[Import]:
     return found
 
 
-def folder_of(module: str, *, depth: int | None = 2) -> str:
-    """Folder a module lies in, `focus_runtime/attention` for what lies below that too unless `depth` is None."""
+def folder_of(module: str) -> str:
+    """Folder of the table a module lies in: `focus_runtime/attention` also for what lies in folders below it."""
     path = modules()[module]
     parts = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    return "/".join(parts[:depth])
+    return "/".join(parts[:2])
+
+
+def graphs_by_folder() -> dict[str, dict[str, set[str]]]:
+    """Folder -> which of its entries (files and folders in it) import which other entries of it."""
+    graphs: dict[str, dict[str, set[str]]] = {}
+    for i in imports():
+        source, target = i.source.split("."), i.target.split(".")
+        same = 0
+        while same < min(len(source), len(target)) and source[same] == target[same]:
+            same += 1
+        if 0 < same < min(len(source), len(target)):  # else one is the package the other lies in
+            graph = graphs.setdefault("/".join(source[:same]), {})
+            graph.setdefault(source[same], set()).add(target[same])
+    return graphs
 
 
 def cycles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:

@@ -8,16 +8,17 @@ from collections import defaultdict
 import pytest
 
 from tests import architecture
-from tests.architecture import ALLOWED, FOREIGN, RUNTIME_NEVER, R, X, folder_of, imports, modules
+from tests.architecture import ALLOWED, HEAVY, RUNTIME_NEVER, R, X, folder_of, imports, modules
 from tests.helpers import ROOT
 
 MOST_AT_A_ROOT = 8
 
 
-def foreign(path):
-    """Distributions a file imports anywhere, functions and type checking included."""
+def foreign(path, *, at_import=False):
+    """Distributions a file imports: anywhere in it, or only those that importing the file imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in tree.body if at_import else ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -59,13 +60,11 @@ def test_no_files_import_each_other_in_a_circle():
     assert architecture.cycles(graph) == []
 
 
-def test_no_folders_import_each_other_in_a_circle_at_any_depth():
-    graph = defaultdict(set)
-    for i in imports():
-        source, target = folder_of(i.source, depth=None), folder_of(i.target, depth=None)
-        if source != target:
-            graph[source].add(target)
-    assert architecture.cycles(graph) == []
+def test_no_entries_of_a_folder_import_each_other_in_a_circle():
+    """At every depth: neither two folders nor a folder and a file beside it."""
+    graphs = architecture.graphs_by_folder()
+    assert {"focus_runtime", "focus_explorer", "focus_explorer/services"} <= graphs.keys()
+    assert {folder: architecture.cycles(graph) for folder, graph in graphs.items() if architecture.cycles(graph)} == {}
 
 
 def test_nobody_imports_a_name_that_begins_with_an_underscore():
@@ -105,11 +104,16 @@ def test_the_runtime_imports_nothing_of_the_explorer_or_the_screen(module):
     assert not foreign(modules()[module]) & RUNTIME_NEVER
 
 
-@pytest.mark.parametrize("folder", list(FOREIGN))
-def test_light_folders_import_nothing_heavy(folder):
+@pytest.mark.parametrize("module", [m for m in modules() if folder_of(m) == f"{X}/views"])
+def test_views_import_no_torch_and_no_database(module):
+    assert not foreign(modules()[module]) & {"torch", "duckdb", "transformers", "gradio"}
+
+
+@pytest.mark.parametrize("folder", [R, X])
+def test_files_at_a_root_import_nothing_heavy(folder):
     for module, path in modules().items():
-        if folder_of(module) == folder and module not in (R, X):
-            assert not foreign(path) & FOREIGN[folder], path
+        if folder_of(module) == folder:
+            assert not foreign(path, at_import=True) & HEAVY, path
 
 
 def test_one_place_reads_the_environment():

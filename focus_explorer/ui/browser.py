@@ -13,8 +13,8 @@ from pathlib import Path
 
 import plotly
 
+from focus_explorer.assets import asset_path
 from focus_explorer.ui.scripts import link
-from focus_runtime.assets import asset_path
 
 
 def plotly_script() -> Path:

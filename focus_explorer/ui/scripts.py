@@ -252,7 +252,8 @@ class _Reader:
 
 def _tokens(reader: _Reader) -> Iterator[_Token]:
     """All tokens; those inside `${…}` of a template are tokens too, the template's own text is not."""
-    text, at, brackets = reader.text, 0, []
+    text, at = reader.text, 0
+    brackets: list[str] = []
     previous = _Token("other", "", 0, 0)
     while at < len(text):
         found = _TOKEN.match(text, at)

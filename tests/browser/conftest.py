@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from focus_explorer.assets import asset_path
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.ui.scripts import link
-from focus_runtime.assets import asset_path
 
 FLAGS = [
     "--no-sandbox",

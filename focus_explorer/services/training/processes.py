@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from focus_explorer.assets import asset_path
 from focus_explorer.data.queries import fetch, fetch_training
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.centroids.files import add_centroids
@@ -34,7 +35,6 @@ from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.views.training import curves_payload, training_summary
-from focus_runtime.assets import asset_path
 from focus_runtime.store.training import is_alive
 
 INTERRUPTED = (

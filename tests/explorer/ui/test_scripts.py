@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from focus_explorer.assets import asset_path
 from focus_explorer.ui.browser import notebook_script, page_script, scripts
 from focus_explorer.ui.scripts import LinkError, link, modules, read_module
-from focus_runtime.assets import asset_path
 
 
 @pytest.fixture

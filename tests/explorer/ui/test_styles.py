@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
+from focus_explorer.assets import asset_path
 from focus_explorer.ui.browser import host_style, stylesheets
-from focus_runtime.assets import asset_path
 
 ROOT = asset_path("css")
 TOKENS = ROOT / "core" / "tokens.css"

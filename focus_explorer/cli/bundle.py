@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from focus_explorer.cli.options import add_settings
-from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.service import Service
 
@@ -22,6 +21,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the bundle."""
+    from focus_explorer.exports.bundle.write import write_bundle
+
     with stage_bar() as progress:
         path = write_bundle(
             Service(arguments.db),

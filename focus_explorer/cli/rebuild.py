@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from focus_explorer.cli.options import add_settings
-from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.service import Service
 
@@ -23,6 +22,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the tables again; returns 1 where they differ."""
+    from focus_explorer.exports.bundle.rebuild import rebuild
+
     with stage_bar() as progress:
         rebuilt = rebuild(
             Service(arguments.db),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from focus_explorer.cli.options import add_settings, print_note
-from focus_explorer.exports.report.write import write_report
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.service import Service
 
@@ -21,6 +20,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the report."""
+    from focus_explorer.exports.report.write import write_report
+
     with stage_bar() as progress:
         written = write_report(
             Service(arguments.db), arguments.run_ids, arguments.out, pdf=not arguments.no_pdf, progress=progress

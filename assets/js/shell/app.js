@@ -11,7 +11,7 @@ import { Tabs } from "../core/tabs.js";
 import { watchTheme } from "../core/theme.js";
 import { Tooltip } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
-import { exportButton } from "./export.js";
+import { exportButton } from "./export-button.js";
 import { runHeader } from "./header.js";
 import { LayerControl } from "./layer-control.js";
 import { SelectionBar } from "./selection-bar.js";

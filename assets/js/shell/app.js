@@ -137,7 +137,8 @@ export class App {
   }
 
   /**
-   * One named question about a run (focus_explorer/ui/questions/answer.py); a failing call gives {error} like the server itself.
+   * One named question about a run (focus_explorer/ui/questions/answer.py).
+   * A failing call gives {error} like the server itself.
    * @template {keyof Answers} K
    * @param {K} what
    * @param {Details} [details]

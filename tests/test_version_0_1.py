@@ -1,0 +1,91 @@
+"""What version 0.1 wrote opens unchanged: a database, centroid files and a bundle; links: tests/browser."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from focus_explorer.exports.bundle.rebuild import rebuild
+from focus_explorer.exports.tables.write import write_table
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import list_runs, mask_blocks, run_summary
+from focus_explorer.services.service import Service
+from focus_explorer.services.training.processes import Trainings
+from focus_runtime.routing.centroid_file import load_centroids
+from tests.helpers import ROOT
+
+FOLDER = ROOT / "tests" / "fixtures" / "version_0_1"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
+RUN = EXPECTED["run"]
+TABLES = [name for name in EXPECTED["tables"] if name != "statistics"]  # its last digits depend on the processor
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    path = tmp_path_factory.mktemp("version_0_1") / "runs.duckdb"
+    path.write_bytes(gzip.decompress((FOLDER / "runs.duckdb.gz").read_bytes()))
+    return Service(path)
+
+
+def digest(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def test_a_stored_run_has_the_numbers_it_had(service):
+    assert [row["run_id"] for row in list_runs(service.database)] == [RUN]
+    summary = run_summary(service.database, RUN)
+    summary.pop("db")
+    assert summary == EXPECTED["summary"]
+
+
+def test_the_page_receives_what_it_received(service):
+    assert digest(load_run(service.database, RUN)) == EXPECTED["payload_sha256"]
+    assert digest(mask_blocks(service.database, RUN, 1)) == EXPECTED["mask_sha256"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_export_has_the_bytes_it_had(service, tmp_path, name):
+    path = write_table(service.database, RUN, name, "csv", tmp_path / f"{name}.csv")
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == EXPECTED["tables"][name]
+
+
+def test_a_recorded_training_is_listed(service):
+    [row] = Trainings(service).rows()
+    assert {name: row[name] for name in EXPECTED["training"]} == EXPECTED["training"]
+
+
+@pytest.mark.parametrize("name", ["learned.safetensors", "learned.pt"])
+def test_centroid_files_load(name):
+    centroids, expected = load_centroids(FOLDER / name), EXPECTED["centroids"][name]
+    assert centroids.sha256 == expected["sha256"]
+    assert sorted(centroids.routers) == expected["layers"]
+    assert centroids.routers[0].centroids.flatten()[:4].tolist() == expected["first"]
+    assert centroids.routers[1].potential.tolist() == expected["potential"]
+
+
+@pytest.mark.slow
+def test_a_bundle_is_rebuilt_from_its_database(service, tmp_path):
+    rebuilt = rebuild(service, FOLDER / "bundle.zip", tmp_path / "tables")
+    assert rebuilt.again == []  # the run is stored
+    assert [line for line in rebuilt.tables if any(f"/{name}." in line for name in TABLES)] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from focus_runtime import compose, focus_attention, load_centroids, load_model, perplexity, FocusConfig",
+        "import focus_runtime; focus_runtime.compose; focus_runtime.random_centroids; focus_runtime.__version__",
+        "import focus_runtime.composition.attach; from focus_runtime import compose; assert callable(compose)",
+        "from focus_explorer import show; assert callable(show)",
+    ],
+)
+@pytest.mark.slow
+def test_public_names_are_imported_as_before(code):
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=os.environ | paths)

@@ -84,8 +84,14 @@ export const found = [ratio, quoted, nested, patterns, named.import, named.expor
 """
     )
     assert run_script(link(entry))["found"] == [
-        2, "await `import('x')`it's", "export { }{2 `await` }", [False, "\\/\\*", 2, 4], 1, 2, 3,
-    ]  # fmt: skip
+        2,
+        "await `import('x')`it's",
+        "export { }{2 `await` }",
+        [False, "\\/\\*", 2, 4],
+        1,
+        2,
+        3,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +163,16 @@ def test_every_module_of_ours_belongs_to_the_page_and_the_notebook_has_the_views
     assert notebook - {"notebook.js"} < page
     folders = {name.split("/")[0] for name in notebook} - {"notebook.js"}
     assert folders == {
-        "core", "strings", "shell", "tokens", "groups", "map", "sparsity", "compare", "statistics",
-    }  # fmt: skip
+        "core",
+        "strings",
+        "shell",
+        "tokens",
+        "groups",
+        "map",
+        "sparsity",
+        "compare",
+        "statistics",
+    }
     assert not {"shell/keys.js", "shell/tour.js"} & notebook
 
 

@@ -46,18 +46,25 @@ test("a line end closes its line, blank lines are kept, and its rest begins the 
   assert.ok(!lines[1].soft);
 });
 
-test("every token stands on one line, in order, and no line that could be shorter is too long", () => {
-  const pieces = times(400, () => `${random() < 0.6 ? " " : ""}${"x".repeat(below(9))}${random() < 0.05 ? "\n" : ""}`);
-  const width = 150 + below(200);
-  const lines = lay(pieces, width);
-  let next = 0;
-  for (const line of lines) {
-    assert.equal(line.first, next);
-    next = line.end;
-    const long = pieces.slice(line.first, line.end).reduce((sum, piece) => sum + measure.of(piece).width, 0);
-    if (line.end - line.first > 1) assert.ok(long <= width + 10);
+test("every token stands on one line, in order; only a word longer than a line may stand out, by one token", () => {
+  for (let round = 0; round < 50; round += 1) {
+    const pieces = times(400, () => {
+      return `${random() < 0.6 ? " " : ""}${"x".repeat(below(9))}${random() < 0.05 ? "\n" : ""}`;
+    });
+    const width = 150 + below(200);
+    let next = 0;
+    for (const line of lay(pieces, width)) {
+      assert.equal(line.first, next);
+      next = line.end;
+      const own = pieces.slice(line.first, line.end).map((piece) => measure.of(piece));
+      const before = own.slice(0, -1).reduce((sum, piece) => sum + piece.width, 0);
+      assert.ok(before <= width);
+      if (own.length > 1 && before + own[own.length - 1].width > width) {
+        assert.ok(own.slice(1).every((piece) => !piece.before));
+      }
+    }
+    assert.equal(next, pieces.length);
   }
-  assert.equal(next, pieces.length);
 });
 
 test("hidden tokens leave a gap and the shown ones stay in order", () => {

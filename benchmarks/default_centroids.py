@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from focus_explorer.services.training.train import gather_texts
+from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.baselines.random_groups import STATISTICS_SEED, random_baseline
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.studies.balance import group_balance
 from focus_runtime.studies.group_content import group_content, routed_text
 from focus_runtime.text.sequences import encode_texts, even_sequences
-from focus_runtime.training.calibrate import calibrate_potentials
 
 SETTINGS = ((1024, 128, 12), (512, 64, 12), (4096, 128, 2))  # sequence length, window, sequences
 MASS_SEQUENCES = 3
@@ -85,14 +85,18 @@ def main() -> None:
     for length, window, count in SETTINGS:
         sequences = even_sequences(held_out, count, length)
         full = score(model, sequences)
-        chance = random_centroids(model, trained.config.replace(window=window))
-        calibrate_potentials(model, chance, even_sequences(training, 16, 512))
+        random = random_baseline(
+            model,
+            trained.config.replace(window=window),
+            seed=STATISTICS_SEED,
+            calibrate_on=even_sequences(training, 16, 512),
+        )
         tops = tuple(k for k in (1, 2, 3, 4) if k <= groups)
         few = length > 2048
         plans: list[tuple[str, Centroids, tuple[int, ...], str]] = [
             ("default", trained, (1, 2) if few else tops, "causal"),
             ("window and sinks only", no_groups(trained), (1,), "causal"),
-            ("random", chance, (1,) if few else (1, 2), "causal"),
+            ("random", random, (1,) if few else (1, 2), "causal"),
             ("default", trained, () if few else (1,), "sinkhorn"),
         ]
         for name, centroids, ks, assignment in plans:

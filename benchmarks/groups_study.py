@@ -23,8 +23,8 @@ from focus_explorer.services.service import Service
 from focus_explorer.statistics.agreement import between_samples
 from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.resample import Estimate, Resampler
+from focus_explorer.statistics.run_statistics import RunStatistics
 from focus_explorer.statistics.sample import Groups, Sample
-from focus_explorer.statistics.tables import Study
 from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.store.corpora import corpora
 
@@ -149,7 +149,7 @@ def within_types(sample: Sample, seed: int = 0) -> dict[str, Any]:
     return {"tokens": int(places.size), "texts": texts, "layers": rows}
 
 
-def describe(study: Study) -> dict[str, Any]:
+def describe(study: RunStatistics) -> dict[str, Any]:
     """All numbers of one corpus."""
     rows = study.table("statistics").to_pylist()
     sample = study.sample
@@ -255,7 +255,7 @@ def main() -> None:
         label, _, name = pair.partition("=")
         corpus = CorpusData(service.database, by_name[name])
         samples[label] = corpus_sample(corpus)
-        found[label] = describe(Study(service.database, by_name[name], samples[label]))
+        found[label] = describe(RunStatistics(service.database, by_name[name], samples[label]))
         found[label]["summary"] = {
             key: value for key, value in corpus.summary().items() if key not in ("source", "folder", "skipped")
         }

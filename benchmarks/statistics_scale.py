@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import tag_run
-from focus_explorer.statistics.tables import NAMES, Study
-from focus_runtime.baselines.random_groups import Chance, ChanceGroups
+from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
+from focus_runtime.baselines.random_groups import RandomGroups, RandomLayerGroups
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
 from focus_runtime.store.statistics import write_attention_queries, write_baseline
@@ -40,15 +40,17 @@ def prepare(service: Service, num_tokens: int) -> str:
     for number in range(LAYERS):
         drawn = layer_of(number, ids, config, generator)
         confidence = drawn.probabilities.max(axis=1)
-        layers[number] = ChanceGroups(drawn.membership, drawn.top_group.astype(np.uint8), confidence, 1 - confidence)
+        layers[number] = RandomLayerGroups(
+            drawn.membership, drawn.top_group.astype(np.uint8), confidence, 1 - confidence
+        )
         queries[number] = generator.dirichlet(np.ones(4), ATTENTION_TOKENS)
-    write_baseline(service.database, run_id, Chance(layers, 1, 0, np.ones(num_tokens - 1)))
+    write_baseline(service.database, run_id, RandomGroups(layers, 1, 0, np.ones(num_tokens - 1)))
     write_attention_queries(service.database, run_id, {"focus": queries, "random": queries})
     return run_id
 
 
 def main() -> None:
-    """Time every table once: a study is computed once and kept."""
+    """Time every table once: what they share is computed once and kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=100_000)
     parser.add_argument("--out")
@@ -63,11 +65,11 @@ def main() -> None:
         tag_run(service, run_id)
         seconds["tagging"] = time.perf_counter() - started
         started = time.perf_counter()
-        study = Study(service.database, run_id)
+        statistics = RunStatistics(service.database, run_id)
         seconds["reading"] = time.perf_counter() - started
         for name in NAMES:
             started = time.perf_counter()
-            study.table(name)
+            statistics.table(name)
             seconds[name] = time.perf_counter() - started
         processor = time.process_time() - busy
         total = time.perf_counter() - begun
@@ -75,7 +77,7 @@ def main() -> None:
         "machine": machine(),
         "tokens": arguments.tokens,
         "layers": LAYERS,
-        "sentences": int(study.sample.units.max()) + 1,
+        "sentences": int(statistics.sample.units.max()) + 1,
         "limits": LIMITS,
         "seconds": seconds,
         "total_seconds": total,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that would reach for the network fails at once instead
 
@@ -51,3 +52,24 @@ def tokenizer():
 def ids():
     """(1, 40) token ids."""
     return random_ids(40)
+
+
+@pytest.fixture
+def count_calls(monkeypatch):
+    """Count the calls of a function: in every module that imported it, or of a method in its class."""
+
+    def count(function, owner=None):
+        calls = []
+
+        def counted(*args, **kwargs):
+            calls.append(1)
+            return function(*args, **kwargs)
+
+        owners = [owner] if owner is not None else [m for n, m in list(sys.modules.items()) if n.startswith("focus_")]
+        for place in owners:
+            for name, value in list(vars(place).items()):
+                if value is function:
+                    monkeypatch.setattr(place, name, counted)
+        return calls
+
+    return count

@@ -1,17 +1,24 @@
-"""The direction of dependencies holds: the runtime knows nothing of the explorer, views nothing of torch."""
+"""The code follows the table of allowed imports in tests/architecture.py, and docs/architecture.md shows that table."""
 
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 
 import pytest
 
+from tests import architecture
+from tests.architecture import ALLOWED, HEAVY, RUNTIME_NEVER, R, X, folder_of, imports, modules
 from tests.helpers import ROOT
 
+MOST_AT_A_ROOT = 8
 
-def imported(path):
+
+def foreign(path, *, at_import=False):
+    """Distributions a file imports: anywhere in it, or only those that importing the file imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in tree.body if at_import else ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -19,18 +26,103 @@ def imported(path):
     return names
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "runtime").rglob("*.py")), ids=lambda p: p.name)
-def test_runtime_imports_nothing_of_the_screen(path):
-    assert not imported(path) & {"focus_explorer", "gradio", "plotly", "umap", "pandas"}
+def test_every_folder_has_its_row_in_the_table():
+    assert {folder_of(module) for module in modules()} == set(ALLOWED)
+    assert set(architecture.PURPOSE) == set(ALLOWED)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "focus_explorer" / "views").rglob("*.py")), ids=lambda p: p.name)
-def test_views_import_no_torch_and_no_database(path):
-    assert not imported(path) & {"torch", "duckdb", "transformers", "gradio"}
+def test_the_table_itself_has_no_cycle():
+    assert architecture.cycles(ALLOWED) == []
+
+
+def test_no_file_imports_past_its_row():
+    wrong = [
+        f"{i.source}:{i.line} imports {i.target}"
+        for i in imports()
+        if folder_of(i.source) != folder_of(i.target) and folder_of(i.target) not in ALLOWED[folder_of(i.source)]
+    ]
+    assert wrong == []
+
+
+def test_the_table_allows_no_more_than_is_used():
+    used = defaultdict(set)
+    for i in imports():
+        used[folder_of(i.source)].add(folder_of(i.target))
+    roots = {R, X}  # settings, errors and files are there for everybody
+    unused = {folder: sorted(targets - used[folder] - roots) for folder, targets in ALLOWED.items()}
+    assert {folder: targets for folder, targets in unused.items() if targets} == {}
+
+
+def test_no_files_import_each_other_in_a_circle():
+    graph = defaultdict(set)
+    for i in imports():
+        graph[i.source].add(i.target)
+    assert architecture.cycles(graph) == []
+
+
+def test_no_entries_of_a_folder_import_each_other_in_a_circle():
+    """At every depth: neither two folders nor a folder and a file beside it."""
+    graphs = architecture.graphs_by_folder()
+    assert {"focus_runtime", "focus_explorer", "focus_explorer/services"} <= graphs.keys()
+    assert {folder: architecture.cycles(graph) for folder, graph in graphs.items() if architecture.cycles(graph)} == {}
+
+
+def test_nobody_imports_a_name_that_begins_with_an_underscore():
+    private = [i for i in imports() if i.name and i.name.startswith("_") and not i.name.startswith("__")]
+    private += [i for i in imports() if i.target.rpartition(".")[2].startswith("_")]
+    assert private == []
+
+
+def test_nothing_inside_imports_the_public_names_of_its_own_package():
+    """`from focus_runtime import compose` is for users; inside it would hide where a name is from."""
+    assert [i for i in imports() if i.target in (R, X)] == []
+
+
+def test_the_finder_of_cycles_finds_them():
+    assert architecture.cycles({"a": "b", "b": "c", "c": "a", "d": "a"}) == [["a", "b", "c"]]
+    assert architecture.cycles({"a": "bc", "b": "c", "c": ""}) == []
+
+
+@pytest.mark.parametrize("package", [R, X])
+def test_a_root_keeps_few_files(package):
+    root = architecture.SOURCES[package] / package
+    files = [path.name for path in root.iterdir() if path.is_file() and path.name != "py.typed"]
+    assert len(files) <= MOST_AT_A_ROOT, files
+
+
+def test_no_file_repeats_the_name_of_its_folder():
+    repeated = [
+        str(path.relative_to(ROOT))
+        for path in [*modules().values(), *(ROOT / "assets").rglob("*.js"), *(ROOT / "assets").rglob("*.css")]
+        if path.stem.startswith((f"{path.parent.name}_", f"{path.parent.name}-"))
+    ]
+    assert repeated == []
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if m.startswith(R)])
+def test_the_runtime_imports_nothing_of_the_explorer_or_the_screen(module):
+    assert not foreign(modules()[module]) & RUNTIME_NEVER
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if folder_of(m) == f"{X}/views"])
+def test_views_import_no_torch_and_no_database(module):
+    assert not foreign(modules()[module]) & {"torch", "duckdb", "transformers", "gradio"}
+
+
+@pytest.mark.parametrize("folder", [R, X])
+def test_files_at_a_root_import_nothing_heavy(folder):
+    for module, path in modules().items():
+        if folder_of(module) == folder:
+            assert not foreign(path, at_import=True) & HEAVY, path
 
 
 def test_one_place_reads_the_environment():
-    allowed = {"settings.py"}
-    for path in [*(ROOT / "runtime").rglob("*.py"), *(ROOT / "focus_explorer").rglob("*.py")]:
-        if path.name not in allowed:
-            assert "os.environ" not in path.read_text(), path
+    for path in modules().values():
+        if path.name != "settings.py":
+            assert "os.environ" not in path.read_text(encoding="utf-8"), path
+
+
+def test_docs_show_this_table():
+    assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.svg(), "run python -m tests.architecture"
+    page = architecture.PAGE.read_text(encoding="utf-8")
+    assert architecture.page_with_table(page) == page, "run python -m tests.architecture"

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.reproduce.run import REPORTS, reproduce
+from focus_explorer.reproduce.names import REPORTS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the reports and write them; returns the exit status."""
+    from focus_explorer.reproduce.run import reproduce
+
     try:
         reproduce(arguments)
     except (KeyboardInterrupt, TrainingStopped):

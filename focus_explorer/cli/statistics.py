@@ -57,18 +57,18 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
     from focus_explorer.services.corpora import is_stored_corpus
     from focus_explorer.services.service import Service
-    from focus_explorer.statistics.tables import agreement_between, study
+    from focus_explorer.services.statistics.tables import agreement_table, computed_statistics
 
     service = Service(arguments.db)
     if is_stored_corpus(service, arguments.run_id):
         _refuse_for_corpus(arguments)
     elif not arguments.no_measure:
         _measure(service, arguments)
-    found = study(service.database, arguments.run_id)
+    found = computed_statistics(service, arguments.run_id)
     with stage_bar() as progress:
         found.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
     rows = found.table("statistics")
-    between = agreement_between(service.database, arguments.run_id, arguments.other) if arguments.other else None
+    between = agreement_table(service, arguments.run_id, arguments.other) if arguments.other else None
     if arguments.json:
         result = {"run_id": arguments.run_id, "notes": list(found.sample.notes), "statistics": rows.to_pylist()}
         if between is not None:

@@ -7,7 +7,6 @@ import json
 import sys
 from dataclasses import fields
 
-from focus_explorer import settings
 from focus_explorer.cli.options import add_settings, command_line, print_note
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.services.training.request import TrainRequest, flag, options
@@ -41,12 +40,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train; returns the exit status."""
+    from focus_explorer.services.service import Service
     from focus_explorer.services.training.train import describe, train
-    from focus_runtime.store.database import Database
 
     values = {option.name: getattr(arguments, option.name) for option in fields(TrainRequest)}
     request = TrainRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
-    database = None if arguments.no_db else Database(arguments.db or settings.default_database())
+    database = None if arguments.no_db else Service(arguments.db).database
     command = command_line()
     try:
         result = train(request, database, command=command, announce=print_note)

@@ -63,21 +63,27 @@ class CorpusData:
     """
 
     def __init__(self, database: Database, corpus_id: str) -> None:
-        found = corpus_row(database, corpus_id)
-        if found is None:
+        row = corpus_row(database, corpus_id)
+        if row is None:
             raise NotFoundError(f"there is no corpus {corpus_id!r}", fix="see `focus-explorer corpora`")
-        self.row = found
-        self.folder = CorpusFolder.of(found["folder"], corpus_id)
+        self.row = row
+        self.folder = CorpusFolder.of(row["folder"], corpus_id)
         self._numbers = self.folder.numbers()
         if not self._numbers:
-            skipped = "; ".join(f"{each['name']}: {each['reason']}" for each in found["skipped"][:3])
+            skipped = "; ".join(f"{each['name']}: {each['reason']}" for each in row["skipped"][:3])
             raise NotFoundError(
-                f"the corpus {corpus_id} has no documents in {found['folder']}" + (f" ({skipped})" if skipped else ""),
+                f"the corpus {corpus_id} has no documents in {row['folder']}" + (f" ({skipped})" if skipped else ""),
                 expected="at least one that could be analysed",
             )
 
     def query(self, sql: str, table: str, parameters: tuple[Any, ...] = ()) -> pa.Table:
-        """Rows of a SELECT over one table's files; in it the table is called `rows`, with a column `document`."""
+        """Rows of a SELECT over one table's files.
+
+        Args:
+            sql: a SELECT from `rows`, which has the table's columns and `document`.
+            table: `document`, `tokens`, `layers` or `assignments`.
+            parameters: of the SELECT.
+        """
         connection = duckdb.connect()
         try:
             files = "read_parquet(?, hive_partitioning = true)"
@@ -105,8 +111,8 @@ class CorpusData:
     @cached_property
     def layer_numbers(self) -> list[int]:
         """Layers with groups."""
-        found = self.query("SELECT DISTINCT layer FROM rows ORDER BY layer", "layers")
-        return [int(value) for value in found["layer"].to_pylist()]
+        rows = self.query("SELECT DISTINCT layer FROM rows ORDER BY layer", "layers")
+        return [int(value) for value in rows["layer"].to_pylist()]
 
     @cached_property
     def num_tokens(self) -> int:
@@ -190,7 +196,7 @@ class CorpusData:
         own = _by_document(layers["dominance"].to_numpy(), documents).mean(axis=1)
         return {
             "dominance": float(np.mean(list(largest.values())) / self.num_tokens),
-            "document_dominance": _share(_interval(own)),
+            "document_dominance": _share(_document_interval(own)),
         }
 
     def per_document(self) -> list[dict[str, Any]]:
@@ -204,7 +210,7 @@ class CorpusData:
         ]
 
 
-def _interval(values: Floats, weights: Floats | None = None) -> Interval:
+def _document_interval(values: Floats, weights: Floats | None = None) -> Interval:
     return mean_interval(values, weights, resamples=RESAMPLES)
 
 
@@ -218,13 +224,15 @@ def _losses(documents: pa.Table, scored: Floats) -> dict[str, Any]:
         column = documents[f"perplexity_{mode}"]
         if not column.null_count:
             loss[mode] = np.log(column.to_numpy())
-    found: dict[str, Any] = {
-        "perplexity": {mode: _numbers(_interval(values, scored).through(math.exp)) for mode, values in loss.items()}
+    intervals: dict[str, Any] = {
+        "perplexity": {
+            mode: _numbers(_document_interval(values, scored).through(math.exp)) for mode, values in loss.items()
+        }
     }
-    found["loss_difference"] = _numbers(_interval(loss["focus"] - loss["full"], scored))
+    intervals["loss_difference"] = _numbers(_document_interval(loss["focus"] - loss["full"], scored))
     if "random" in loss:
-        found["loss_difference_random"] = _numbers(_interval(loss["random"] - loss["full"], scored))
-    return found
+        intervals["loss_difference_random"] = _numbers(_document_interval(loss["random"] - loss["full"], scored))
+    return intervals
 
 
 def _pairs(layers: pa.Table, documents: int) -> dict[str, Any]:
@@ -232,9 +240,9 @@ def _pairs(layers: pa.Table, documents: int) -> dict[str, Any]:
     total = np.sum(list(counts.values()), axis=0)
     far = counts["group_only"] + counts["dropped"]
     some = far > 0
-    distant = _interval(counts["group_only"][some] / far[some], far[some]) if some.any() else None
+    distant = _document_interval(counts["group_only"][some] / far[some], far[some]) if some.any() else None
     return {
-        "retained_pairs": _share(_interval(1 - counts["dropped"] / total, total)),
+        "retained_pairs": _share(_document_interval(1 - counts["dropped"] / total, total)),
         "distant_pairs_kept": None if distant is None else _share(distant),
     }
 
@@ -249,6 +257,4 @@ def _numbers(interval: Interval) -> dict[str, float | int | None]:
 
 
 def _share(interval: Interval) -> dict[str, float | int | None]:
-    """Of a share: the interval of a few documents may reach beyond what a share can be."""
-    low, high = (None if end is None else min(1.0, max(0.0, end)) for end in (interval.low, interval.high))
-    return _numbers(Interval(interval.value, low, high, interval.units))
+    return _numbers(interval.within(0.0, 1.0))

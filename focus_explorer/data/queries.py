@@ -5,14 +5,16 @@ Shares are of the run's tokens, or of its T(T+1)/2 causal pairs; every query nam
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from focus_explorer.errors import NotFoundError
 from focus_runtime.store.database import Database
 
-# A run nobody named, noted or tagged has no labels; a deleted one is here until it is purged.
+# A run without name, note and tags has no labels; a deleted one is here until it is purged.
 RUNS = """
 SELECT r.*, coalesce(b.name, '') AS name, coalesce(b.note, '') AS note, coalesce(b.tags, []) AS tags, b.deleted_at,
     (SELECT exp(avg(nll)) FROM losses l WHERE l.run_id = r.run_id AND l.mode = 'full') AS perplexity_full,
@@ -167,7 +169,7 @@ QUERIES: dict[str, str] = {
             list_median(total_full) AS total_full, list_median(total_focus) AS total_focus
         FROM comparisons WHERE run_id = $run_id ORDER BY kind, window_size, top_k""",
     "crossovers": "SELECT * FROM crossovers WHERE run_id = $run_id ORDER BY layer, tokens",
-    "study_assignments": """
+    "all_assignments": """
         SELECT layer, position, membership, top_group, confidence, entropy
         FROM assignments WHERE run_id = $run_id""",
     "token_tags": "SELECT position, pos, dep, sentence FROM token_tags WHERE run_id = $run_id ORDER BY position",
@@ -177,7 +179,7 @@ QUERIES: dict[str, str] = {
     "attention_queries": """
         SELECT centroids, layer, position, local, sinks, grouped, dropped
         FROM attention_queries WHERE run_id = $run_id""",
-    "study_links": """
+    "all_attention_links": """
         WITH groups AS (
             SELECT layer, position, probabilities FROM assignments WHERE run_id = $run_id AND position IN (
                 SELECT query FROM attention_links WHERE run_id = $run_id
@@ -201,8 +203,8 @@ QUERIES: dict[str, str] = {
             FROM tokens WHERE run_id IN (
                 SELECT o.run_id FROM runs o JOIN runs r USING (num_tokens) LEFT JOIN run_labels b ON b.run_id = o.run_id
                 WHERE r.run_id = $run_id AND o.status = 'complete' AND b.deleted_at IS NULL) GROUP BY run_id)
-        SELECT t.run_id FROM texts t JOIN texts mine USING (ids)
-        WHERE mine.run_id = $run_id AND t.run_id <> $run_id""",
+        SELECT t.run_id FROM texts t JOIN texts this USING (ids)
+        WHERE this.run_id = $run_id AND t.run_id <> $run_id""",
     "layer_numbers": "SELECT layer FROM layers WHERE run_id = $run_id ORDER BY layer",
     "assignment_table": """
         SELECT layer, position, membership, top_group, confidence, entropy
@@ -241,6 +243,24 @@ def fetch_several(database: Database, names: tuple[str, ...], **parameters: Any)
         return {name: connection.sql(QUERIES[name], params=parameters).to_arrow_table() for name in names}
 
 
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as dictionaries, as `to_pylist` gives them; that imports pandas where a column has times with a zone."""
+    columns = [
+        _times(table[field.name]) if _has_zone(field.type) else table[field.name].to_pylist() for field in table.schema
+    ]
+    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "us"
+
+
+def _times(column: pa.ChunkedArray) -> list[datetime | None]:
+    zone, first = ZoneInfo(column.type.tz), datetime(1970, 1, 1, tzinfo=UTC)
+    counts = column.cast(pa.int64()).to_pylist()
+    return [None if count is None else (first + timedelta(microseconds=count)).astimezone(zone) for count in counts]
+
+
 def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
     """The one row of a training.
 
@@ -265,6 +285,11 @@ def fetch_run(database: Database, run_id: str) -> dict[str, Any]:
 def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
     """The one row of the query `run`.
 
+    Args:
+        database: named in the message.
+        run_id: that was looked up.
+        rows: of the query.
+
     Raises:
         NotFoundError: it has none.
     """
@@ -272,7 +297,7 @@ def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
         raise NotFoundError(
             f"there is no run {run_id!r} in {database.path}", fix="`focus-explorer runs` lists the ones there are"
         )
-    run: dict[str, Any] = rows.to_pylist()[0]
+    run = rows_of(rows)[0]
     if run["deleted_at"] is not None:
         raise NotFoundError(
             f"the run {run_id} was deleted", fix=f"bring it back with `focus-explorer runs undelete {run_id}`"

@@ -43,34 +43,34 @@ LOCKED: dict[str, str | bool | int | float | list[str]] = {
 
 
 class QueryProblemError(Exception):
-    """What is wrong with a query, in words for the person who wrote it."""
+    """A problem of a query, worded for the person who wrote it."""
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Columns and rows of a query, or what is wrong with it.
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Columns and rows of a query, or its problem.
 
     Args:
-        asked: path, sql, seconds (time limit), rows (row limit), memory (such as "512MB").
+        request: path, sql, seconds (time limit), rows (row limit), memory (such as "512MB").
 
     Returns:
         columns, types, rows (JSON values), truncated ("" or why rows or characters are missing), seconds; or problem.
     """
     try:
-        connection = _connect(asked["path"], asked["memory"])
+        connection = _connect(request["path"], request["memory"])
     except duckdb.Error as error:
-        return {"problem": _clear(str(error), asked)}
-    timer = threading.Timer(asked["seconds"], connection.interrupt)
+        return {"problem": _clear(str(error), request)}
+    timer = threading.Timer(request["seconds"], connection.interrupt)
     timer.daemon = True
     try:
-        statement = _one_statement(connection, asked["sql"])
+        statement = _one_statement(connection, request["sql"])
         timer.start()
         started = time.perf_counter()
-        result = _read(connection.sql(statement), asked["rows"])
+        result = _read(connection.sql(statement), request["rows"])
         return result | {"seconds": time.perf_counter() - started}
     except QueryProblemError as problem:
         return {"problem": str(problem)}
-    except (duckdb.Error, MemoryError, RuntimeError) as error:  # RuntimeError: the binding's word for an interrupt
-        return {"problem": _clear(str(error), asked)}
+    except (duckdb.Error, MemoryError, RuntimeError) as error:  # RuntimeError: how the binding reports an interrupt
+        return {"problem": _clear(str(error), request)}
     finally:
         timer.cancel()
 
@@ -105,12 +105,12 @@ def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 
 
 def _read(relation: Any, most: int) -> dict[str, Any]:
-    found = relation.limit(most + 1).fetchall()  # in memory at once, below the memory limit
+    fetched = relation.limit(most + 1).fetchall()  # in memory at once, below the memory limit
     rows: list[list[Any]] = []
     characters, cut = 0, ""
-    if len(found) > most:
+    if len(fetched) > most:
         cut = f"only the first {most:,} rows are shown; add LIMIT, WHERE or GROUP BY to see others"
-    for row in found[:most]:
+    for row in fetched[:most]:
         rows.append([_plain(value) for value in row])
         characters += sum(len(value) for value in rows[-1] if isinstance(value, str))
         if characters > TOTAL_CHARACTERS:
@@ -145,27 +145,27 @@ def _list_text(value: Any) -> str:
     return str(value)
 
 
-def _clear(message: str, asked: dict[str, Any]) -> str:
-    """One line for what DuckDB says."""
+def _clear(message: str, request: dict[str, Any]) -> str:
+    """An error message of DuckDB in one line."""
     lowered = message.lower()
     if "interrupt" in lowered:
-        return f"the query was stopped after {asked['seconds']:g} seconds; make it smaller, for example with WHERE"
+        return f"the query was stopped after {request['seconds']:g} seconds; make it smaller, for example with WHERE"
     if "out of memory" in lowered or "bad allocation" in lowered or not message:
-        return f"the query needs more than {asked['memory']} of memory; make it smaller, for example with WHERE"
+        return f"the query needs more than {request['memory']} of memory; make it smaller, for example with WHERE"
     if "file system operations are disabled" in lowered or "external extensions is disabled" in lowered:
         return "files, other databases and extensions cannot be used here; expected a query of this database's tables"
     if "lock" in lowered and "io error" in lowered:
         return "the database is being written right now; try again in a moment"
     lines = [line.strip() for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(("LINE ", "^"))]
-    return re.sub(r"^\w+ Error: ", "", " ".join(kept)).replace(str(asked["path"]), "the database")[:400]
+    return re.sub(r"^\w+ Error: ", "", " ".join(kept)).replace(str(request["path"]), "the database")[:400]
 
 
 def main() -> None:
     """Answer the question on standard input."""
-    asked = json.loads(sys.stdin.buffer.read())
-    found = json.dumps(answer(asked), ensure_ascii=False, default=str)
-    sys.stdout.buffer.write(found.encode("utf-8", "replace"))
+    request = json.loads(sys.stdin.buffer.read())
+    reply = json.dumps(answer(request), ensure_ascii=False, default=str)
+    sys.stdout.buffer.write(reply.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()
     os._exit(0)  # a query that was interrupted may still be winding down
 

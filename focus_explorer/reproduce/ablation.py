@@ -64,8 +64,8 @@ def table8(lab: Lab) -> Report:
             mark = " (base)" if value == getattr(base, name) else ""
             row = _row(lab, f"{SYMBOL[name]} = {value}{mark}", **{name: value})
             rows.append({**row, "varied": SYMBOL[name], "value": value})
-        mine = [row for row in rows if row["varied"] == SYMBOL[name]]
-        series[name] = Series(SYMBOL[name], [r["setting"] for r in mine], [r["ppl"].value for r in mine])
+        swept = [row for row in rows if row["varied"] == SYMBOL[name]]
+        series[name] = Series(SYMBOL[name], [r["setting"] for r in swept], [r["ppl"].value for r in swept])
     ones = [row["ppl"].value for row in rows if row["varied"] != SYMBOL["num_sinks"]]  # sinks are ours
     spread = max(ones) / min(ones) - 1
     low, high = paper.ABLATION_RANGE
@@ -119,13 +119,13 @@ def table10(lab: Lab) -> Report:
     rows = []
     for size in ROUTING_DIMS:
         row = _row(lab, f"d_g = {size}", routing_dim=size)
-        known = paper.ROUTING_DIM[size]
+        reported = paper.ROUTING_DIM[size]
         rows.append(
             {
                 **row,
                 "parameters": layers * (width * size + 4 * size),
-                "paper_ppl": known["ppl"],
-                "paper_parameters": known["parameters"],
+                "paper_ppl": reported["ppl"],
+                "paper_parameters": reported["parameters"],
             }
         )
     values = [row["ppl"].value for row in rows]

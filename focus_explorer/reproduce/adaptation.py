@@ -1,4 +1,4 @@
-"""Tables 1 and 2: Focus beside other sparse attentions and beside LoRA, and what each does to what the model knew."""
+"""Tables 1 and 2: Focus compared with other sparse attentions and with LoRA: perplexity and last-word accuracy."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _soft_row(lab: Lab) -> dict[str, Any]:
 
 
 def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str, Any]:
-    """A method fine-tuned with all weights on the same data, then scored in fp32 beside full attention in fp32."""
+    """A method fine-tuned with all weights on the same data, then compared in fp32 with full attention in fp32."""
     network = lab.fresh_model()
     handle = None if method is None else method.attach(network, text=lab.training_sequences(2))
     weights = FullFinetune().attach(network)
@@ -240,20 +240,20 @@ def _below(one: Interval, other: Interval) -> bool | None:
     return False if other.high < one.low else None  # type: ignore[operator]
 
 
-def _beside_others(rows: list[dict[str, Any]], mine: dict[str, Any]) -> Claim:
-    """Focus beside the best other method that leaves out pairs and keeps about as many as it does.
+def _compared_with_others(rows: list[dict[str, Any]], focus: dict[str, Any]) -> Claim:
+    """Focus compared with the best other method that leaves out pairs and keeps about as many as it does.
 
     A method that keeps fewer may do worse for that reason alone; Performer leaves out none, it approximates all.
     """
-    kept = _value(mine, "retained")
+    kept = _value(focus, "retained")
     others = sorted(_sparse_rows(rows), key=_value)
     rivals = [row for row in others if abs(_value(row, "retained") - kept) <= ALIKE]
     listed = ", ".join(f"{row['method']} {_value(row):.2f} at {_value(row, 'retained'):.0%}" for row in others)
-    evidence = f"{mine['method']} {_value(mine):.2f} at {kept:.0%} of pairs; {listed}"
-    verdict = _below(mine["relative"], rivals[0]["relative"]) if rivals else None
+    evidence = f"{focus['method']} {_value(focus):.2f} at {kept:.0%} of pairs; {listed}"
+    verdict = _below(focus["relative"], rivals[0]["relative"]) if rivals else None
     if verdict is None:
         evidence += f"; intervals overlap with {rivals[0]['method']}" if rivals else "; none keeps as many pairs"
-    return Claim(f"Focus beats other sparse attentions on the frozen model ({mine['method']})", verdict, evidence)
+    return Claim(f"Focus beats other sparse attentions on the frozen model ({focus['method']})", verdict, evidence)
 
 
 def _retrofit_claims(rows: list[dict[str, Any]], scale: Any) -> list[Claim]:
@@ -267,8 +267,8 @@ def _retrofit_claims(rows: list[dict[str, Any]], scale: Any) -> list[Claim]:
             decided(soft["relative"], below=0.0),
             f"soft gate {soft['relative'].value:+.2%}, k = 2 {two['relative'].value:+.2%}",
         ),
-        _beside_others(rows, two),
-        _beside_others(rows, by["Focus K=8, k=1"]),
+        _compared_with_others(rows, two),
+        _compared_with_others(rows, by["Focus K=8, k=1"]),
         Claim(
             "Focus beats full fine-tuning in the domain (36.2 against 36.4)",
             _value(soft) < _value(tuned) if same else None,
@@ -306,7 +306,7 @@ def _lora(lab: Lab, rank: int, rate: float, evaluate: Callable[[Any], dict[str, 
 
 
 def table2(lab: Lab) -> Report:
-    """Centroids beside LoRA with as many parameters."""
+    """Centroids compared with LoRA of as many parameters."""
     scale, full = lab.scale, lab.full()
     rate = scale.lora_rates[len(scale.lora_rates) // 2]
 
@@ -317,8 +317,8 @@ def table2(lab: Lab) -> Report:
         {"method": "frozen model", "trained": 0, "ppl": full.perplexity, "retained": 1.0, **_accuracy(lab, lab.model)}
     ]
     for rank in (4, 16):
-        known = paper.ADAPTATION[f"LoRA r={rank}"]
-        rows.append({"method": f"LoRA r={rank}", **_lora(lab, rank, rate, both), **_paper(known)})
+        reported = paper.ADAPTATION[f"LoRA r={rank}"]
+        rows.append({"method": f"LoRA r={rank}", **_lora(lab, rank, rate, both), **_paper(reported)})
     rows.append({**_soft_row(lab), "rate": scale.learning_rate, **_paper(paper.ADAPTATION["centroids"])})
     rows += [{**row, "rate": scale.learning_rate} for row in _focus_rows(lab, 4, (1, 2))]
     columns = [

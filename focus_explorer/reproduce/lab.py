@@ -1,7 +1,7 @@
 """What every reproduced table needs: the model, the texts, trained centroids (kept on disk) and scores.
 
 Centroids are trained once for a setting and found again by its hash, so that tables share them and an interrupted
-reproduction goes on where it stopped.
+reproduction resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from focus_explorer.reproduce.report import Report, agreed, unharmed
 from focus_explorer.reproduce.scale import Scale
+from focus_runtime.baselines.random_groups import random_baseline
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError
@@ -29,11 +30,10 @@ from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import fingerprint, load_model
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.tasks.last_word import write_last_word_tasks
 from focus_runtime.tasks.lm_eval.run import compare_tasks, load_tasks, run_tasks
 from focus_runtime.text.sequences import encode_texts, even_sequences
-from focus_runtime.training.calibrate import calibrate_potentials
 from focus_runtime.training.centroids import texts_sha256, train_centroids
 from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
 from focus_runtime.version import __version__
@@ -50,7 +50,7 @@ class Lab:
         model_name: as given to `load_model`.
         texts, held_out: training and validation texts with their names.
         folder: where trained centroids and finished rows are kept.
-        say: told what is being done.
+        say: receives each line of the log.
         on: device the model runs on.
     """
 
@@ -83,7 +83,7 @@ class Lab:
         self.data_hash = texts_sha256([*self.texts, "held out", *self.held_out])
 
     def log(self, message: str) -> None:
-        """Tell the user, and keep it for the log file with the seconds since the start."""
+        """Report a line to the user, and keep it for the log file with the seconds since the start."""
         self.lines.append(f"{time.perf_counter() - self.started:9.1f}  {message}")
         self.say(message)
 
@@ -127,12 +127,12 @@ class Lab:
         return TrainConfig(**values)
 
     def key(self, *parts: Any) -> str:
-        """Hash of what a result depends on, beside model and texts."""
+        """Hash of what a result depends on, with model and texts."""
         text = json.dumps([self.fingerprint, self.scale.dtype, self.data_hash, *parts], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def once(self, name: str, measure: Callable[[Lab], Report]) -> Report:
-        """A copy of a report that a table and a figure share, measured the first time it is asked for."""
+        """A copy of a report that a table and a figure share, measured when it is first requested."""
         if name in self.reports:
             self.lines += self.reports[name].log
         else:
@@ -179,10 +179,9 @@ class Lab:
         return report
 
     def random(self, seed: int = 0, **config: Any) -> Centroids:
-        """Untrained centroids whose groups are balanced on training text: the null beside anything learned."""
-        centroids = random_centroids(self.model, self.config(**config), seed=seed)
-        calibrate_potentials(self.model, centroids, self.training_sequences(CALIBRATION))
-        return centroids
+        """Untrained centroids whose groups are balanced on training text: the baseline of trained ones."""
+        calibrate_on = self.training_sequences(CALIBRATION)
+        return random_baseline(self.model, self.config(**config), seed=seed, calibrate_on=calibrate_on)
 
     # scores
 
@@ -240,7 +239,7 @@ class Lab:
 
         Args:
             rate: peak learning rate.
-            handle: a baseline on the network with something to learn beside gradients.
+            handle: a baseline on the network with updates of its own after each step.
             settle: afterwards round to the precision of the frozen model it is compared with. Not where all weights
                 trained: small updates of large weights would be rounded away.
 
@@ -350,7 +349,7 @@ class Lab:
 
 
 def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, Any]:
-    """Cells of a row under Focus: perplexity and difference with intervals, and what they must be read beside."""
+    """Cells of a row under Focus: perplexity and difference with intervals, with balance and pairs kept."""
     found = compare(full, runs)
     difference = found["relative_difference"]
     return {

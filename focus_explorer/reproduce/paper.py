@@ -1,6 +1,6 @@
-"""Numbers the paper reports (arXiv 2604.03260), shown beside ours and never mixed with them.
+"""Numbers the paper reports (arXiv 2604.03260), shown in columns of their own.
 
-Which table of the paper holds which numbers is known for tables 2 and 4; the other numbers of tables and figures are
+The table numbers of the paper are confirmed for tables 2 and 4; the other numbers of tables and figures are
 this project's reading. A missing value was not available to us.
 """
 

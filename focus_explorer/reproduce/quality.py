@@ -14,7 +14,7 @@ from focus_runtime.measure.intervals import Interval
 from focus_runtime.measure.speed import LayerSetting, layer_speed
 from focus_runtime.routing.centroids import Centroids
 
-SPEED_AT = {"tiny": 1024, "small": 16_384, "paper": 65_536}  # tokens at which one layer's speed stands beside
+SPEED_AT = {"tiny": 1024, "small": 16_384, "paper": 65_536}  # tokens at which one layer is timed
 QUALITY = [
     Column("ppl", "perplexity"),
     Column("relative", "against full attention", percent=True, signed=True),
@@ -37,11 +37,16 @@ LENGTH_COLUMNS = [
 def null_rows(lab: Lab, *, groups: int = 4, length: int | None = None) -> list[dict[str, Any]]:
     """What the same mask keeps without anything learned: window and sinks alone, and random centroids at k = 1."""
     full = lab.full(length)
-    nothing = lab.focus(no_groups(lab.random(num_groups=groups)), length, top_k=1)
-    chance = lab.focus(lab.random(num_groups=groups), length, top_k=1)
+    window_only = lab.focus(no_groups(lab.random(num_groups=groups)), length, top_k=1)
+    random = lab.focus(lab.random(num_groups=groups), length, top_k=1)
     return [
-        {"method": "window and sinks only", **quality_cells(full, nothing), "dominance": None, "dominance_max": None},
-        {"method": "random centroids, k=1", "k": 1, **quality_cells(full, chance)},
+        {
+            "method": "window and sinks only",
+            **quality_cells(full, window_only),
+            "dominance": None,
+            "dominance_max": None,
+        },
+        {"method": "random centroids, k=1", "k": 1, **quality_cells(full, random)},
     ]
 
 
@@ -166,12 +171,12 @@ def _trade_off(rows: list[dict[str, Any]]) -> Figure:
     """Paired differences: the spread between sequences would hide them in perplexities as they are."""
     series = []
     for groups in (4, 8):
-        mine = [row for row in rows if row.get("groups") == groups]
-        cells = [row["relative"].through(lambda value: 100 * value) for row in mine]
+        points = [row for row in rows if row.get("groups") == groups]
+        cells = [row["relative"].through(lambda value: 100 * value) for row in points]
         series.append(
             Series(
                 f"Focus K={groups}",
-                [100 * row["retained"] for row in mine],
+                [100 * row["retained"] for row in points],
                 [c.value for c in cells],
                 [c.low if c.low is not None else c.value for c in cells],
                 [c.high if c.high is not None else c.value for c in cells],
@@ -289,14 +294,14 @@ def _length_figure(rows: list[dict[str, Any]]) -> Figure:
     names = sorted({row["method"] for row in rows if row.get("groups")})
     series = []
     for name in names:
-        mine = [row for row in rows if row["method"] == name]
-        y = [100 * row["relative"].value for row in mine]
+        points = [row for row in rows if row["method"] == name]
+        y = [100 * row["relative"].value for row in points]
         low, high = (
             [
                 100 * (getattr(row["relative"], end) if getattr(row["relative"], end) is not None else math.nan)
-                for row in mine
+                for row in points
             ]
             for end in ("low", "high")
         )
-        series.append(Series(name, [row["tokens"] for row in mine], y, low, high))
+        series.append(Series(name, [row["tokens"] for row in points], y, low, high))
     return Figure("line", "tokens", "perplexity above full attention, %", series, log_x=True, marks={"": 0.0})

@@ -41,7 +41,7 @@ def cell(value: Any, column: Column) -> str:
 
 
 def heading(column: Column) -> str:
-    """The column's heading; the paper's columns say so."""
+    """The column's heading, marked where the numbers are the paper's."""
     return (PAPER if column.paper else "") + column.label
 
 

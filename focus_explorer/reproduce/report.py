@@ -1,7 +1,4 @@
-"""A reproduced table: our measured rows, the paper's numbers beside them, the setting, and which claims held.
-
-It knows nothing of how numbers were measured nor of file formats.
-"""
+"""A reproduced table: measured rows, the paper's numbers, the setting, and which claims held."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something the paper says, whether it held here (None: not decided by this run), and the figures that say so."""
+    """A claim of the paper, whether it held here (None: not decided by this run), and the numbers that decide it."""
 
     text: str
     held: bool | None
@@ -53,7 +50,7 @@ def unharmed(test: dict[str, Any], items: int, *, margin: float = MARGIN) -> boo
         items: compared. Where few differ or none, 3 / items bounds the share that may (the rule of three).
 
     Returns:
-        None where the items are too few to tell.
+        None where the items are too few to decide.
     """
     difference = test["difference"]
     if test["p_value"] < 0.05:
@@ -63,9 +60,9 @@ def unharmed(test: dict[str, Any], items: int, *, margin: float = MARGIN) -> boo
 
 
 def agreed(verdicts: Iterable[bool | None]) -> bool | None:
-    """No where one says no, else None where one cannot tell, else yes."""
-    found = list(verdicts)
-    return False if False in found else None if None in found else True
+    """False where one verdict is False, else None where one is undecided, else True."""
+    all_verdicts = list(verdicts)
+    return False if False in all_verdicts else None if None in all_verdicts else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,7 @@ class Report:
         claims: the paper's claims this table is about.
         figure: drawn from the same rows.
         raw: further values for the JSON file, per sequence and per step.
-        log: what was said while it was measured, where a table and a figure share it.
+        log: lines logged while it was measured, where a table and a figure share it.
     """
 
     name: str

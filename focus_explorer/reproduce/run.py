@@ -16,7 +16,7 @@ from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.scale import scale_named
 from focus_explorer.services.texts import SAMPLES, sample_text
-from focus_explorer.services.training.train import gather_texts
+from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.files import cannot_write, check_writable_folder
 
 
@@ -86,14 +86,14 @@ def reproduce(arguments: argparse.Namespace) -> None:
         print("written      " + ", ".join(path for paths in written.values() for path in paths))
 
 
-def _device(asked: str | None) -> str:
+def _device(requested: str | None) -> str:
     import torch
 
-    if asked is None:
+    if requested is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if asked.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"--device is {asked}, but torch finds no GPU here", fix="use --device cpu")
-    return asked
+    if requested.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"--device is {requested}, but torch finds no GPU here", fix="use --device cpu")
+    return requested
 
 
 def find(name: str) -> Any:

@@ -55,7 +55,7 @@ def _measure(lab: Lab) -> list[dict[str, Any]]:
 
 
 def _table7(lab: Lab) -> Report:
-    """Speed of one attention layer beside full attention."""
+    """Speed of one attention layer compared with full attention."""
     rows = _measure(lab)
     raw = {str(row["tokens"]): {f"K={g}": row.pop(f"raw{g}") for g in GROUPS} for row in rows}
     columns = [Column("tokens", "tokens", 0)]
@@ -124,8 +124,8 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
     tokens = [row["tokens"] for row in rows]
     series = [Series(f"K={g}", tokens, [row[f"k{g}"] for row in rows]) for g in GROUPS]
     for groups in GROUPS:
-        known = [row for row in rows if row[f"paper{groups}"] is not None]
-        if known:
-            x, y = [row["tokens"] for row in known], [row[f"paper{groups}"] for row in known]
+        reported = [row for row in rows if row[f"paper{groups}"] is not None]
+        if reported:
+            x, y = [row["tokens"] for row in reported], [row[f"paper{groups}"] for row in reported]
             series.append(Series(f"paper, K={groups}, H100", x, y, dash=True))
     return Figure("line", "tokens", "times as fast", series, log_x=True, marks={"full attention": 1.0})

@@ -38,10 +38,10 @@ def mass(lab: Lab) -> Report:
     rows: list[dict[str, Any]] = []
     series = []
     for groups in (4, 8):
-        trained, chance = lab.trained(lab.scale.seeds[0], num_groups=groups), lab.random(num_groups=groups)
-        plans = [("trained", trained, 1), ("trained", trained, 2), ("random", chance, 1), ("random", chance, 2)]
+        trained, random = lab.trained(lab.scale.seeds[0], num_groups=groups), lab.random(num_groups=groups)
+        plans = [("trained", trained, 1), ("trained", trained, 2), ("random", random, 1), ("random", random, 2)]
         if groups == 4:
-            plans.append(("window and sinks only", no_groups(chance), 1))
+            plans.append(("window and sinks only", no_groups(random), 1))
         for name, centroids, top_k in plans:
             found = _mass(lab, centroids, top_k)
             by_layer = found.kept.mean(axis=1)
@@ -59,13 +59,13 @@ def mass(lab: Lab) -> Report:
             )
             if top_k == 1:
                 series.append(Series(label, list(found.layers), [100 * v for v in by_layer], dash=name != "trained"))
-    trained_row, chance_row = rows[0], rows[2]
+    trained_row, random_row = rows[0], rows[2]
     claims = [
         Claim(
             "(a reader's question) the pairs that are dropped carried little attention",
             trained_row["kept"] > 0.9,
             f"K = 4, k = 1 keeps {trained_row['kept']:.1%} of the probability, {trained_row['distant']:.1%} of that "
-            f"on distant pairs; random groups {chance_row['kept']:.1%} and {chance_row['distant']:.1%}",
+            f"on distant pairs; random groups {random_row['kept']:.1%} and {random_row['distant']:.1%}",
         ),
     ]
     columns = [
@@ -110,7 +110,7 @@ SETTING = [
 
 
 def leak(lab: Lab) -> Report:
-    """Sinkhorn's look at the whole text beside causal assignment."""
+    """Sinkhorn assignment, which uses the whole text, compared with causal assignment."""
     rows: list[dict[str, Any]] = []
     gaps, effects = [], []
     for groups in (4, 8):
@@ -177,14 +177,14 @@ def sinks(lab: Lab) -> Report:
         )
         rows += _flat(found, trained_with=trained_with)
         lab.log(f"trained with {trained_with} sinks: {len(found)} settings scored")
-    mine = [row for row in rows if row["centroids"] == "given"]
+    given = [row for row in rows if row["centroids"] == "given"]
     series = []
     for start in (0, 4):
         for top_k in (1, 2):
-            part = [r for r in mine if r["trained_with"] == start and r["top_k"] == top_k]
+            part = [r for r in given if r["trained_with"] == start and r["top_k"] == top_k]
             label = f"k={top_k}, trained with {start} sinks"
             series.append(Series(label, [r["num_sinks"] for r in part], [r["perplexity"] for r in part]))
-    one = {(r["trained_with"], r["num_sinks"]): r["relative"].value for r in mine if r["top_k"] == 1}
+    one = {(r["trained_with"], r["num_sinks"]): r["relative"].value for r in given if r["top_k"] == 1}
     claims = [
         Claim(
             "(ours) four sinks remove most of what the mask costs at k = 1",

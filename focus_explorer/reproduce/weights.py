@@ -208,7 +208,7 @@ def _kind(model: Any) -> str:
 
 
 def table5(lab: Lab) -> Report:
-    """Weights trained with Focus beside the same training with full attention."""
+    """Weights trained with Focus compared with the same training with full attention."""
     scale = lab.scale
     sequences = lab.sequences()
     rows = []
@@ -224,7 +224,7 @@ def table5(lab: Lab) -> Report:
     for name, model, regime, rate in plans:
         for seed in scale.seeds[: 1 if regime == "two_phase" else None]:
             rows += _pair(lab, name, model, regime, rate, seed, sequences)
-    claims = _twin_claims(rows, word_frequencies(lab.train_ids, sequences, len(lab.tokenizer)))
+    claims = twin_claims(rows, word_frequencies(lab.train_ids, sequences, len(lab.tokenizer)))
     columns = [
         Column("method", "training"),
         Column("attention", "attention"),
@@ -263,13 +263,13 @@ def word_frequencies(train: torch.Tensor, sequences: torch.Tensor, vocabulary: i
     return math.exp(-logs[sequences[:, 1:].cpu()].mean().item())
 
 
-def _twin_claims(rows: list[dict[str, Any]], frequencies: float) -> list[Claim]:
-    """Focus beside its twin; a twin that does no better than token frequencies has learnt no attention to compare."""
+def twin_claims(rows: list[dict[str, Any]], frequencies: float) -> list[Claim]:
+    """Focus compared with its twin, undecided where the twin is no better than token frequencies."""
     claims = []
     for name in dict.fromkeys(row["method"] for row in rows):
-        mine = [row for row in rows if row["method"] == name]
-        twins = [row["ppl"] for row in mine if row["attention"] == "full attention"]
-        gaps = [row["relative"] for row in mine if row["attention"] == "Focus, k = 2"]
+        trained = [row for row in rows if row["method"] == name]
+        twins = [row["ppl"] for row in trained if row["attention"] == "full attention"]
+        gaps = [row["relative"] for row in trained if row["attention"] == "Focus, k = 2"]
         learnt = max(twins) < 0.8 * frequencies
         evidence = "k = 2 against the twin, by seed: " + ", ".join(f"{gap.value:+.2%}" for gap in gaps)
         evidence += "; as good is at most 1 % more perplexity"

@@ -15,8 +15,7 @@ from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import ConfigError, InputError, NotFoundError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import load_named_centroids
-from focus_explorer.services.centroids.fit import calibrate, fit_centroids
-from focus_explorer.services.compare.settings import CHANCE_SEED
+from focus_explorer.services.centroids.fit import calibrate, calibration_ids, fit_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.service import Service
 from focus_runtime.corpus.document import DocumentOptions
@@ -25,9 +24,9 @@ from focus_runtime.corpus.ray import Cluster, check_ray, work_on_ray
 from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source, is_corpus
 from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
 from focus_runtime.measure.intervals import COARSE_BELOW
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
-from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, go_on_with
+from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, resume_corpus
 
 __all__ = [  # the command line takes the constants and `is_corpus` from here
     "COARSE_BELOW",
@@ -56,7 +55,7 @@ class CorpusRequest:
         source: a folder, a .jsonl or a .parquet file.
         how: model, centroids, settings and most tokens of a document; repeats are not used.
         name: shown in lists; the source's own when empty.
-        out: folder to write to; `corpora` beside the database when None.
+        out: folder to write to; `corpora` in the database's folder when None.
         engine, address, workers, gpus_per_worker: `local`, or `ray` with as many workers.
         threads: of torch in each worker; all of the machine's, shared among its workers, when None.
         tags, baseline: parts of speech; a pass with random centroids.
@@ -119,7 +118,7 @@ class _Progress:
 
 
 class CorpusStopped(Exception):  # noqa: N818 - it is no error
-    """The user stopped; what is done is kept, and the same command goes on."""
+    """The user stopped; what is done is kept, and the same command resumes."""
 
     def __init__(self, corpus_id: str, done: int, total: int) -> None:
         self.corpus_id, self.done, self.total = corpus_id, done, total
@@ -137,8 +136,11 @@ def analyze_corpus(
     """Analyse every document of a source that is not done yet.
 
     Args:
-        counted: told after each document how many are done or skipped, and of how many.
-        announce: told what the user should know meanwhile.
+        service: the database and the loaded model.
+        request: source, model and settings.
+        command: command line to record.
+        counted: called after each document with how many are done or skipped, and of how many.
+        announce: called with notes for the user.
 
     Returns:
         The corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`.
@@ -163,7 +165,7 @@ def analyze_corpus(
     folder = CorpusFolder.of(row["folder"], row["corpus_id"])
     done = _Progress()
     with folder.lock():
-        go_on_with(service.database, row["corpus_id"], values)
+        resume_corpus(service.database, row["corpus_id"], values)
         numbers = _numbered(folder, names, row["corpus_id"], announce)
         tasks, complete = _tasks(source, numbers, folder, done), False
         try:
@@ -194,13 +196,13 @@ def _prepare(
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
     with service.models.lease(how.model) as loaded:
         centroids = fit_centroids(read, loaded, top_k=how.top_k, window=how.window)
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "top_k": how.top_k,
         "window": how.window,
         "num_sinks": how.num_sinks,
         "assignment": how.assignment,
     }
-    config = centroids.config.replace(**{key: value for key, value in asked.items() if value is not None})
+    config = centroids.config.replace(**{key: value for key, value in requested.items() if value is not None})
     tagger = _tagger(announce) if request.tags else ""
     threads = request.threads or (1 if request.engine == "ray" and not request.gpus_per_worker else None)
     job = CorpusJob(
@@ -208,8 +210,8 @@ def _prepare(
         cache_dir=settings.cache_dir(),
         fingerprint=loaded.fingerprint,
         centroids=centroids,
-        chance=None,
-        options=DocumentOptions(**asked, max_tokens=how.max_tokens, tags=bool(tagger)),
+        random_baseline=None,
+        options=DocumentOptions(**requested, max_tokens=how.max_tokens, tags=bool(tagger)),
         folder=CorpusFolder(out),
         device="cuda" if request.gpus_per_worker else "cpu",
         threads=threads,
@@ -219,7 +221,7 @@ def _prepare(
         "glob": request.glob,
         "max_tokens": how.max_tokens,
         "tagger": tagger,
-        "baseline_seed": CHANCE_SEED if request.baseline else None,
+        "baseline_seed": _baseline_seed(centroids) if request.baseline else None,
     }
     values = {
         "name": request.name,
@@ -262,17 +264,17 @@ def _numbered(folder: CorpusFolder, names: list[str], corpus_id: str, announce: 
 
 def _tasks(source: Source, numbers: dict[str, int], folder: CorpusFolder, done: _Progress) -> Iterator[Task]:
     """Documents to do: new ones, and those whose text is another one than before."""
-    for found in source.read():
-        number = numbers.get(found.name)
-        if number is None:  # it came while the work went on; the next command takes it
+    for document in source.read():
+        number = numbers.get(document.name)
+        if number is None:  # it was added after the listing; the next command takes it
             continue
-        if isinstance(found, Skipped):
+        if isinstance(document, Skipped):
             folder.remove(number)
-            done.skipped.append(found)
-        elif folder.text_hash(number) == found.sha256:
+            done.skipped.append(document)
+        elif folder.text_hash(number) == document.sha256:
             done.kept += 1
         else:
-            yield number, Document(found.name, found.text)
+            yield number, Document(document.name, document.text)
 
 
 def _work(service: Service, request: CorpusRequest, job: CorpusJob, tasks: Iterator[Task]) -> Iterator[Outcome]:
@@ -300,11 +302,22 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
         calibrate(loaded, own)
     if not request.baseline:
         return job
-    config = own.config.replace(layers=tuple(sorted(own.routers)))
-    chance = random_centroids(loaded.model, config, seed=CHANCE_SEED, name="random")
-    if causal:
-        calibrate(loaded, chance)
-    return replace(job, chance=chance)
+    from focus_runtime.baselines.random_groups import random_baseline
+
+    random = random_baseline(
+        loaded.model,
+        own.config,
+        seed=_baseline_seed(own),
+        layers=own.routers,
+        calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,
+    )
+    return replace(job, random_baseline=random)
+
+
+def _baseline_seed(own: Centroids) -> int:
+    from focus_runtime.baselines.random_groups import COMPARISON_SEED, baseline_seed, random_seed
+
+    return baseline_seed(random_seed(own), COMPARISON_SEED)
 
 
 def _summary(service: Service, corpus_id: str, done: _Progress, seconds: float) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,12 @@ from pyarrow import Table
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
-from focus_explorer.statistics.group_content import (
-    DRAWS,
-    contingency,
-    flags,
-    layer_agreement,
-    log_odds,
-    purity,
-    shuffled_agreement,
-    shuffled_purity,
-)
+from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
+from focus_explorer.statistics.group_flags import group_flags
+from focus_explorer.statistics.group_purity import DRAWS, shuffled_group_purity
+from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
+from focus_runtime.measure.contingency import contingency, group_purity, log_odds
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
 
@@ -77,7 +72,7 @@ def read_routes(database: Database, run_id: str) -> Routes:
     return Routes(numbers.tolist(), groups, tops, classes, list(known), codes)
 
 
-def group_payload(database: Database, run_id: str) -> Row:
+def group_payload(database: Database, run_id: str) -> GroupsPayload:
     """Every group of every layer.
 
     Returns:
@@ -102,7 +97,7 @@ def group_payload(database: Database, run_id: str) -> Row:
         cell = groups[routes.layers.index(row["layer"])][row["group_index"]]
         cell |= {"confidence": row["mean_confidence"], "entropy": row["mean_entropy"]}
     return {
-        "groups": groups,
+        "groups": cast(list[list[GroupPayload]], groups),
         "class_names": list(CLASSES),
         "class_shares": np.round(base, 5).tolist(),
         "classes": encode(routes.classes),
@@ -126,11 +121,11 @@ def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64], prior_siz
     top, groups = routes.tops[place], routes.num_groups
     by_class = contingency(top, routes.classes, (groups, len(CLASSES)))
     by_piece = contingency(top, routes.codes, (groups, len(routes.pieces)))
-    pure, null = purity(by_class), shuffled_purity(by_class, seed=SEED)
+    pure, null = group_purity(by_class), shuffled_group_purity(by_class, seed=SEED)
     scores = log_odds(by_piece, prior_size=prior_size)
     sizes = by_class.sum(axis=1)
     rows = []
-    for group, marks in enumerate(flags(sizes)):
+    for group, marks in enumerate(group_flags(sizes)):
         size, best = int(sizes[group]), int(by_class[group].argmax())
         rows.append(
             {
@@ -159,7 +154,7 @@ def _characteristic(
     return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in order if wanted[i] >= LEAST_Z]
 
 
-def agreement_payload(database: Database, run_id: str) -> Row:
+def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
     """How far every two layers sort the tokens alike.
 
     Returns:
@@ -173,7 +168,7 @@ def agreement_payload(database: Database, run_id: str) -> Row:
     shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)
     return {
         "agreement": np.round(layer_agreement(routes.tops, routes.num_groups), 4).tolist(),
-        "shuffled": [float(shuffled.min()), float(shuffled.max())] if shuffled.size else None,
+        "shuffled": (float(shuffled.min()), float(shuffled.max())) if shuffled.size else None,
         "pairs": int(shuffled.size),
         "seed": SEED,
     }

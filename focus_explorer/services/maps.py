@@ -8,7 +8,7 @@ cosine of two such points is the Bhattacharyya coefficient of their probabilitie
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.projection import Projection, project
+from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload
 from focus_explorer.views.run import projection_payload
 from focus_runtime.store.database import Database
 from focus_runtime.store.projections import write_projection
@@ -30,7 +31,7 @@ def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
-def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool = False) -> dict[str, Any]:
+def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool = False) -> MapPayload:
     """The map of a layer, or of all layers; computed and stored when it is requested for the first time.
 
     Args:
@@ -60,12 +61,12 @@ def has_map(database: Database, run_id: str, layer: int | None) -> bool:
     return bool(_read(database, run_id, layer).num_rows)
 
 
-def _stored(database: Database, run_id: str, layer: int | None) -> dict[str, Any] | None:
+def _stored(database: Database, run_id: str, layer: int | None) -> MapPayload | None:
     rows = _read(database, run_id, layer)
-    return projection_payload(rows) | {"preliminary": False} if rows.num_rows else None
+    return projection_payload(rows) if rows.num_rows else None
 
 
-def _computed(database: Database, run_id: str, layer: int | None) -> dict[str, Any]:
+def _computed(database: Database, run_id: str, layer: int | None) -> MapPayload:
     made, positions = _make(database, run_id, layer, quick=False)
     meta = {
         "method": made.method,
@@ -75,15 +76,15 @@ def _computed(database: Database, run_id: str, layer: int | None) -> dict[str, A
         "num_centroids": len(made.xy) - len(positions),
     }
     write_projection(database, run_id, _number(layer), made.xy, meta, positions)
-    return projection_payload(_read(database, run_id, layer)) | {"preliminary": False}
+    return projection_payload(_read(database, run_id, layer))
 
 
-def _quick(database: Database, run_id: str, layer: int | None) -> dict[str, Any]:
+def _quick(database: Database, run_id: str, layer: int | None) -> MapPayload:
     made, positions = _make(database, run_id, layer, quick=True)
     tokens, centroids = np.split(np.round(made.xy, 4), [len(positions)])
     return {
         "method": made.method,
-        "parameters": made.parameters,
+        "parameters": cast(MapParametersPayload, made.parameters),
         "seed": made.seed,
         "trustworthiness": made.trustworthiness,
         "positions": positions.tolist(),

@@ -69,3 +69,24 @@ def load_by_name(name: str, *, progress: Progress = lambda stage, fraction: None
 
     model, tokenizer = load_model(name, cache_dir=settings.cache_dir(), progress=progress)
     return LoadedModel(name, model, tokenizer, fingerprint(model))
+
+
+def load_in_precision(name: str, source: str, dtype: str, device: str) -> LoadedModel:
+    """Load a model in a given precision.
+
+    Args:
+        name: that the loaded model gets.
+        source: embedded name, Hugging Face id, folder or .gguf file.
+        dtype: `float32` or `bfloat16`.
+        device: `cpu` where there is no GPU.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    import torch
+
+    from focus_runtime.models.loading import fingerprint, load_model
+
+    place = device if torch.cuda.is_available() else "cpu"
+    model, tokenizer = load_model(source, dtype=dtype, device=place, cache_dir=settings.cache_dir())
+    return LoadedModel(name, model, tokenizer, fingerprint(model))

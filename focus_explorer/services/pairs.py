@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,15 @@ from focus_explorer.services.run_model import lease_run_model
 from focus_explorer.services.runs import run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.pairs import distance_payload, links_payload, mass_payload, mean_payload, tile_payload
+from focus_explorer.views.payloads.pairs import (
+    AttentionLinksPayload,
+    AttentionMassPayload,
+    AttentionPlannedPayload,
+    AttentionRunningPayload,
+    DistanceMeanPayload,
+    DistancePayload,
+    MaskTilePayload,
+)
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.distances import count_by_distance, shuffled_sharing
 from focus_runtime.mask.tiles import count_tile
@@ -81,17 +89,20 @@ def _memberships(service: Service, run_id: str) -> dict[int, NDArray[np.int64]]:
     return {int(layer): bits[layers == layer] for layer in np.unique(layers)}
 
 
+AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
+
+
 class PairViews:
     """Payloads about pairs of one database; safe to call from several threads."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self._layers: OrderedDict[tuple[str, int], tuple[NDArray[np.int64], FocusConfig]] = OrderedDict()
-        self._means: dict[str, dict[str, Any]] = {}
+        self._means: dict[str, DistanceMeanPayload] = {}
         self._jobs = JobRunner()
         self._lock = threading.Lock()
 
-    def tile(self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int]) -> dict[str, Any]:
+    def tile(self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int]) -> MaskTilePayload:
         """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit.
 
         Args:
@@ -114,12 +125,12 @@ class PairViews:
         counts = count_tile(membership, rows, keys, config.window, config.num_sinks, size)
         return tile_payload(counts, rows, keys, size)
 
-    def distances(self, run_id: str, layer: int) -> dict[str, Any]:
+    def distances(self, run_id: str, layer: int) -> DistancePayload:
         """Pairs of one layer by distance and cause, beside the two nulls."""
         membership, config = self._layer(run_id, layer)
         return distance_payload(count_by_distance(membership, config.window, config.num_sinks))
 
-    def distance_mean(self, run_id: str) -> dict[str, Any]:
+    def distance_mean(self, run_id: str) -> DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
         if run_id not in self._means:
             config = run_config(fetch_run(self.service.database, run_id))
@@ -146,7 +157,7 @@ class PairViews:
                 self._layers.popitem(last=False)
         return groups
 
-    def attention(self, run_id: str) -> dict[str, Any]:
+    def attention(self, run_id: str) -> AttentionState:
         """State of a run's measurement: "none", "running", "failed" or, with the results, "done"."""
         job = self._jobs.get(run_id)
         if job is not None and job.live:
@@ -155,18 +166,22 @@ class PairViews:
         if rows.num_rows:
             measured = rows["num_tokens"][0].as_py()
             sharing = [shuffled_sharing(bits[:measured]) for bits in _memberships(self.service, run_id).values()]
-            return mass_payload(rows, sharing) | {"state": "done"}
+            return mass_payload(rows, sharing)
         run = fetch_run(self.service.database, run_id)
-        planned = {"num_tokens": min(run["num_tokens"], MEASURED_TOKENS), "whole": run["num_tokens"]}
+        planned: AttentionPlannedPayload = {
+            "state": "none",
+            "num_tokens": min(run["num_tokens"], MEASURED_TOKENS),
+            "whole": run["num_tokens"],
+        }
         if job is not None and job.state == "failed":
-            return planned | {"state": "failed", "problem": job.message}
-        return planned | {"state": "none"}
+            planned |= {"state": "failed", "problem": job.message}
+        return planned
 
-    def links(self, run_id: str, layer: int) -> dict[str, Any]:
+    def links(self, run_id: str, layer: int) -> AttentionLinksPayload:
         """Strongest links of one layer, empty until it was measured."""
         return links_payload(fetch(self.service.database, "attention_links", run_id=run_id, layer=layer))
 
-    def start(self, run_id: str) -> dict[str, Any]:
+    def start(self, run_id: str) -> AttentionState:
         """Measure a run in the background unless that is under way; `attention` returns its state."""
 
         def measure(job: Job) -> None:
@@ -176,7 +191,7 @@ class PairViews:
         self._jobs.start(run_id, measure, kind="attention", run_id=run_id)
         return self.attention(run_id)
 
-    def stop(self, run_id: str) -> dict[str, Any]:
+    def stop(self, run_id: str) -> AttentionState:
         """Stop a measurement before its next layer; nothing of it is kept."""
         self._jobs.stop(run_id)
         return self.attention(run_id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.centroids.files import load_named_centroids, uploaded_centroids
-from focus_explorer.services.centroids.fit import calibrate, fit_centroids
+from focus_explorer.services.centroids.fit import RANDOM_SEED, calibrate, fit_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
@@ -50,6 +50,17 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
     if config.assignment == "causal" and not centroids.has_potentials:
         calibrate(loaded, centroids)
     return centroids
+
+
+def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
+    """Seed that a run's untrained centroids were drawn from; None for trained ones and for a file that is not here."""
+    from focus_runtime.baselines.random_groups import random_seed
+
+    try:
+        centroids = load_named_centroids(service.database, _centroid_name(service, run))
+    except InputError:
+        return None
+    return RANDOM_SEED if centroids is None else random_seed(centroids)
 
 
 def _centroid_name(service: Service, run: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.views.payloads.runs import LayerCellsPayload, RunPayload, WordClassesPayload
 from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
@@ -22,8 +23,8 @@ from focus_runtime.text.word_classes import CLASSES, class_numbers
 WHOLE_BYTES = 900_000  # a run whose layers are smaller than this together comes whole
 
 
-def load_run(database: Database, run_id: str) -> dict[str, Any]:
-    """Payload the page draws a run from, with every layer's cells where they are small together.
+def load_run(database: Database, run_id: str) -> RunPayload:
+    """Payload the page draws a run from, with every layer\'s cells where they are small together.
 
     Raises:
         NotFoundError: there is no such run.
@@ -50,7 +51,7 @@ def load_run(database: Database, run_id: str) -> dict[str, Any]:
     return payload
 
 
-def layer_cells(database: Database, run_id: str, layer: Any) -> dict[str, Any]:
+def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayload:
     """Membership, probabilities and entropy of one layer's tokens.
 
     Args:
@@ -70,7 +71,7 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> dict[str, Any]:
     return _cells(rows, np.array([layer]), rows.num_rows)[str(layer)]
 
 
-def word_classes(database: Database, run_id: str) -> dict[str, Any]:
+def word_classes(database: Database, run_id: str) -> WordClassesPayload:
     """The kind of word of every token, from word lists (focus_runtime/text/word_classes.py).
 
     Raises:
@@ -86,7 +87,7 @@ def _classes(path: str, run_id: str, database: Database) -> NDArray[np.uint8]:
     return class_numbers(pieces)
 
 
-def _cells(rows: pa.Table, layers: NDArray[np.int64], count: int) -> dict[str, Any]:
+def _cells(rows: pa.Table, layers: NDArray[np.int64], count: int) -> dict[str, LayerCellsPayload]:
     """Layer number, as text -> its cells."""
     width = len(rows["probabilities"][0])
     flat = rows["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.database import Database
@@ -18,7 +19,7 @@ MOST_TOKEN_ROWS = 5000
 
 def list_runs(database: Database) -> list[dict[str, Any]]:
     """Complete runs, newest first, with perplexities and sparsity."""
-    return [_parsed(row) for row in fetch(database, "runs").to_pylist()]
+    return [_parsed(row) for row in rows_of(fetch(database, "runs"))]
 
 
 def run_summary(database: Database, run_id: str) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def run_title(database: Database, run_id: str) -> str:
     return str(run["name"] or run["title"])
 
 
-def mask_blocks(database: Database, run_id: str, layer: int) -> dict[str, Any]:
+def mask_blocks(database: Database, run_id: str, layer: int) -> MaskPayload:
     """Pair counts of one layer in blocks.
 
     Args:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from focus_explorer import settings
+from focus_explorer.assets import asset_path
 from focus_explorer.errors import TextError
-from focus_runtime.assets import asset_path
 from focus_runtime.text.tokens import decode_text
 
 SAMPLES = {"Novel": "novel.txt", "Source code": "code.txt", "Dialogue": "dialogue.txt", "French": "french.txt"}

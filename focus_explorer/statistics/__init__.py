@@ -1,5 +1,1 @@
-"""Statistics for papers, each with its uncertainty and what chance gives; see docs/statistics.md."""
-
-from focus_explorer.statistics.blocks import mean_interval
-
-__all__ = ["mean_interval"]
+"""Statistics of runs and corpora, each with its uncertainty and its baselines; see docs/statistics.md."""

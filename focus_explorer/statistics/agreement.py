@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
-from focus_explorer.statistics import labellings
+from focus_explorer.statistics.alignment import matched_groups
 from focus_explorer.statistics.resample import Estimate, Resampler, Values
 from focus_explorer.statistics.sample import Sample
+from focus_runtime.measure.contingency import adjusted_rand, contingency, permuted_tables, shuffled_tables
+from focus_runtime.measure.intervals import percentile_ends
 
 RESAMPLES, SHUFFLES = 300, 49
 COLUMNS = (
@@ -37,7 +39,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Adjusted Rand index and the share of tokens in groups that are matched one to one, with what chance gives."""
+    """Adjusted Rand index and share of tokens in groups that are matched one to one, each with its permutation null."""
 
     rand: Estimate
     overlap: Estimate
@@ -55,33 +57,36 @@ def agree(
 ) -> Agreement:
     """Compare two labellings of T tokens.
 
-    Groups are matched once on all tokens (Hungarian method); resamples keep the match, shuffles are matched anew.
+    Groups are matched once, on all tokens. Resamples keep the match, permuted labels are matched anew.
 
     Args:
         first, second: (T,) labels below `shape`.
+        shape: numbers of labels.
+        resampler: of the T tokens.
+        seed: of the permutations.
     """
     by_unit = resampler.tally(first.astype(np.int64) * shape[1] + second, shape[0] * shape[1])
     table = by_unit.sum(axis=0).reshape(shape)
     drawn = resampler.draw(by_unit).reshape(-1, *shape)
-    rows, columns = linear_sum_assignment(table, maximize=True)
+    rows, columns = matched_groups(table)
     matched = drawn[:, rows, columns].sum(axis=1) / drawn.sum(axis=(1, 2))
-    shuffled = labellings.shuffled_tables(table, draws=SHUFFLES, seed=seed)
+    shuffled = shuffled_tables(table, draws=SHUFFLES, seed=seed)
     return Agreement(
-        Estimate(float(labellings.adjusted_rand(table)), labellings.adjusted_rand(drawn), -1.0),
+        Estimate(float(adjusted_rand(table)), adjusted_rand(drawn), -1.0),
         Estimate(float(table[rows, columns].sum() / table.sum()), matched),
-        labellings.adjusted_rand(shuffled),
+        adjusted_rand(shuffled),
         np.array([best_overlap(one) for one in shuffled]),
     )
 
 
-def best_overlap(table: Values) -> float:
+def best_overlap(table: NDArray[np.integer] | Values) -> float:
     """Share of tokens in groups matched one to one, at best."""
-    rows, columns = linear_sum_assignment(table, maximize=True)
+    rows, columns = matched_groups(table)
     return float(table[rows, columns].sum() / table.sum())
 
 
 def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
-    """Every two layers of a sample, neighbours first in no order but that of layers: L (L - 1) / 2 rows.
+    """Every two of the L layers of a sample, in order of layers: L (L - 1) / 2 rows.
 
     `random` and `overlap_random` compare the same two layers under random centroids.
     """
@@ -90,26 +95,35 @@ def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
     rows = []
     for a, first in enumerate(sample.layers):
         for b in range(a + 1, len(sample.layers)):
-            found = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, seed=seed)
-            row = agreement_row(found, resampler, sample) | {"layer": first, "other_layer": sample.layers[b]}
+            agreement = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, seed=seed)
+            row = agreement_row(agreement, resampler, sample) | {"layer": first, "other_layer": sample.layers[b]}
             rows.append(row | _random(sample, a, b, shape))
     return pa.Table.from_pylist(rows, schema=schema())
 
 
-def agreement_row(found: Agreement, resampler: Resampler, sample: Sample) -> dict[str, Any]:
-    """The numbers of one comparison under the names of `COLUMNS`."""
-    low, high = found.rand.interval(resampler.count)
-    overlap_low, overlap_high = found.overlap.interval(resampler.count)
+def agreement_row(agreement: Agreement, resampler: Resampler, sample: Sample) -> dict[str, Any]:
+    """One comparison as a row.
+
+    Args:
+        agreement: of two labellings of the sample's tokens.
+        resampler: that the agreement was measured with.
+        sample: whose tokens and unit are named.
+
+    Returns:
+        Numbers under the names of `COLUMNS`, without layers.
+    """
+    low, high = agreement.rand.interval(resampler.count)
+    overlap_low, overlap_high = agreement.overlap.interval(resampler.count)
     return {
-        "adjusted_rand": found.rand.value,
+        "adjusted_rand": agreement.rand.value,
         "low": low,
         "high": high,
-        "shuffled": float(found.rand_shuffled.mean()),
-        "shuffled_high": float(np.quantile(found.rand_shuffled, 0.975)),
-        "overlap": found.overlap.value,
+        "shuffled": float(agreement.rand_shuffled.mean()),
+        "shuffled_high": float(percentile_ends(agreement.rand_shuffled)[1]),
+        "overlap": agreement.overlap.value,
         "overlap_low": overlap_low,
         "overlap_high": overlap_high,
-        "overlap_shuffled": float(found.overlap_shuffled.mean()),
+        "overlap_shuffled": float(agreement.overlap_shuffled.mean()),
         "count": sample.num_tokens,
         "units": resampler.count,
         "unit": sample.unit,
@@ -121,26 +135,68 @@ def agreement_row(found: Agreement, resampler: Resampler, sample: Sample) -> dic
 def _random(sample: Sample, a: int, b: int, shape: tuple[int, int]) -> dict[str, float]:
     if sample.random is None:
         return {}
-    tops = sample.random.tops
-    flat = tops[a].astype(np.int64) * shape[1] + tops[b]
-    table = np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    return {"random": float(labellings.adjusted_rand(table)), "overlap_random": best_overlap(table)}
+    table = contingency(sample.random.tops[a], sample.random.tops[b], shape)
+    return {"random": float(adjusted_rand(table)), "overlap_random": best_overlap(table)}
 
 
 def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table:
-    """Two runs of the same tokens, layer by layer: centroid files, seeds or settings. Columns of `COLUMNS`."""
+    """Two runs of the same tokens, layer by layer: centroid files, seeds or settings.
+
+    Args:
+        first, second: samples with the same tokens in the same order.
+        seed: of resamples and permutations.
+
+    Returns:
+        Columns of `COLUMNS`.
+    """
     resampler = Resampler(first.units, resamples=RESAMPLES, seed=seed)
     shape = (first.num_groups, second.num_groups)
     rows = []
     for layer in sorted(set(first.layers) & set(second.layers)):
         a, b = first.layers.index(layer), second.layers.index(layer)
-        found = agree(first.focus.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
-        row = agreement_row(found, resampler, first) | {"layer": layer, "other_layer": layer}
+        agreement = agree(first.focus.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
+        row = agreement_row(agreement, resampler, first) | {"layer": layer, "other_layer": layer}
         if first.random is not None:
-            chance = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
-            row |= {"random": chance.rand.value, "overlap_random": chance.overlap.value}
+            baseline = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
+            row |= {"random": baseline.rand.value, "overlap_random": baseline.overlap.value}
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=schema())
+
+
+def layer_agreement(tops: NDArray[np.uint8], num_groups: int) -> Values:
+    """Adjusted Rand index of every two layers.
+
+    Args:
+        tops: (L, T) most probable groups.
+        num_groups: K.
+
+    Returns:
+        (L, L), symmetric, 1 on the diagonal.
+    """
+    layers, shape = len(tops), (num_groups, num_groups)
+    agreement = np.eye(layers)
+    for first in range(layers):
+        for second in range(first + 1, layers):
+            value = float(adjusted_rand(contingency(tops[first], tops[second], shape)))
+            agreement[first, second] = agreement[second, first] = value
+    return agreement
+
+
+def shuffled_agreement(tops: NDArray[np.uint8], num_groups: int, *, seed: int = 0) -> Values:
+    """Adjusted Rand index of each layer with the next one when the next one's assignments are permuted.
+
+    Args:
+        tops: (L, T) most probable groups.
+        num_groups: K.
+        seed: of the permutations.
+
+    Returns:
+        (L - 1,).
+    """
+    generator = np.random.default_rng(seed)
+    shape = (num_groups, num_groups)
+    tables = (next(permuted_tables(a, b, shape, draws=1, generator=generator)) for a, b in pairwise(tops))
+    return np.array([float(adjusted_rand(table)) for table in tables])
 
 
 def schema() -> pa.Schema:

@@ -30,8 +30,8 @@ def corpus_sample(corpus: CorpusData) -> Sample:
     document, position = (tokens[name].to_numpy() for name in ("document", "position"))
     place = np.arange(document.size)
     pieces = tokens["piece"].to_pylist()
-    known: dict[str, int] = {}
-    codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
+    numbers: dict[str, int] = {}
+    codes = np.array([numbers.setdefault(piece, len(numbers)) for piece in pieces], dtype=np.int64)
     tagged = tokens["pos"].null_count == 0
     _, units = np.unique(document, return_inverse=True)
     focus, random = _groups(corpus)
@@ -44,7 +44,7 @@ def corpus_sample(corpus: CorpusData) -> Sample:
         num_sinks=config["num_sinks"],
         focus=focus,
         random=random,
-        pieces=list(known),
+        pieces=list(numbers),
         piece=codes,
         schemes=schemes,
         units=units.astype(np.int64),
@@ -73,11 +73,11 @@ def _groups(corpus: CorpusData) -> tuple[Groups, Groups | None]:
         if layer.random_top_group is not None and layer.random_membership is not None:
             random["tops"].append(layer.random_top_group.astype(np.uint8))
             random["membership"].append(narrow(layer.random_membership))
-    found = Groups(**{name: np.stack(parts) for name, parts in focus.items()})
+    groups = Groups(**{name: np.stack(parts) for name, parts in focus.items()})
     if not random["tops"]:
-        return found, None
-    unknown = np.full_like(found.confidence, np.nan)  # a corpus keeps no probabilities of random centroids
-    return found, Groups(np.stack(random["tops"]), np.stack(random["membership"]), unknown, unknown)
+        return groups, None
+    unknown = np.full_like(groups.confidence, np.nan)  # a corpus keeps no probabilities of random centroids
+    return groups, Groups(np.stack(random["tops"]), np.stack(random["membership"]), unknown, unknown)
 
 
 def narrow(membership: NDArray[np.int64]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""From which length Focus is faster, from measured lengths. It knows nothing of models or of databases."""
+"""From which length Focus is faster, from measured lengths."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def crossing(points: Sequence[dict[str, Any]]) -> Crossing | None:
 
 def crossing_payload(points: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """`crossing` for the page."""
-    found = crossing(points)
-    return None if found is None else asdict(found)
+    result = crossing(points)
+    return None if result is None else asdict(result)

@@ -1,4 +1,4 @@
-"""A sample -> rows of statistics: every layer measured, its baselines beside it, then the mean over layers."""
+"""A sample -> rows of statistics: every layer and its baselines, then the mean over layers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control
 
 from focus_explorer.data.group_labels import group_label
-from focus_explorer.statistics import labellings
 from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.distances import Bins
 from focus_explorer.statistics.layer_measures import INFORMATION, Measured, measure_layer
 from focus_explorer.statistics.resample import Estimate, Resampler, mean_of
 from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.sample import Sample
+from focus_explorer.statistics.significance import corrected_p_values
 from focus_explorer.statistics.warnings import caution
+from focus_runtime.measure.contingency import information, purity, shuffled_tables
+from focus_runtime.measure.intervals import percentile_ends
 
 STABILITY_SHUFFLES = 99
 OF = {
@@ -67,7 +68,8 @@ def measure(
     """Measure every layer of a sample.
 
     Args:
-        resamples: of the bootstrap; seed: of resamples and shuffles.
+        sample: of a run or corpus.
+        resamples: of the bootstrap; seed: of resamples and permutations.
         progress: called after each layer with the number done and the total.
     """
     resampler = Resampler(sample.units, resamples=resamples, seed=seed)
@@ -81,7 +83,11 @@ def measure(
 
 
 def describe(sample: Sample, layers: list[Layer], resampler: Resampler) -> pa.Table:
-    """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings."""
+    """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings.
+
+    Args:
+        sample, layers, resampler: what `measure` was given and returned.
+    """
     rows: list[StatisticRow] = []
     for layer in layers:
         rows += _group_rows(sample, layer, resampler)
@@ -118,14 +124,14 @@ def _shuffle(
     layers: dict[str, NDArray[np.float64]] = {}
     groups: dict[str, NDArray[np.float64]] = {}
     for name, counts in focus.counts.items():
-        tables = labellings.shuffled_tables(counts, seed=seed + place)
-        layers[f"purity:{name}"] = labellings.purity(tables)
-        for kind, values in labellings.information(tables).items():
+        tables = shuffled_tables(counts, seed=seed + place)
+        layers[f"purity:{name}"] = purity(tables)
+        for kind, values in information(tables).items():
             layers[f"{kind}:{name}"] = values
         inside = tables[:, np.arange(sample.num_groups), focus.leading[name]]
         groups[f"purity:{name}"] = inside / np.maximum(tables.sum(axis=2), 1)
     if "stability" in focus.layer:
-        tables = labellings.shuffled_tables(focus.by_type, draws=STABILITY_SHUFFLES, seed=seed + place)
+        tables = shuffled_tables(focus.by_type, draws=STABILITY_SHUFFLES, seed=seed + place)
         layers["stability"] = tables.max(axis=2).sum(axis=1) / focus.by_type.sum()
     assert focus.pairs is not None
     sharing = focus.pairs.sharing
@@ -280,7 +286,7 @@ def _filled(
     if draws is not None and draws.size == 1:
         row = replace(row, shuffled=float(draws[0]))
     elif draws is not None:
-        least, most = np.quantile(draws, [0.025, 0.975]).tolist()
+        least, most = percentile_ends(draws).tolist()
         reached = int((draws >= estimate.value - 1e-12).sum()) if np.isfinite(estimate.value) else draws.size
         row = replace(
             row,
@@ -313,7 +319,7 @@ def _corrected(rows: list[StatisticRow]) -> list[StatisticRow]:
             families.setdefault((row.scope, row.statistic, row.category.partition(":")[0]), []).append(place)
     corrected = list(rows)
     for places in families.values():
-        found = false_discovery_control([rows[place].p_value for place in places])
-        for place, value in zip(places, found, strict=True):
+        q_values = corrected_p_values([p for place in places if (p := rows[place].p_value) is not None])
+        for place, value in zip(places, q_values, strict=True):
             corrected[place] = replace(rows[place], q_value=float(value))
     return corrected

@@ -36,7 +36,7 @@ class PairCounts:
 
     Attributes:
         pairs: (U, B) all of them; ruled: those that window and sinks keep; kept: those the mask keeps.
-        sharing: probability that two tokens share a group once groups are dealt out again at random.
+        sharing: probability that two tokens share a group when assignments are permuted.
     """
 
     pairs: Values
@@ -52,6 +52,9 @@ def count_pairs(
 
     Args:
         membership: (T,) bit sets; starts: (T,) where each token's document begins.
+        bins: ranges of distances.
+        window, num_sinks: of the mask.
+        resampler: of the T tokens.
     """
     place = np.arange(membership.size)
     pairs, ruled = _by_rule(place, starts, bins, window, num_sinks, resampler)
@@ -62,15 +65,24 @@ def count_pairs(
         key = starts + sink
         distance = place - key
         alone = (distance > window) & ((membership & membership[np.minimum(key, place)]) == 0)
-        kept += resampler_counts(resampler, alone, distance, bins)
+        kept += counts_by_distance(resampler, alone, distance, bins)
     return PairCounts(pairs, ruled, kept, shuffled_sharing(membership))
 
 
-def resampler_counts(resampler: Resampler, wanted: NDArray[np.bool_], distance: Ints, bins: Bins) -> Values:
-    """(U, B) tokens that are wanted, by unit and the bin of their distance."""
+def counts_by_distance(resampler: Resampler, selected: NDArray[np.bool_], distance: Ints, bins: Bins) -> Values:
+    """Selected tokens by unit and the bin of their distance.
+
+    Args:
+        resampler: of T tokens in U units.
+        selected: (T,); distance: (T,) tokens.
+        bins: B ranges of distances.
+
+    Returns:
+        (U, B).
+    """
     cells = bins.first.size
     codes = np.searchsorted(bins.first, np.maximum(distance, 0), side="right") - 1
-    return resampler.tally(codes, cells, wanted.astype(np.float64))
+    return resampler.tally(codes, cells, selected.astype(np.float64))
 
 
 def _by_rule(
@@ -95,7 +107,7 @@ def _shared(membership: Ints, place: Ints, starts: Ints, bins: Bins, resampler: 
     """(U, B) pairs that share a group."""
     signatures, code = np.unique(membership, return_inverse=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0
-    found = np.zeros((resampler.bins, bins.first.size))
+    shared = np.zeros((resampler.bins, bins.first.size))
     step = max(1, TABLE_ENTRIES // (place.size + 1))
     for start in range(0, signatures.size, step):
         rows = meet[start : start + step]
@@ -109,5 +121,5 @@ def _shared(membership: Ints, place: Ints, starts: Ints, bins: Bins, resampler: 
             high = np.maximum(queries - first + 1, begin)
             low = np.maximum(queries - last, begin)
             counts = flat[base + high] - flat[base + low]
-            found[:, number] += np.bincount(units, counts, minlength=resampler.bins)
-    return found
+            shared[:, number] += np.bincount(units, counts, minlength=resampler.bins)
+    return shared

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.statistics import labellings
 from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs
+from focus_explorer.statistics.group_purity import group_purity_estimates
 from focus_explorer.statistics.resample import Estimate, Resampler, Values, ratio
 from focus_explorer.statistics.sample import Groups, Sample
+from focus_runtime.measure.contingency import balance, contingency, dominance, information, purity
 
 LEAST_USES = 5  # of a token type, for its stability
 INFORMATION = ("nmi", "homogeneity", "completeness", "v_measure")
@@ -56,31 +57,35 @@ def measure_layer(
     """Measure the layer at a place in `sample.layers`.
 
     Args:
+        sample: of a run or corpus.
+        groups: its own or those of random centroids.
+        place: index into the layers.
+        resampler, bins: of the sample.
         centroids: `focus` or `random`, whose attention mass is looked up.
         leading: categories whose share is taken in each group; the group's own commonest when None.
     """
-    found = Measured()
+    measured = Measured()
     top = groups.tops[place].astype(np.int64)
-    _sizes(found, sample, groups, place, top, resampler)
+    _sizes(measured, sample, groups, place, top, resampler)
     for name in sample.schemes:
-        _categories(found, sample, name, top, resampler, None if leading is None else leading[name])
-    _stability(found, sample, top, resampler)
-    _pairs(found, sample, groups.membership[place], resampler, bins)
-    _mass(found, sample, place, centroids, resampler)
-    return found
+        _categories(measured, sample, name, top, resampler, None if leading is None else leading[name])
+    _stability(measured, sample, top, resampler)
+    _pairs(measured, sample, groups.membership[place], resampler, bins)
+    _mass(measured, sample, place, centroids, resampler)
+    return measured
 
 
 def _sizes(
-    found: Measured, sample: Sample, groups: Groups, place: int, top: NDArray[np.int64], resampler: Resampler
+    measured: Measured, sample: Sample, groups: Groups, place: int, top: NDArray[np.int64], resampler: Resampler
 ) -> None:
     count = sample.num_groups
     by_unit = resampler.tally(top, count)
-    drawn, found.sizes = resampler.draw(by_unit), by_unit.sum(axis=0)
+    drawn, measured.sizes = resampler.draw(by_unit), by_unit.sum(axis=0)
     share = ratio(drawn, drawn.sum(axis=1, keepdims=True))
-    sizes, total = found.sizes, found.sizes.sum()
-    found.group["share"] = [Estimate(float(sizes[g] / total), share[:, g]) for g in range(count)]
-    found.layer["dominance"] = Estimate(float(labellings.dominance(sizes)), labellings.dominance(drawn), 1 / count)
-    found.layer["balance"] = Estimate(float(labellings.balance(sizes)), labellings.balance(drawn))
+    sizes, total = measured.sizes, measured.sizes.sum()
+    measured.group["share"] = [Estimate(float(sizes[g] / total), share[:, g]) for g in range(count)]
+    measured.layer["dominance"] = Estimate(float(dominance(sizes)), dominance(drawn), 1 / count)
+    measured.layer["balance"] = Estimate(float(balance(sizes)), balance(drawn))
     for name, values, most in (
         ("confidence", groups.confidence[place], 1.0),
         ("entropy", groups.entropy[place], float(np.log(max(count, 2)))),
@@ -89,12 +94,12 @@ def _sizes(
         drawn_sums = resampler.draw(sums)
         means, everywhere = ratio(drawn_sums, drawn), ratio(drawn_sums.sum(axis=1), drawn.sum(axis=1))
         own = ratio(sums.sum(axis=0), sizes)
-        found.group[name] = [Estimate(float(own[g]), means[:, g], 0.0, most) for g in range(count)]
-        found.layer[name] = Estimate(float(sums.sum() / total), everywhere, 0.0, most)
+        measured.group[name] = [Estimate(float(own[g]), means[:, g], 0.0, most) for g in range(count)]
+        measured.layer[name] = Estimate(float(sums.sum() / total), everywhere, 0.0, most)
 
 
 def _categories(
-    found: Measured,
+    measured: Measured,
     sample: Sample,
     name: str,
     top: NDArray[np.int64],
@@ -108,30 +113,22 @@ def _categories(
     used = np.flatnonzero(counts.sum(axis=0))  # absent categories change nothing
     drawn = resampler.draw(by_unit.reshape(-1, count, width)[:, :, used].reshape(len(by_unit), -1))
     drawn = drawn.reshape(-1, count, used.size)
-    found.counts[name] = counts
+    measured.counts[name] = counts
     best = counts.argmax(axis=1) if leading is None else leading
-    found.leading[name] = best
-    column = {int(category): place for place, category in enumerate(used)}
-    sizes, drawn_sizes = counts.sum(axis=1), drawn.sum(axis=2)
-    shares = []
-    for g in range(count):
-        place = column.get(int(best[g]))
-        inside = drawn[:, g, place] if place is not None else np.zeros(len(drawn))
-        value = float(counts[g, best[g]] / sizes[g]) if sizes[g] else float("nan")
-        shares.append(Estimate(value, ratio(inside, drawn_sizes[:, g])))
-    found.group[f"purity:{name}"] = shares
-    found.layer[f"purity:{name}"] = Estimate(float(labellings.purity(counts)), labellings.purity(drawn))
-    own, replicates = labellings.information(counts), labellings.information(drawn)
+    measured.leading[name] = best
+    measured.group[f"purity:{name}"] = group_purity_estimates(counts, drawn, used, best)
+    measured.layer[f"purity:{name}"] = Estimate(float(purity(counts)), purity(drawn))
+    estimates, replicates = information(counts), information(drawn)
     for kind in INFORMATION:
-        found.layer[f"{kind}:{name}"] = Estimate(float(own[kind]), replicates[kind])
+        measured.layer[f"{kind}:{name}"] = Estimate(float(estimates[kind]), replicates[kind])
 
 
-def _stability(found: Measured, sample: Sample, top: NDArray[np.int64], resampler: Resampler) -> None:
+def _stability(measured: Measured, sample: Sample, top: NDArray[np.int64], resampler: Resampler) -> None:
     """Share of uses of a token type that lie in the group most of its uses lie in, over types used often enough."""
     types, count = len(sample.pieces), sample.num_groups
-    table = np.bincount(sample.piece * count + top, minlength=types * count).reshape(types, count)
+    table = contingency(sample.piece, top, (types, count))
     often = table.sum(axis=1) >= LEAST_USES
-    found.by_type = table[often].astype(np.float64)
+    measured.by_type = table[often].astype(np.float64)
     eligible = often[sample.piece]
     if not eligible.any():
         return
@@ -139,25 +136,29 @@ def _stability(found: Measured, sample: Sample, top: NDArray[np.int64], resample
     sums = resampler.tally(np.zeros_like(top), 1, same.astype(np.float64))
     of = resampler.tally(np.zeros_like(top), 1, eligible.astype(np.float64))
     drawn = ratio(resampler.draw(sums)[:, 0], resampler.draw(of)[:, 0])
-    found.layer["stability"] = Estimate(float(same.sum() / eligible.sum()), drawn)
-    found.tokens["stability"] = int(eligible.sum())
+    measured.layer["stability"] = Estimate(float(same.sum() / eligible.sum()), drawn)
+    measured.tokens["stability"] = int(eligible.sum())
 
 
-def _pairs(found: Measured, sample: Sample, membership: NDArray[np.int64], resampler: Resampler, bins: Bins) -> None:
+def _pairs(measured: Measured, sample: Sample, membership: NDArray[np.int64], resampler: Resampler, bins: Bins) -> None:
     counts = count_pairs(membership, sample.starts, bins, sample.window, sample.num_sinks, resampler)
-    found.pairs = counts
+    measured.pairs = counts
     kept, pairs, ruled = (part.sum(axis=1) for part in (counts.kept, counts.pairs, counts.ruled))
-    found.layer["pairs_kept"] = quotient(resampler, kept, pairs)
-    found.tokens["pairs_kept"] = int(pairs.sum())
+    measured.layer["pairs_kept"] = quotient(resampler, kept, pairs)
+    measured.tokens["pairs_kept"] = int(pairs.sum())
     if (pairs - ruled).sum() > 0:
-        found.layer["distant_pairs_kept"] = quotient(resampler, kept - ruled, pairs - ruled)
-        found.tokens["distant_pairs_kept"] = int((pairs - ruled).sum())
+        measured.layer["distant_pairs_kept"] = quotient(resampler, kept - ruled, pairs - ruled)
+        measured.tokens["distant_pairs_kept"] = int((pairs - ruled).sum())
 
 
 def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Estimate:
-    """Ratio of two sums over units, (U,) each.
+    """Ratio of two sums over units.
 
     Sums of pairs outgrow what 32 bits count exactly, so they are scaled first.
+
+    Args:
+        resampler: of U units.
+        numerator, denominator: (U,).
     """
     scale = max(float(denominator.max()), 1.0)
     drawn = resampler.draw(np.stack([numerator, denominator], axis=1) / scale)
@@ -165,7 +166,7 @@ def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Es
     return Estimate(float(numerator.sum() / total) if total else float("nan"), ratio(drawn[:, 0], drawn[:, 1]))
 
 
-def _mass(found: Measured, sample: Sample, place: int, centroids: str, resampler: Resampler) -> None:
+def _mass(measured: Measured, sample: Sample, place: int, centroids: str, resampler: Resampler) -> None:
     if centroids not in sample.mass:
         return
     shares = sample.mass[centroids].shares[place]
@@ -175,10 +176,10 @@ def _mass(found: Measured, sample: Sample, place: int, centroids: str, resampler
         return resampler.tally(zero, 1, values)[:, 0]
 
     local, sinks, grouped, dropped = shares.T
-    found.window_mass = float((local + sinks).mean())
-    found.layer["mass_kept"] = quotient(resampler, summed(1.0 - dropped), summed(np.ones(len(shares))))
-    found.tokens["mass_kept"] = len(shares)
+    measured.window_mass = float((local + sinks).mean())
+    measured.layer["mass_kept"] = quotient(resampler, summed(1.0 - dropped), summed(np.ones(len(shares))))
+    measured.tokens["mass_kept"] = len(shares)
     far = grouped + dropped
     if far.sum() > 0:
-        found.layer["distant_mass_kept"] = quotient(resampler, summed(grouped), summed(far))
-        found.tokens["distant_mass_kept"] = len(shares)
+        measured.layer["distant_mass_kept"] = quotient(resampler, summed(grouped), summed(far))
+        measured.tokens["distant_mass_kept"] = len(shares)

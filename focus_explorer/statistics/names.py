@@ -1,4 +1,4 @@
-"""Names of the tables of statistics; `focus_explorer.statistics.tables` computes them."""
+"""Names of the tables of statistics; `focus_explorer.statistics.run_statistics` computes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs as tables: kept by distance beside every baseline, the strongest links, and the strongest long-range pairs."""
+"""Pairs as tables: kept by distance with every baseline, the strongest links, and the strongest long-range pairs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from focus_explorer.statistics.resample import Estimate, Resampler, mean_of, rat
 from focus_explorer.statistics.sample import Sample
 
 PAIRS_SHOWN, MOST_WORDS = 20, 1200
-NAMED = ("PROPN", "NOUN", "name", "content")  # words that mean something far away
+NAMED = ("PROPN", "NOUN", "name", "content")  # parts of speech and word classes of content words
 
 
 def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, bins: Bins) -> pa.Table:
-    """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null)."""
+    """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null).
+
+    Args:
+        sample: of a run or corpus.
+        layers, resampler, bins: what `describe.measure` returned for it.
+    """
     rows: list[dict[str, Any]] = []
     of_focus = [_shares(part, resampler) for part in _pairs(layers)]
     randoms = [layer.random.pairs for layer in layers if layer.random is not None and layer.random.pairs is not None]
@@ -63,11 +68,11 @@ def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, b
 
 
 def _pairs(layers: list[Layer]) -> list[PairCounts]:
-    found = []
+    pairs = []
     for layer in layers:
         assert layer.focus.pairs is not None
-        found.append(layer.focus.pairs)
-    return found
+        pairs.append(layer.focus.pairs)
+    return pairs
 
 
 def _mean_counts(parts: list[PairCounts]) -> PairCounts:
@@ -131,7 +136,7 @@ def links_table(links: pa.Table, pieces: Sequence[str]) -> pa.Table:
     """The strongest links of full attention that the mask keeps and drops, with their pieces, distance and affinity.
 
     Args:
-        links: rows of the query `study_links`; empty until attention was measured.
+        links: rows of the query `all_attention_links`; empty until attention was measured.
         pieces: of the run's tokens.
     """
     query, key = links["query"].to_numpy(), links["key"].to_numpy()
@@ -152,11 +157,11 @@ def links_table(links: pa.Table, pieces: Sequence[str]) -> pa.Table:
     )
 
 
-def meaningful(sample: Sample) -> NDArray[np.int64]:
-    """Places of the words long-range pairs are sought among: at most `MOST_WORDS` nouns and names, evenly spaced."""
+def content_words(sample: Sample) -> NDArray[np.int64]:
+    """Positions of the nouns and names that long-range pairs are made of: at most `MOST_WORDS`, evenly spaced."""
     scheme = sample.schemes.get("pos") or sample.schemes["word"]
-    wanted = np.isin(scheme.codes, [number for number, name in enumerate(scheme.names) if name in NAMED])
-    places = np.flatnonzero(wanted & np.array([len(name.strip()) > 2 for name in sample.pieces])[sample.piece])
+    named = np.isin(scheme.codes, [number for number, name in enumerate(scheme.names) if name in NAMED])
+    places = np.flatnonzero(named & np.array([len(name.strip()) > 2 for name in sample.pieces])[sample.piece])
     if places.size > MOST_WORDS:
         places = places[np.linspace(0, places.size - 1, MOST_WORDS).round().astype(int)]
     return places
@@ -170,6 +175,7 @@ def long_range_rows(
     Every two pieces are listed once, at their highest affinity.
 
     Args:
+        sample: that holds them; layer: its number.
         places: (n,) positions of the words; chosen: (n, K) their probabilities in the layer.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Vectors of tokens -> two dimensions by UMAP, seeded, with its trustworthiness; PCA where a text is too short."""
+"""The 2-d map of a layer: vectors of tokens by UMAP, seeded, with its trustworthiness; PCA for a short text."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def project(
 
     Args:
         routing: (T, G); centroids: (K, G), K may be 0.
+        seed: of UMAP and of the tokens that trustworthiness is measured on.
         quick: PCA whatever the length, which takes a fraction of a second.
     """
     points = np.concatenate([routing, centroids]).astype(np.float64)

@@ -1,23 +1,19 @@
 """Bootstrap over sentences or documents: one set of weights for every statistic, so that differences are paired.
 
-A resample draws as many units as there are, with replacement. Interval: the bootstrap distribution gives the shape,
-moved onto the estimate (statistics such as mutual information are too high in resamples) and widened to Student's t,
-since a percentile interval is too narrow for few units (Hesterberg 2015).
+A resample draws as many units as there are, with replacement; intervals follow `recentred_interval`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+
+from focus_runtime.measure.intervals import recentred_interval
 
 RESAMPLES = 1000
 MOST_UNITS = 5000  # more are joined at random: the weights would fill the memory
-LEVEL = 0.95
 
 Values = NDArray[np.float64]
 Weights = NDArray[np.float32]
@@ -40,36 +36,15 @@ class Estimate:
 
     def interval(self, units: int) -> tuple[float | None, float | None]:
         """Ends of the 95 % interval; None for fewer than two units or an undefined value."""
-        found = self.replicates[np.isfinite(self.replicates)]
-        if units < 2 or not np.isfinite(self.value) or found.size < self.replicates.size / 2:
+        finite = self.replicates[np.isfinite(self.replicates)]
+        if units < 2 or not np.isfinite(self.value) or finite.size < self.replicates.size / 2:
             return None, None
-        low, high = ends(np.array([self.value]), found[:, None], units, self.least, self.most)
+        low, high = recentred_interval(np.array([self.value]), finite[:, None], units, self.least, self.most)
         return float(low[0]), float(high[0])
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference, resampled in pairs."""
         return Estimate(self.value - other.value, self.replicates - other.replicates, -1.0, 1.0)
-
-
-def ends(
-    values: Values, replicates: Values, units: int, least: float = 0.0, most: float = 1.0
-) -> tuple[Values, Values]:
-    """Ends of the 95 % intervals of many statistics at once.
-
-    Args:
-        values: (n,); replicates: (R, n), finite; units: at least 2.
-        least, most: ends of their range.
-    """
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(replicates, [tail, 1 - tail], axis=0) - replicates.mean(axis=0)
-    wide = _widening(units)
-    return np.maximum(least, values + wide * low), np.minimum(most, values + wide * high)
-
-
-@cache
-def _widening(units: int) -> float:
-    tail = 1 - (1 - LEVEL) / 2
-    return float(t.ppf(tail, units - 1) / norm.ppf(tail)) * math.sqrt(units / (units - 1))
 
 
 def mean_of(estimates: list[Estimate]) -> Estimate:
@@ -108,6 +83,8 @@ class Resampler:
 
         Args:
             codes: (n,) cells of the first n tokens.
+            cells: number of cells.
+            values: (n,) what is summed; tokens are counted when None.
         """
         flat = self.of_token[: codes.size] * cells + codes
         return np.bincount(flat, values, minlength=self.bins * cells).reshape(self.bins, cells).astype(np.float64)

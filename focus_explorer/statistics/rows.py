@@ -23,14 +23,14 @@ class StatisticRow:
         category: what the statistic is about beyond its name, such as a tag set, a tag or a range of distances; "" if
             nothing.
         value, low, high: estimate and 95 % bootstrap interval over units.
-        shuffled, shuffled_low, shuffled_high: mean and 95 % range under shuffled assignments of the same sizes.
+        shuffled, shuffled_low, shuffled_high: mean and 95 % range under permuted assignments of the same sizes.
         random, random_low, random_high: the same statistic, with its interval, for random centroids on the same text.
         window_only: the same without groups: one group of all tokens, pairs of window and sinks alone.
         p_value: how often shuffled assignments reach the value, itself counted in; q_value: corrected over all rows of
             this scope, statistic and set of categories (Benjamini and Hochberg).
         count: tokens or pairs in the denominator; denominator: what they are.
         units: resampled units; unit: `sentence`, `document` or `block`.
-        warning: why the number tells little, "" if it does.
+        warning: why the number is not reliable, "" if it is.
     """
 
     scope: str

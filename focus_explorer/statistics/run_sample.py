@@ -30,12 +30,12 @@ def run_sample(database: Database, run_id: str) -> Sample:
     """
     run = fetch_run(database, run_id)
     config, count = json.loads(run["config"]), run["num_tokens"]
-    names = ("study_assignments", "pieces", "token_tags", "baseline_assignments", "attention_queries")
+    names = ("all_assignments", "pieces", "token_tags", "baseline_assignments", "attention_queries")
     rows = fetch_several(database, names, run_id=run_id)
-    layers = np.unique(rows["study_assignments"]["layer"].to_numpy())
+    layers = np.unique(rows["all_assignments"]["layer"].to_numpy())
     pieces = rows["pieces"]["piece"].to_pylist()
-    known: dict[str, int] = {}
-    codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
+    numbers: dict[str, int] = {}
+    codes = np.array([numbers.setdefault(piece, len(numbers)) for piece in pieces], dtype=np.int64)
     tagged = rows["token_tags"].num_rows == count
     schemes, units = _tagged(rows["token_tags"]) if tagged else _listed(pieces)
     random = rows["baseline_assignments"]
@@ -47,9 +47,9 @@ def run_sample(database: Database, run_id: str) -> Sample:
         num_groups=config["num_groups"],
         window=config["window"],
         num_sinks=config["num_sinks"],
-        focus=_groups(rows["study_assignments"], layers, count),
+        focus=_groups(rows["all_assignments"], layers, count),
         random=_groups(random, layers, count) if random.num_rows else None,
-        pieces=list(known),
+        pieces=list(numbers),
         piece=codes,
         schemes=schemes,
         units=units,
@@ -93,19 +93,19 @@ def scheme(labels: list[str]) -> Scheme:
 
 
 def _mass(rows: pa.Table, layers: NDArray[np.int64]) -> dict[str, MassByQuery]:
-    found = {}
+    mass = {}
     for centroids in ("focus", "random"):
-        mine = rows.filter(pa.compute.equal(rows["centroids"], centroids))
-        if mine.num_rows:
-            values = np.stack([mine[name].to_numpy() for name in CAUSES], axis=1)
-            place = np.searchsorted(layers, mine["layer"].to_numpy()), mine["position"].to_numpy()
+        selected = rows.filter(pa.compute.equal(rows["centroids"], centroids))
+        if selected.num_rows:
+            values = np.stack([selected[name].to_numpy() for name in CAUSES], axis=1)
+            place = np.searchsorted(layers, selected["layer"].to_numpy()), selected["position"].to_numpy()
             shares = np.zeros((layers.size, int(place[1].max()) + 1, len(CAUSES)))
             shares[place] = values
-            found[centroids] = MassByQuery(shares)
-    return found
+            mass[centroids] = MassByQuery(shares)
+    return mass
 
 
-def study_run(database: Database, run_id: str) -> dict[str, Any]:
-    """What a run was measured with: tagger, seed of the random centroids, tokens with attention; None where not."""
-    found = fetch(database, "measured", run_id=run_id).to_pylist()
-    return found[0] if found else {}
+def stored_measurements(database: Database, run_id: str) -> dict[str, Any]:
+    """Tagger, seed of the random centroids and tokens with attention of a run; None for what was not measured."""
+    rows = fetch(database, "measured", run_id=run_id).to_pylist()
+    return rows[0] if rows else {}

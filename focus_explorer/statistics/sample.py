@@ -50,12 +50,12 @@ class Sample:
     Attributes:
         layers: layer numbers, in order.
         window, num_sinks: of the mask that was executed.
-        focus: the groups studied; random: those of random centroids, None where nobody measured them.
+        focus: the groups of the run or corpus; random: those of random centroids, None where they were not measured.
         pieces: V different texts of tokens; piece: (T,) numbers of them.
         schemes: name -> categories, `pos` and `dep` from a tagger or `word` from word lists.
         units: (T,) number of the unit that a resample takes or leaves, from 0; unit: what it is.
         starts: (T,) position where the token's document begins: no pair reaches beyond it.
-        mass: full attention by centroids (`focus`, `random`), empty where nobody measured it.
+        mass: full attention by centroids (`focus`, `random`), empty where it was not measured.
         notes: what a reader must know about the categories or units.
     """
 

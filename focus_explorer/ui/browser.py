@@ -13,7 +13,8 @@ from pathlib import Path
 
 import plotly
 
-from focus_runtime.assets import asset_path
+from focus_explorer.assets import asset_path
+from focus_explorer.ui.scripts import link
 
 
 def plotly_script() -> Path:
@@ -22,25 +23,41 @@ def plotly_script() -> Path:
 
 
 def scripts() -> list[Path]:
-    """Our scripts in the order they must run."""
-    return sorted(asset_path("js").glob("*.js"))
+    """Our modules: every file of assets/js."""
+    return sorted(asset_path("js").rglob("*.js"))
+
+
+def page_script() -> str:
+    """The one script of the page."""
+    return link(asset_path("js") / "main.js")
+
+
+def notebook_script() -> str:
+    """The one script of a notebook and of a run saved as HTML: the views, without the page around them."""
+    return link(asset_path("js") / "notebook.js")
 
 
 def stylesheets() -> list[Path]:
-    """Style sheets, ours only."""
-    return sorted(asset_path("css").glob("*.css"))
+    """Our style sheets in the order of the cascade: tokens, core, shell, then the folders of the views."""
+    root = asset_path("css")
+
+    def order(path: Path) -> tuple[bool, bool, bool, str]:
+        name = path.relative_to(root).as_posix()
+        return name != "core/tokens.css", not name.startswith("core/"), not name.startswith("shell/"), name
+
+    return sorted(root.rglob("*.css"), key=order)
 
 
 def host_style() -> Path:
     """Our styles of Gradio's own parts."""
-    return asset_path("css") / "page.css"
+    return asset_path("css", "shell", "page.css")
 
 
 @cache
 def joined_files() -> tuple[Path, Path]:
-    """Our scripts and the styles of our views as two temporary files.
+    """Our script and the styles of our views as two temporary files.
 
-    One request each instead of fifty, which would queue behind Gradio's own; and not through Gradio's `css`, which
+    One request each instead of a hundred, which would queue behind Gradio's own; and not through Gradio's `css`, which
     splits selectors at every comma, also inside `:is()`. The root class is repeated to outrank Gradio's styles. The
     names change with the content, so that a browser never runs what it kept of another version.
     """
@@ -48,7 +65,7 @@ def joined_files() -> tuple[Path, Path]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     styles = [path for path in stylesheets() if path != host_style()]
     look = re.sub(r"\.fx-root(?![\w-])", ".fx-root" * 3, _joined(styles, "/* {} */"))
-    return _written(folder, _joined(scripts(), "// {}"), "js"), _written(folder, look, "css")
+    return _written(folder, page_script(), "js"), _written(folder, look, "css")
 
 
 def _joined(paths: list[Path], comment: str) -> str:
@@ -67,7 +84,7 @@ def static_paths() -> list[Path]:
 
 
 def head_html() -> str:
-    """Our styles and script; Plotly, ten times their size, is only named: the first chart loads it (48-plot.js)."""
+    """Our styles and script; Plotly, ten times their size, is only named: the first chart loads it (core/plotly.js)."""
     script, style = joined_files()
     return (
         f'<link rel="stylesheet" href="{_address(style)}">\n'

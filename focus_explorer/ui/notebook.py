@@ -14,12 +14,10 @@ from focus_explorer.services.maps import has_map
 from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
-from focus_explorer.ui.browser import plotly_script, scripts, stylesheets
+from focus_explorer.ui.browser import notebook_script, plotly_script, stylesheets
 from focus_explorer.ui.questions.answer import answer
 
 HEIGHT = 900
-# The views, without the page around them: no tabs of files, trainings, runs, keyboard sheet or tour.
-_LEFT_OUT = ("84-", "86-", "87-", "88-", "92-", "93-")
 _SERVER_NEEDED = (
     "This needs the running explorer: start `focus-explorer serve` and open the run {run} there. "
     "This file holds the run as it was stored, without a model."
@@ -126,7 +124,7 @@ def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -
             questions.append(("map", layer))
 
     def answered(what: str, layer: int | None) -> dict[str, Any]:
-        return answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True})
+        return dict(answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True}))
 
     answers = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in questions}
     for what, payload in answers.items():
@@ -141,8 +139,7 @@ def _page(inlined: dict[str, Any], dark: bool) -> str:
     def closed(text: str) -> str:
         return text.replace("</", "<\\/").replace("<!--", "<\\!--")  # nothing in a script may end it
 
-    used = [plotly_script(), *(path for path in scripts() if not path.name.startswith(_LEFT_OUT))]
-    code = [path.read_text(encoding="utf-8") for path in used]
+    code = [plotly_script().read_text(encoding="utf-8"), notebook_script()]
     style = "\n".join(path.read_text(encoding="utf-8") for path in stylesheets() if path.name != "page.css")
     data = json.dumps(inlined, ensure_ascii=False).replace("<", "\\u003c")
     ground = "#0f141c" if dark else "#ffffff"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from focus_explorer.errors import InputError
 
 Question = dict[str, Any]
+Payload = Mapping[str, Any]  # one of focus_explorer.views.payloads
 
 
 def run_of(question: Question, name: str = "run") -> str:

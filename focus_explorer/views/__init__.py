@@ -1,1 +1,1 @@
-"""Rows -> what the browser draws; pure functions that know nothing of torch or of the database."""
+"""Rows -> what the browser draws; pure functions that import neither torch nor duckdb."""

@@ -1,4 +1,4 @@
-"""What validation found in a centroid file, as HTML; every value is escaped."""
+"""The validation report of a centroid file as HTML; every value is escaped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 
 
 def report_html(name: str, lines: list[str]) -> str:
-    """What validation found in a good file."""
+    """The report of a valid file."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return (
         f'<div class="fe-done" role="status"><strong>{escape(name)} is valid</strong> '

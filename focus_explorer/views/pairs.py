@@ -46,17 +46,17 @@ def tile_payload(
     }
 
 
-def distance_payload(found: DistanceCounts) -> DistancePayload:
+def distance_payload(counts: DistanceCounts) -> DistancePayload:
     """Pairs of one layer by distance: counts by cause, and the shares of the baselines."""
     return {
-        "first": found.first.tolist(),
-        "last": found.last.tolist(),
+        "first": counts.first.tolist(),
+        "last": counts.last.tolist(),
         "causes": list(CAUSES),
-        "counts": found.counts.tolist(),
-        "sharing": found.sharing,
-        "beyond": [found.beyond_shared / found.beyond if found.beyond else None],
-        "shuffled": _rounded(found.shuffled),
-        "window_only": _rounded(found.window_only),
+        "counts": counts.counts.tolist(),
+        "sharing": counts.sharing,
+        "beyond": [counts.beyond_shared / counts.beyond if counts.beyond else None],
+        "shuffled": _rounded(counts.shuffled),
+        "window_only": _rounded(counts.window_only),
     }
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.statistics import mean_interval
 from focus_explorer.views.payloads.runs import (
     CausesPayload,
     LayerCellsPayload,
@@ -22,6 +21,7 @@ from focus_explorer.views.payloads.runs import (
     RunPayload,
 )
 from focus_runtime.mask.causes import CAUSES
+from focus_runtime.measure.intervals import moving_block_interval
 
 Rows = list[dict[str, Any]]
 
@@ -136,7 +136,7 @@ def _losses(losses: pa.Table, count: int) -> dict[str, NDArray[np.float64]]:
 
 
 def _quality(nll: dict[str, NDArray[np.float64]]) -> QualityPayload:
-    mean, low, high = mean_interval(nll["focus"] - nll["full"])
+    mean, low, high = moving_block_interval(nll["focus"] - nll["full"])
     return {
         "full": float(np.exp(nll["full"].mean())),
         "focus": float(np.exp(nll["focus"].mean())),

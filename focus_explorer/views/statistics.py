@@ -1,4 +1,4 @@
-"""Tables of statistics -> what the page draws: rows as columns of numbers, with what each can be told from."""
+"""Tables of statistics -> columns of numbers for the page, each compared with its baselines."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def compact(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
 
 def columns(table: pa.Table, names: Sequence[str] | None = None) -> dict[str, list[Any]]:
     """A table as columns, numbers with `DIGITS` significant digits."""
-    wanted = table.column_names if names is None else names
-    return {name: [_short(value) for value in table[name].to_pylist()] for name in wanted}
+    chosen = table.column_names if names is None else names
+    return {name: [_short(value) for value in table[name].to_pylist()] for name in chosen}
 
 
 def _short(value: Any) -> Any:
@@ -58,17 +58,18 @@ def _short(value: Any) -> Any:
 
 
 def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
-    """Rows of one scope, each with its difference from random centroids and what it can be told from.
+    """Rows of one scope, each with its difference from random centroids and its position relative to both baselines.
 
-    `from_shuffled` and `from_random` are `above`, `below`, `same` (cannot be told) or None (nothing to compare with, or
-    the same by definition).
+    `from_shuffled` and `from_random` are `above`, `below`, `same` (not distinguishable) or None (nothing to compare
+    with, or the same by definition).
 
     Args:
         table: of `statistics.rows.SCHEMA`.
+        scope: `run`, `layer` or `group`.
     """
     rows = table.filter(pa.compute.equal(table["scope"], scope)).to_pylist()
     gains = {_key(row, DIFFERENCE): row for row in rows if row["statistic"].endswith(DIFFERENCE)}
-    found = []
+    judged_rows = []
     for row in rows:
         if row["statistic"].endswith(DIFFERENCE):
             continue
@@ -83,8 +84,8 @@ def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
             }
         )
         verdicts = {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
-        found.append(row | difference | verdicts)
-    return found
+        judged_rows.append(row | difference | verdicts)
+    return judged_rows
 
 
 def _key(row: Row, suffix: str = "") -> tuple[Any, ...]:

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from focus_explorer.assets import asset_path
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
+from focus_explorer.ui.scripts import link
 
 FLAGS = [
     "--no-sandbox",
@@ -36,6 +38,11 @@ def database(tmp_path_factory):
     text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
     analyze(service, text, AnalyzeRequest(top_k=1, window=16, repeats=2))
     return path
+
+
+def module_script(name):
+    """A call whose value is the exports of a module of assets/js, for tests of one module inside a page."""
+    return link(asset_path("js") / name, asset_path("js"))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from focus_explorer.data.queries import fetch
 from focus_explorer.services.service import Service
 from focus_runtime.store.database import Database
+from tests.browser.conftest import module_script
 from tests.browser.test_page import set_layer
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -275,13 +276,17 @@ def test_the_map_of_all_layers_and_its_colours(open_page, database):
 def test_a_map_of_some_tokens_says_how_many_selected_ones_it_shows(open_page):
     page = open_page()
     found = page.evaluate(
-        """() => [[0, 5], [2, 2], null].map((ends) => {
-          const selection = ends && FX.selectRange(...ends);
-          const app = { run: { numTokens: 10 }, selection };
-          const view = new FX.MapView(app, document.createElement("div"));
-          view.map = { positions: [0, 2, 4, 6, 8] };
-          view.countDrawn();
-          return view.drawn.textContent;
-        })"""
+        """() => {
+          const { selectRange } = SELECTION
+          const { MapView } = VIEW
+          return [[0, 5], [2, 2], null].map((ends) => {
+            const selection = ends && selectRange(...ends);
+            const app = { run: { numTokens: 10 }, selection };
+            const view = new MapView(app, document.createElement("div"));
+            view.map = { positions: [0, 2, 4, 6, 8] };
+            view.countDrawn();
+            return view.drawn.textContent;
+          });
+        }""".replace("SELECTION", module_script("core/selection.js")).replace("VIEW", module_script("map/view.js"))
     )
     assert found == ["3 of 6 selected tokens are drawn here.", "", ""]

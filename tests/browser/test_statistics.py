@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from focus_explorer.cli.main import main
 from focus_explorer.exports.figures.write import write_figure
 from focus_explorer.services.service import Service
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.statistics.run_statistics import statistics_table
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 WAIT = 60_000

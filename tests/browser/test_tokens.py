@@ -18,7 +18,7 @@ from focus_explorer.services.service import Service
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule, allowed_pairs
 from focus_runtime.store.database import Database
-from tests.browser.conftest import opening, serving
+from tests.browser.conftest import module_script, opening, serving
 from tests.browser.test_page import set_layer, shown_run, stored
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -80,13 +80,14 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
     member = np.random.default_rng(5).integers(1, 2**40, count) & np.random.default_rng(6).integers(1, 2**40, count)
     found = page.evaluate(
         """([member, window, sinks]) => {
+          const { LINK_CAUSES, Links } = MODULE
           const sets = member.map((text) => BigInt(text));
           const meet = (_, a, b) => (sets[a] & sets[b]) !== 0n;
           const run = { numTokens: member.length, config: { window, num_sinks: sinks }, meet };
-          const links = member.map((_, pos) => new FX.Links(run, 0, pos));
+          const links = member.map((_, pos) => new Links(run, 0, pos));
           const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
-          return FX.LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
-        }""",
+          return LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
+        }""".replace("MODULE", module_script("tokens/links.js")),
         [[str(value) for value in member], window, sinks],
     )
     counts = count_pairs(member, window, sinks)

@@ -1,4 +1,4 @@
-"""What differs between a bundle's tables and those made again, in words: where, how many cells, by how much."""
+"""Differences between a bundle's tables and those made again, as lines of text: where, how many cells, how much."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ Row = dict[str, Any]
 
 
 def of_values(what: str, then: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """A line for every key whose value is another one here; keys that only one side has count too."""
+    """A line for every key whose values differ; a key that one side lacks counts too.
+
+    Args:
+        what: begins every line.
+        then: recorded values.
+        here: values of this machine.
+    """
     lines = []
     for key in sorted(then.keys() | here.keys()):
         old, new = then.get(key), here.get(key)
         if old != new:
-            lines.append(f"{what}{key}: {_said(old)} in the bundle, {_said(new)} here")
+            lines.append(f"{what}{key}: {_shown(old)} in the bundle, {_shown(new)} here")
     return lines
 
 
 def of_tables(bundle: Bundle, entry: Row, folder: Path, left_out: Mapping[str, str]) -> list[str]:
-    """What differs in the files of a run's tables; empty when every file has the bytes it had.
+    """Differences in the files of a run's tables; empty when every file has the same bytes.
 
     Args:
+        bundle: has the recorded hashes and data.
+        entry: of the run in its manifest.
         folder: where the tables were made again.
         left_out: tables that could not be made, and why.
     """
@@ -53,15 +61,15 @@ def _of_table(bundle: Bundle, name: str, folder: Path, data: str, other: list[st
     if stored is None:
         return [f"{name}: other bytes in {', '.join(other)} (the manifest came without the tables: cells unknown)"]
     old, new = pyarrow.parquet.read_table(io.BytesIO(stored)), pyarrow.parquet.read_table(folder / data)
-    found = of_cells(old, new)
-    lines = [f"{name}: {line}" for line in found + of_values("metadata, ", _provenance(old), _provenance(new))]
-    if not found:
+    cells = of_cells(old, new)
+    lines = [f"{name}: {line}" for line in cells + of_values("metadata, ", _provenance(old), _provenance(new))]
+    if not cells:
         lines.append(f"{name}: the same cells in other bytes: {', '.join(other)}")
     return lines
 
 
 def of_cells(old: pa.Table, new: pa.Table) -> list[str]:
-    """What differs between two tables: rows, columns, and the cells of each column."""
+    """Differences of two tables: rows, columns, and the cells of each column."""
     lines = []
     for names, place in ((_only(old, new), "the bundle"), (_only(new, old), "what was made here")):
         if names:
@@ -89,18 +97,18 @@ def _of_column(name: str, old: pa.ChunkedArray, new: pa.ChunkedArray) -> str:
     numbers = [abs(b[place] - a[place]) for place in places if _is_number(a[place]) and _is_number(b[place])]
     if numbers:
         line += f", by at most {np.max(numbers):.3g}"
-    return f"{line} (first in row {first + 1}: {_said(a[first])} in the bundle, {_said(b[first])} here)"
+    return f"{line} (first in row {first + 1}: {_shown(a[first])} in the bundle, {_shown(b[first])} here)"
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return bool(a == b or (a != a and b != b))  # two that are not a number are the same cell
+    return bool(a == b or (a != a and b != b))  # two NaNs are the same cell
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float)
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
     text = repr(value) if isinstance(value, float) else str(value)
@@ -112,8 +120,8 @@ def _only(table: pa.Table, other: pa.Table) -> list[str]:
 
 
 def _provenance(table: pa.Table) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"focus_explorer", b"{}"))
-    return found
+    values: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"focus_explorer", b"{}"))
+    return values
 
 
 def _name(entry: Row, what: str) -> str:

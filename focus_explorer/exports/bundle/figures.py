@@ -15,7 +15,7 @@ from focus_explorer.exports.bundle.tables import NOT_WITHOUT_TEXT
 from focus_runtime.store.database import Database
 
 FORMATS = ("pdf", "svg")
-BY_PLACE = ("loss", "mask")  # their marks stand in the order of the text
+BY_PLACE = ("loss", "mask")  # their marks are in the order of the text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -33,6 +33,13 @@ def write_figures(
 ) -> Row:
     """Draw every figure of a run below a folder, and maps of the layers that have one.
 
+    Args:
+        database: has the run.
+        run_id: its id.
+        folder: of the bundle's files.
+        with_text: also the figures in the order of the text.
+        progress: receives the stage and the part done, 0 to 1, before each figure.
+
     Returns:
         `made`: paths within the bundle; `missing`: run_id, name and why of every figure that could not be drawn.
     """
@@ -41,12 +48,12 @@ def write_figures(
 
     made: list[str] = []
     missing: list[Row] = []
-    wanted = [(name, layer) for name in FIGURES for layer in _layers(database, run_id, name)]
+    drawings = [(name, layer) for name in FIGURES for layer in _layers(database, run_id, name)]
     try:
         with open_browser():
-            for number, (name, layer) in enumerate(wanted):
+            for number, (name, layer) in enumerate(drawings):
                 title = name if layer is None else f"{name}-layer{layer}"
-                progress(f"Figure {title}", 0.9 + 0.08 * number / len(wanted))
+                progress(f"Figure {title}", 0.9 + 0.08 * number / len(drawings))
                 try:
                     if name in BY_PLACE and not with_text:
                         raise InputError(NOT_WITHOUT_TEXT)
@@ -76,15 +83,15 @@ def _draw(database: Database, run_id: str, name: str, layer: int | None, path: P
     drawn = figure(database, run_id, name, layer=layer)
     if name == "map":
         without_order(drawn)
-    found = {file_format: steady(picture(drawn, file_format), file_format) for file_format in FORMATS}
+    pictures = {file_format: steady(picture(drawn, file_format), file_format) for file_format in FORMATS}
     path.parent.mkdir(parents=True, exist_ok=True)
-    for file_format, data in found.items():
+    for file_format, data in pictures.items():
         path.with_name(f"{path.name}.{file_format}").write_bytes(data)
     return [f"{path.relative_to(folder).as_posix()}.{file_format}" for file_format in FORMATS]
 
 
 def without_order(drawn: go.Figure) -> None:
-    """Put the points of each group in the order of x: in that of the text they would tell where a token comes back."""
+    """Sort the points of each group by x: their order in the text would reveal where a token recurs."""
     for trace in drawn.data:
         if trace.type == "scatter" and "markers" in (trace.mode or "") and "text" not in (trace.mode or ""):
             x, y = np.asarray(trace.x, dtype=float), np.asarray(trace.y, dtype=float)
@@ -94,7 +101,7 @@ def without_order(drawn: go.Figure) -> None:
 
 def steady(data: bytes, file_format: str) -> bytes:
     """Take the time out of a PDF and the random names out of an SVG, so that the same figure has the same bytes."""
-    if file_format == "pdf":  # as many bytes as before: a PDF knows where its objects lie
+    if file_format == "pdf":  # the same number of bytes: a PDF records the offsets of its objects
         return re.sub(rb"D:\d{14}", b"D:20000101000000", data)
     names = dict.fromkeys(re.findall(rb'id="(?:defs|topdefs|clip)-?([0-9a-f]{6})', data))
     names |= dict.fromkeys(re.findall(rb"-cb([0-9a-f]{6})", data))

@@ -1,7 +1,7 @@
-"""What a bundle says of itself: everything needed to make its tables again, or to say why they differ.
+"""The manifest of a bundle: everything needed to make its tables again, or to explain why they differ.
 
-Measured times are data: they are written down here and carried over, never measured again. Without the text, nothing
-is written down by its place in the text (docs/bundles.md says why).
+Measured times are data: they are recorded here and carried over, never measured again. Without the text, nothing is
+recorded by its place in the text (docs/bundles.md explains why).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
+from focus_explorer.services.centroids.files import shipped_centroids
 from focus_explorer.services.centroids.fit import CALIBRATION_TOKENS
 from focus_explorer.services.service import Service
-from focus_runtime.measure.timing import WARM_UP_TOKENS
-from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.store.database import Database
 from focus_runtime.text.tokens import joined_text
 from focus_runtime.version import __version__
@@ -40,11 +39,6 @@ PACKAGES = (
     "plotly",
     "kaleido",
     "spacy",
-)
-PROTOCOL = (
-    f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
-    f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
-    f"repeat are measurements: they are carried over when the tables are rebuilt."
 )
 RUN_FIELDS = (
     "run_id",
@@ -122,7 +116,7 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "notes": json.loads(run["notes"]),
         "measured": describe_measured(database, run_id),
         "timing": {
-            "protocol": PROTOCOL,
+            "protocol": _protocol(),
             "repeats": _rows(
                 database, "SELECT * EXCLUDE (run_id) FROM timings WHERE run_id = ? ORDER BY mode, stage, repeat", run_id
             ),
@@ -130,6 +124,17 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "maps": _maps(database, run_id, with_text=with_text),
     }
     return entry, text
+
+
+def _protocol() -> str:
+    """How times were measured."""
+    from focus_runtime.measure.timing import WARM_UP_TOKENS
+
+    return (
+        f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
+        f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
+        f"repeat are measurements: they are carried over when the tables are rebuilt."
+    )
 
 
 def stored_text(run: Row, tokens: list[Row]) -> str:
@@ -153,7 +158,7 @@ def ids_sha256(ids: list[int]) -> str:
 
 
 def describe_tokenizer(service: Service, run: Row) -> Row:
-    """Class, and hash of the vocabulary's sorted (token, id) pairs; or why it is not known."""
+    """Class, and hash of the vocabulary's sorted (token, id) pairs; or why it is unknown."""
     try:
         with service.models.lease(run["model_id"]) as loaded:
             if loaded.fingerprint != run["model_fingerprint"]:
@@ -206,20 +211,20 @@ def machine() -> Row:
     """What the numbers may depend on besides versions, of the machine that makes the bundle."""
     from focus_runtime.measure.timing import machine as measured
 
-    found = measured("cpu")
+    values = measured("cpu")
     kept = ("cpu", "cores", "capability", "fused_kernel")
-    return {name: found[name] for name in kept} | {"system": platform.system(), "architecture": platform.machine()}
+    return {name: values[name] for name in kept} | {"system": platform.system(), "architecture": platform.machine()}
 
 
 def versions() -> dict[str, str]:
     """Versions of what computes and writes."""
-    found = {"focus-explorer": __version__, "python": platform.python_version()}
+    installed = {"focus-explorer": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue  # an optional part that is not installed
-    return found
+    return installed
 
 
 def file_entry(folder: Path, path: Path) -> Row:
@@ -240,12 +245,12 @@ def to_json(manifest: Row) -> str:
 def _source(run: Row) -> str:
     if run["centroids_name"] == "random":
         return "random"
-    return "default" if run["centroids_sha256"] == load_centroids("default").sha256 else "file"
+    return "default" if run["centroids_sha256"] == shipped_centroids()[0]["sha256"] else "file"
 
 
 def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:
     """Stored coordinates of tokens and centroids; without the text in the order of x, not of the text."""
-    found = []
+    maps = []
     metas = _rows(
         database, "SELECT * EXCLUDE (run_id) FROM projection_meta WHERE run_id = ? ORDER BY projection_id", run_id
     )
@@ -267,8 +272,8 @@ def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:
         }
         if with_text:
             entry["tokens"]["position"] = [row["position"] for row in tokens]
-        found.append(entry)
-    return found
+        maps.append(entry)
+    return maps
 
 
 def _rows(database: Database, query: str, *parameters: Any) -> list[Row]:

@@ -1,4 +1,4 @@
-"""A bundle or its manifest as somebody hands it over: checked before anything is made from it."""
+"""Reading a bundle or its manifest, with every check before anything is made from it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Bundle:
     """A checked manifest and the files it came with.
 
     Attributes:
-        source: the zip, or the manifest's own file.
+        source: the zip, or the file of the manifest.
         manifest: as `focus_explorer.exports.bundle.manifest` writes it.
     """
 
@@ -106,25 +106,25 @@ def read_bundle(source: str | Path) -> Bundle:
     if data is None:
         raise InputError(f"{path.name} has no {NAME}", expected="a zip that `focus-explorer bundle` wrote")
     try:
-        found = json.loads(data.decode("utf-8"))
+        manifest = json.loads(data.decode("utf-8"))
     except ValueError as error:
         what = "is a damaged zip" if path.suffix.lower() == ".zip" else "is no readable JSON"
         raise InputError(
             f"{path.name} {what}", expected="a bundle (.zip) or its manifest.json", fix="get the bundle again"
         ) from error
-    _check(found, path.name)
-    return Bundle(path, found)
+    _check(manifest, path.name)
+    return Bundle(path, manifest)
 
 
 def _content(source: Path, name: str) -> bytes | None:
-    """One file of a zip, or beside a manifest; None where there is none.
+    """One file of a zip, or of a manifest's folder; None where there is none.
 
     Raises:
         InputError: the zip is damaged.
     """
     if not zipfile.is_zipfile(source):
-        beside = source.parent / PurePosixPath(name)
-        return beside.read_bytes() if beside.is_file() else None
+        path = source.parent / PurePosixPath(name)
+        return path.read_bytes() if path.is_file() else None
     try:
         with zipfile.ZipFile(source) as archive:
             if archive.getinfo(name).file_size > MOST_BYTES:
@@ -138,13 +138,13 @@ def _content(source: Path, name: str) -> bytes | None:
         ) from error
 
 
-def _check(found: Any, name: str) -> None:
+def _check(manifest: Any, name: str) -> None:
     def damaged(problem: str) -> InputError:
         return InputError(f"the manifest in {name} is damaged: {problem}", fix="get the bundle again")
 
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{name} is no manifest of a bundle", expected=f'JSON with "format": "{FORMAT}"')
-    version = found.get("format_version")
+    version = manifest.get("format_version")
     if not isinstance(version, int) or version < 1:
         raise damaged(f"its format version is {version!r}")
     if version > FORMAT_VERSION:
@@ -153,13 +153,13 @@ def _check(found: Any, name: str) -> None:
             expected=f"format {FORMAT_VERSION}",
             fix="update Focus Explorer",
         )
-    _check_keys(found, _KEYS, "", damaged)
-    for row in found["files"]:
+    _check_keys(manifest, _KEYS, "", damaged)
+    for row in manifest["files"]:
         if not isinstance(row, dict) or not {"path", "sha256", "bytes"} <= row.keys() or not _inside(row["path"]):
             raise damaged("its list of files is not one")
-    for run in found["runs"]:
+    for run in manifest["runs"]:
         _check_run(run, damaged)
-    if not found["runs"]:
+    if not manifest["runs"]:
         raise damaged("it has no runs")
 
 
@@ -178,10 +178,10 @@ def _check_run(run: Any, damaged: Any) -> None:
         raise damaged(f"it lists the table {unknown[0]!r}, which this version does not know")
 
 
-def _check_keys(found: dict[str, Any], keys: dict[str, type], of: str, damaged: Any) -> None:
+def _check_keys(values: dict[str, Any], keys: dict[str, type], of: str, damaged: Any) -> None:
     for key, kind in keys.items():
-        if not isinstance(found.get(key), kind):
-            raise damaged(f"{of}{key!r} is {'missing' if key not in found else type(found[key]).__name__}")
+        if not isinstance(values.get(key), kind):
+            raise damaged(f"{of}{key!r} is {'missing' if key not in values else type(values[key]).__name__}")
 
 
 def _inside(path: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a bundle says to the person who opens it."""
+"""README.txt of a bundle."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ def rebuild(
             )
             _add(found.tables, differences.of_tables(bundle, entry, folder, left_out))
         _add(found.surroundings, _machine_differences(bundle))
-        with replacing_folder(target) as part:  # the target may be on another disk than the scratch folder
-            shutil.copytree(folder, part, dirs_exist_ok=True)
+        with replacing_folder(target) as staging:  # the target may be on another disk than the scratch folder
+            shutil.copytree(folder, staging, dirs_exist_ok=True)
     return found
 
 

@@ -14,18 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from focus_explorer import settings
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError, NotFoundError, TextError
 from focus_explorer.exports.bundle.manifest import Row, ids_sha256
 from focus_explorer.exports.bundle.read import Bundle
 from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.models import LoadedModel, ModelStore
+from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_centroids
+from focus_explorer.services.models import LoadedModel, ModelStore, load_in_precision
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
-from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.store.centroids import register_centroids
 from focus_runtime.store.database import Database
 
 TIMED = ("attention_full", "attention_focus", "total_full", "total_focus", "measured_at")
@@ -43,22 +41,16 @@ def recorded_models(entry: Row, source: str | None = None) -> ModelStore:
     """
 
     def load(name: str) -> LoadedModel:
-        import torch
-
-        from focus_runtime.models.loading import fingerprint, load_model
-
         recorded, execution = entry["model"], entry["execution"]
         place = source or recorded["id"]
-        device = execution["device"] if torch.cuda.is_available() else "cpu"
-        model, tokenizer = load_model(place, dtype=execution["dtype"], device=device, cache_dir=settings.cache_dir())
-        weights = fingerprint(model)
-        if weights != recorded["fingerprint"]:
+        loaded = load_in_precision(name, place, execution["dtype"], execution["device"])
+        if loaded.fingerprint != recorded["fingerprint"]:
             raise InputError(
-                f"the model {place} has other weights than the run was made with (fingerprint {weights})",
+                f"the model {place} has other weights than the run was made with (fingerprint {loaded.fingerprint})",
                 expected=f"fingerprint {recorded['fingerprint']}",
                 fix="name the right one with --model",
             )
-        return LoadedModel(name, model, tokenizer, weights)
+        return loaded
 
     return ModelStore(load)
 
@@ -67,6 +59,7 @@ def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str
     """Name or path of the centroids of a run.
 
     Args:
+        entry: of the run in a manifest.
         given: files named by the user.
         known: rows of uploaded centroid files.
 
@@ -75,11 +68,11 @@ def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str
     """
     recorded = entry["centroids"]
     for path in given:
-        if load_centroids(path).sha256 == recorded["sha256"]:
+        if file_sha256(path) == recorded["sha256"]:
             return str(Path(path).expanduser())
     if recorded["source"] == "random":
         return "random"
-    if load_centroids("default").sha256 == recorded["sha256"]:
+    if shipped_centroids()[0]["sha256"] == recorded["sha256"]:
         return "default"
     for row in known:
         if row["sha256"] == recorded["sha256"] and Path(row["path"]).is_file():
@@ -130,7 +123,7 @@ def run_again(
         with service.models.lease(entry["model"]["id"]) as loaded:
             text, cut = _matching(entry, texts, loaded.tokenizer)
         if centroids not in ("default", "random"):
-            register_centroids(service.database, load_centroids(centroids), [], centroids)
+            register_in_place(service.database, centroids)
         request = AnalyzeRequest(
             model=entry["model"]["id"],
             centroids=centroids,
@@ -154,7 +147,7 @@ def run_again(
 
 
 def _matching(entry: Row, texts: Iterator[tuple[str, str]], tokenizer: Any) -> tuple[str, int | None]:
-    """The text whose tokens are the run's, and how many of them to take where it goes on behind them."""
+    """The text whose tokens are the run's, and how many of them to take when the text continues after them."""
     from focus_runtime.text.tokens import check_text, tokenize
 
     recorded, seen = entry["text"], []
@@ -255,7 +248,8 @@ def _measure_more(service: Service, entry: Row, progress: Progress) -> list[str]
             problems.append(f"tags: {error}")
     if measured["random_centroids"]:
         run = fetch_run(service.database, run_id)
-        measure_random(service, run, lambda stage, part: progress(stage, 0.6 + 0.1 * part))
+        seed = measured["random_centroids"]["seed"]
+        measure_random(service, run, lambda stage, part: progress(stage, 0.6 + 0.1 * part), seed=seed)
     if measured["attention"]:
         measure_attention(service, run_id, progress=lambda stage, part: progress(stage, 0.7 + 0.1 * part))
         kinds = measured["attention"]["queries"]

@@ -1,4 +1,4 @@
-"""Which tables go into a bundle in which formats, and which stay out when the text does."""
+"""Which tables go into a bundle in which formats, and which are left out without the text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import SUFFIXES, write_table
 from focus_runtime.store.database import Database
 
-# Whoever has the model finds a token again from its loss, from its groups in all layers, or from a list of ids; so
+# With the model, a token can be recovered from its loss, from its groups in all layers, or from a list of ids; so
 # without the text no table has rows by place in the text.
 BY_PLACE = ("tokens", "assignments", "losses", "masks", "links", "pairs")
 PLACES = frozenset({"position", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"})
-DATA_ONLY = ("assignments", "losses", "masks")  # for programs; a spreadsheet of millions of rows helps nobody
+DATA_ONLY = ("assignments", "losses", "masks")  # for programs; too many rows for a spreadsheet
 FORMATS_FOR_READING = ("csv", "json", "latex", "markdown")
 NOT_WITHOUT_TEXT = "its rows stand in the order of the text, which is not included"
 NOTHING_MEASURED = "it has no rows: this was not measured for the run"
@@ -31,9 +31,9 @@ def share(progress: Progress, number: int, count: int) -> Progress:
 
 def files_of(run_id: str, what: str) -> list[tuple[str, str]]:
     """(format, path within the bundle) of every file of a table."""
-    found = [("parquet", f"data/{run_id}/{what}.parquet")]
+    files = [("parquet", f"data/{run_id}/{what}.parquet")]
     formats = () if what in DATA_ONLY else ("csv",) if what == "tokens" else FORMATS_FOR_READING
-    return found + [(name, f"tables/{run_id}/{what}{SUFFIXES[name]}") for name in formats]
+    return files + [(name, f"tables/{run_id}/{what}{SUFFIXES[name]}") for name in formats]
 
 
 def write_tables(
@@ -48,8 +48,12 @@ def write_tables(
     """Write a run's tables below a folder.
 
     Args:
+        database: has the run.
+        run_id: its id.
+        folder: of the bundle's files.
         with_text: also the tables whose rows have a place in the text.
         only: names of tables; all of them when None.
+        progress: receives the stage and the part done, 0 to 1, before each table.
 
     Returns:
         Names of the tables written, and of those left out with the reason.

@@ -1,6 +1,6 @@
-"""One zip with everything behind a result: data, tables, figures, what to cite, and how to make the tables again.
+"""A bundle: data, tables and figures of runs, references, and how to make the tables again, in one zip.
 
-The same database gives the same bytes: entries are sorted and carry no time.
+The same database gives the same bytes: entries are sorted and have no time.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ def write_bundle(
     """Write runs with everything that belongs to them as one zip file.
 
     Args:
+        service: whose database has the runs.
+        run_ids: at least one.
+        out: a name that ends in .zip.
         text: include the texts, and the tables from which they can be read.
-        figures: draw figures; without a Chrome they are named as missing.
-        progress: told before each part; may raise Cancelled.
+        figures: draw figures; without Chrome or Chromium they are listed as missing.
+        progress: receives the stage and the part done, 0 to 1, before each part; may raise Cancelled.
 
     Returns:
         The zip file.
@@ -91,28 +94,28 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def _describe(
-    service: Service, folder: Path, entries: list[manifest.Row], drawn: list[manifest.Row], asked: dict[str, bool]
+    service: Service, folder: Path, entries: list[manifest.Row], drawn: list[manifest.Row], included: dict[str, bool]
 ) -> None:
     """The files that describe the others; the manifest last, since it names them all."""
-    found: dict[str, Any] = {
+    contents: dict[str, Any] = {
         "format": manifest.FORMAT,
         "format_version": manifest.FORMAT_VERSION,
-        "command": bundle_command([entry["run_id"] for entry in entries], **asked),
-        "includes_text": asked["text"],
+        "command": bundle_command([entry["run_id"] for entry in entries], **included),
+        "includes_text": included["text"],
         "machine": manifest.machine(),
         "versions": manifest.versions(),
         "runs": entries,
         "figures": {
             "made": [path for row in drawn for path in row["made"]],
             "missing": [one for row in drawn for one in row["missing"]],
-            "asked_for": asked["figures"],
+            "asked_for": included["figures"],
         },
     }
     _write(folder / "references.bib", bibtex())
-    _write(folder / "README.txt", readme(found))
+    _write(folder / "README.txt", readme(contents))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    found["files"] = [manifest.file_entry(folder, path) for path in files]
-    _write(folder / manifest.NAME, manifest.to_json(found))
+    contents["files"] = [manifest.file_entry(folder, path) for path in files]
+    _write(folder / manifest.NAME, manifest.to_json(contents))
 
 
 def _write(path: Path, text: str) -> None:

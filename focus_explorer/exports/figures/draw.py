@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.statistics import mean_interval
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.statistics.run_statistics import statistics_table
 from focus_explorer.views.figures import (
     agreement,
     attention,
@@ -28,6 +27,7 @@ from focus_explorer.views.figures import (
     token_map,
 )
 from focus_explorer.views.figures.style import Preset
+from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.database import Database
 
 SCHEMES = ("pos", "word")  # sets of categories: a tagger's parts of speech where the run was tagged
@@ -73,8 +73,8 @@ def _statistic(database: Database, run: dict[str, Any], name: str) -> list[dict[
     return rows
 
 
-def _best_scheme(known: set[str]) -> str:
-    return next(scheme for scheme in SCHEMES if scheme in known)
+def _best_scheme(available: set[str]) -> str:
+    return next(scheme for scheme in SCHEMES if scheme in available)
 
 
 def _structure(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
@@ -107,7 +107,7 @@ def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | 
     rows = _rows(database, run, "loss_differences", "no losses", "analyse the text again: `focus-explorer analyze`")
     differences = rows["difference"].to_numpy()
     return loss_difference.loss_difference_figure(
-        rows["position"].to_numpy(), differences, mean_interval(differences), preset
+        rows["position"].to_numpy(), differences, moving_block_interval(differences), preset
     )
 
 

@@ -25,7 +25,7 @@ _lock = threading.RLock()
 
 
 class Renderer:
-    """One browser on its own thread and event loop; a call from anywhere waits for its picture."""
+    """One browser on its own thread and event loop; a call from any thread waits for its picture."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -73,7 +73,7 @@ class Renderer:
 
 @contextmanager
 def open_browser() -> Iterator[Renderer]:
-    """The browser for the pictures of this block; blocks inside it use the same one, other threads wait.
+    """The browser for the pictures of this block; nested blocks use the same one, other threads wait.
 
     Raises:
         InputError: there is no Chrome or Chromium, or it does not start.
@@ -119,8 +119,8 @@ def _explained() -> Iterator[None]:
             fix="install it (on Debian: apt install chromium); tables, and figures as HTML, work without",
         ) from error
     except (BrowserFailedError, DevtoolsProtocolError, KaleidoError, RuntimeError, TimeoutError) as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise InputError(
-            f"the browser that draws figures failed: {said}",
+            f"the browser that draws figures failed: {reason}",
             fix="try again; tables, and figures as HTML, work without it",
         ) from error

@@ -26,7 +26,7 @@ def page(figure: go.Figure) -> str:
     script = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
     script = script.replace("</script", "<\\/script")
     drawing = json.dumps(json.loads(figure.to_json()), ensure_ascii=False).replace("<", "\\u003c")
-    known = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in meta["provenance"].items())
+    rows = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in meta["provenance"].items())
     title = escape(meta["title"])
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -35,7 +35,7 @@ def page(figure: go.Figure) -> str:
 <body><h1>{title}</h1>
 <figure><div id="figure" role="img" aria-label="{title}"></div>
 <figcaption>{escape(meta["caption"])} {escape(meta["setting"])}.</figcaption></figure>
-<details><summary>Where this comes from</summary><dl>{known}</dl></details>
+<details><summary>Where this comes from</summary><dl>{rows}</dl></details>
 <script>{script}</script>
 <script type="application/json" id="data">{drawing}</script>
 <script>

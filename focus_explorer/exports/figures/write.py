@@ -119,9 +119,9 @@ def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
         NotFoundError: the run has no such layer.
     """
     if corpus_row(database, run_id) is not None:
-        from focus_explorer.statistics.tables import study
+        from focus_explorer.statistics.run_statistics import run_statistics
 
-        layers = study(database, run_id).sample.layers
+        layers = run_statistics(database, run_id).sample.layers
     else:
         layers = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
     if layer is None:

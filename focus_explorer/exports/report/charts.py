@@ -101,7 +101,7 @@ def steps(high: float) -> list[float]:
 
 
 def by_layer(rows: Sequence[dict[str, Any]], label: str) -> str:
-    """A statistic of every layer with its interval, beside random centroids and shuffled groups."""
+    """A statistic of every layer with its interval, with random centroids and shuffled groups."""
     layers = [row["layer"] for row in rows]
     seen = [value for row in rows for value in (row["high"], row["random_high"], row["value"]) if value is not None]
     highest = max(seen, default=0.0)

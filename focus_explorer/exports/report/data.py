@@ -1,4 +1,4 @@
-"""A stored run -> what a report says of it, every number with what it rests on."""
+"""A stored run -> the numbers of its report, each with its denominator."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy as np
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
-from focus_explorer.statistics import mean_interval
-from focus_explorer.statistics.tables import study
 from focus_runtime.mask.causes import CAUSES
+from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.database import Database
 
 Row = dict[str, Any]
@@ -25,14 +24,14 @@ ROUTED = "attention"
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run, ready to be said.
+    """The numbers of one run.
 
     Attributes:
         run: its row, with config, versions and notes read.
         scheme: `pos` where words were tagged, else `word`.
         overall: statistic -> its row over all layers.
         layers: rows of normalised mutual information, by layer.
-        layer: the layer shown in detail, the one whose groups tell most about word categories.
+        layer: the layer shown in detail, whose groups have most information on word categories.
         groups: its groups: share, categories, characteristic pieces.
         causes: rows of the table of layers.
         distances: rows over all layers.
@@ -66,15 +65,17 @@ class RunReport:
 
 
 def read_run(database: Database, run_id: str) -> RunReport:
-    """Everything a report says of one run.
+    """The numbers of one run.
 
     Raises:
         NotFoundError: there is no such run.
     """
+    from focus_explorer.statistics.run_statistics import run_statistics
+
     run = fetch_run(database, run_id)
     run |= {name: json.loads(run[name]) for name in ("config", "versions", "notes")}
-    found = study(database, run_id)
-    rows = found.table("statistics").to_pylist()
+    tables = run_statistics(database, run_id)
+    rows = tables.table("statistics").to_pylist()
     scheme = "pos" if any(row["category"] == "pos" for row in rows) else "word"
     overall = {}
     for row in rows:
@@ -88,34 +89,34 @@ def read_run(database: Database, run_id: str) -> RunReport:
         overall=overall,
         layers=layers,
         layer=layer,
-        groups=_groups(found, rows, layer, scheme),
+        groups=_groups(tables, rows, layer, scheme),
         causes=fetch(database, "layers", run_id=run_id).to_pylist(),
-        distances=[row for row in found.table("distances").to_pylist() if row["layer"] is None],
+        distances=[row for row in tables.table("distances").to_pylist() if row["layer"] is None],
         loss=_loss(database, run_id),
         timings=_timings(database, run_id),
         settings=fetch(database, "comparisons", run_id=run_id).to_pylist(),
         mass=_mass(database, run_id),
         measured=describe_measured(database, run_id),
-        sample_notes=list(found.sample.notes),
+        sample_notes=list(tables.sample.notes),
         warnings=sorted({row["warning"] for row in overall.values()} - {""}),
         units=int(rows[0]["units"]) if rows else 0,
     )
 
 
-def _groups(found: Any, rows: list[Row], layer: int, scheme: str) -> list[Row]:
+def _groups(tables: Any, rows: list[Row], layer: int, scheme: str) -> list[Row]:
     """Each group of a layer: its share, the categories it has most beyond their share of the text, and its pieces."""
     shares = {
         r["group"]: r for r in rows if r["layer"] == layer and r["statistic"] == "share" and r["scope"] == "group"
     }
     categories: dict[str, list[Row]] = {}
-    for row in found.table("categories").to_pylist():
+    for row in tables.table("categories").to_pylist():
         if row["layer"] == layer and row["scheme"] == scheme and row["share"] > row["share_of_text"]:
             categories.setdefault(row["group"], []).append(row)
     pieces: dict[str, list[Row]] = {}
-    for row in found.table("characteristic").to_pylist():
+    for row in tables.table("characteristic").to_pylist():
         if row["layer"] == layer and row.get("kind", "characteristic") == "characteristic":
             pieces.setdefault(row["group"], []).append(row)
-    names = [group_label(number) for number in range(found.sample.num_groups)]
+    names = [group_label(number) for number in range(tables.sample.num_groups)]
     return [
         {
             "group": name,
@@ -132,25 +133,25 @@ def _loss(database: Database, run_id: str) -> dict[str, Row]:
     mode, nll = rows["mode"].to_numpy(zero_copy_only=False), rows["nll"].to_numpy()
     values = {"full": nll[mode == "full"], "focus": nll[mode == "focus"]}
     values["difference"] = values["focus"] - values["full"]
-    found = {}
+    rows_by_name = {}
     for name, one in values.items():
-        mean, low, high = mean_interval(one)
-        found[name] = {"mean": mean, "low": low, "high": high, "count": int(one.size)}
+        mean, low, high = moving_block_interval(one)
+        rows_by_name[name] = {"mean": mean, "low": low, "high": high, "count": int(one.size)}
     for name in ("full", "focus"):
-        found[name] |= {
-            key: float(np.exp(found[name][old]))
+        rows_by_name[name] |= {
+            key: float(np.exp(rows_by_name[name][old]))
             for key, old in (("perplexity", "mean"), ("perplexity_low", "low"), ("perplexity_high", "high"))
         }
-    return found
+    return rows_by_name
 
 
 def _timings(database: Database, run_id: str) -> dict[str, dict[str, Row]]:
-    found: dict[str, dict[str, Row]] = {}
+    stages: dict[str, dict[str, Row]] = {}
     for row in fetch(database, "timings", run_id=run_id).to_pylist():
-        found.setdefault(row["stage"], {})[row["mode"]] = row | {"values": []}
+        stages.setdefault(row["stage"], {})[row["mode"]] = row | {"values": []}
     for row in fetch(database, "timing_repeats", run_id=run_id).to_pylist():
-        found[row["stage"]][row["mode"]]["values"].append(row["milliseconds"])
-    return found
+        stages[row["stage"]][row["mode"]]["values"].append(row["milliseconds"])
+    return stages
 
 
 def _mass(database: Database, run_id: str) -> Row | None:

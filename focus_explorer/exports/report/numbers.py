@@ -1,4 +1,4 @@
-"""Numbers as a reader meets them: with their unit, interval and sign. Nothing here computes a result."""
+"""Numbers as text: with their unit, interval and sign."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def between(low: float | None, high: float | None, digits: int = 3, *, share: bo
 
 
 def milliseconds(value: float) -> str:
-    """As exact as repeats of a time are."""
+    """With one decimal below 100."""
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
@@ -80,7 +80,13 @@ def piece(text: str) -> str:
 
 
 def speed(stage: str, full: Row, focus: Row) -> str:
-    """Which is faster at one stage, said only where no repeat of one lies among those of the other."""
+    """Which mode is faster at one stage; undecided where the repeats overlap.
+
+    Args:
+        stage: its title.
+        full: median, low, high and repeats of full attention.
+        focus: the same of Focus.
+    """
     ratio = focus["median"] / full["median"]
     if full["repeats"] < 2 or focus["repeats"] < 2:
         return f"{stage}: {ratio:.2f} times full attention’s time, measured once each, so this says little."
@@ -92,7 +98,7 @@ def speed(stage: str, full: Row, focus: Row) -> str:
 
 
 def loss(difference: Row) -> str:
-    """What a loss difference and its interval allow to say."""
+    """The conclusion that a loss difference and its interval allow."""
     if difference["low"] > 0:
         return "Focus predicts this text worse than full attention does."
     if difference["high"] < 0:

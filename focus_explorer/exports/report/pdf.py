@@ -18,12 +18,12 @@ def browser() -> str | None:
     """Path of a Chrome, Chromium or one of its kind; None where there is none."""
     from choreographer.browsers.chromium import Chromium
 
-    found = Chromium.find_browser(skip_local=False)
-    return str(found) if found else None
+    path = Chromium.find_browser(skip_local=False)
+    return str(path) if path else None
 
 
 def print_pdf(page: Path, out: Path) -> Path:
-    """Print an HTML file as it says for print.
+    """Print an HTML file with its styles for print.
 
     Raises:
         InputError: there is no browser, it fails, or the file cannot be written.
@@ -52,7 +52,7 @@ def print_pdf(page: Path, out: Path) -> Path:
             raise InputError(f"the browser that prints the PDF failed: {type(error).__name__}") from error
         data = part.read_bytes()
         if done.returncode or not data.startswith(b"%PDF"):
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise InputError(f"the browser that prints the PDF failed: {(said or ['no reason given'])[-1][:200]}")
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise InputError(f"the browser that prints the PDF failed: {(lines or ['no reason given'])[-1][:200]}")
         part.write_bytes(re.sub(rb"D:\d{14}", b"D:20000101000000", data))
     return out

@@ -10,8 +10,7 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle.manifest import SteadyDatabase
-from focus_explorer.exports.report import charts as charts
-from focus_explorer.exports.report import numbers as words
+from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.exports.report.pdf import print_pdf
 from focus_explorer.services.service import Service
@@ -39,7 +38,7 @@ STATISTICS = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files of a report; `note` says why there is no PDF where one was wanted."""
+    """The files of a report; `note` says why there is no PDF although one was requested."""
 
     html: Path
     pdf: Path | None
@@ -57,8 +56,11 @@ def write_report(
     """Write a report of one run, or of several side by side, into a folder.
 
     Args:
+        service: whose database has the runs.
+        run_ids: 1 to `MOST_RUNS`.
         folder: report.html and report.pdf in it are replaced.
-        pdf: also print it; without a Chrome or Chromium there is the HTML alone.
+        pdf: also print it; without Chrome or Chromium there is the HTML alone.
+        progress: receives the stage and the part done, 0 to 1.
 
     Raises:
         InputError: there is no such run, there are too many, or a file cannot be written.
@@ -107,11 +109,11 @@ def render(reports: list[RunReport]) -> str:
         "category",
         "signed_percent",
     ):
-        environment.filters[name] = getattr(words, name)
-    environment.globals.update(speed=words.speed, loss=words.loss)
+        environment.filters[name] = getattr(numbers, name)
+    environment.globals.update(speed=numbers.speed, loss=numbers.loss)
     style = files(TEMPLATES).joinpath("templates/report.css").read_text(encoding="utf-8")
     return environment.get_template("report.html.jinja").render(
-        runs=[_said(report, number) for number, report in enumerate(reports)],
+        runs=[_context(report, number) for number, report in enumerate(reports)],
         style=style,
         version=__version__,
         statistics={name: STATISTICS[name] for name in OVERALL},
@@ -122,8 +124,8 @@ def render(reports: list[RunReport]) -> str:
     )
 
 
-def _said(report: RunReport, number: int) -> dict[str, Any]:
-    """A run's report with its charts and the sentences that depend on several numbers."""
+def _context(report: RunReport, number: int) -> dict[str, Any]:
+    """The template's variables for one run: its report, charts, and sentences that depend on several numbers."""
     timed = [
         (title, {mode: row["values"] for mode, row in report.timings[stage].items()})
         for stage, title in STAGES
@@ -164,7 +166,7 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     runs = [report.run for report in reports]
     configs = [run["config"] for run in runs]
     add("Text", [report.name for report in reports])
-    add("Tokens", [words.count(run["num_tokens"]) for run in runs])
+    add("Tokens", [numbers.count(run["num_tokens"]) for run in runs])
     add("Model", [run["model_id"] for run in runs])
     add("Centroids", [run["centroids_name"] for run in runs])
     add("Layers with groups", [len(report.causes) for report in reports])
@@ -185,11 +187,11 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
 
 
 def cautions(report: RunReport) -> list[str]:
-    """What a reader must know before quoting a number, most telling first."""
+    """Limits of the numbers, most important first."""
     run, config, measured = report.run, report.run["config"], report.measured
-    found = [str(note) for note in run["notes"]]
+    notes = [str(note) for note in run["notes"]]
     if report.units < 30:
-        found.append(
+        notes.append(
             f"The text has {report.units} sentences. Intervals come from drawing whole sentences again, so with fewer "
             "than 30 they are rough, and with fewer than 10 they tell next to nothing."
         )
@@ -201,13 +203,13 @@ def cautions(report: RunReport) -> list[str]:
             if name in report.overall and "shuffled" in report.overall[name]["warning"]
         ]
         if weak:
-            found.append(f"No more than under shuffled groups: {words.joined(weak)}.")
-    found += report.sample_notes
+            notes.append(f"No more than under shuffled groups: {numbers.joined(weak)}.")
+    notes += report.sample_notes
     if run["num_tokens"] <= config["window"] + 1:
-        found.append("The window covers the whole text, so Focus drops nothing here.")
+        notes.append("The window covers the whole text, so Focus drops nothing here.")
     repeats = [row["repeats"] for modes in report.timings.values() for row in modes.values()]
     if repeats and min(repeats) < 3:
-        found.append(f"Times rest on {min(repeats)} repeat{'s' if min(repeats) > 1 else ''} only.")
+        notes.append(f"Times rest on {min(repeats)} repeat{'s' if min(repeats) > 1 else ''} only.")
     missing = [
         name
         for key, name in (
@@ -218,5 +220,5 @@ def cautions(report: RunReport) -> list[str]:
         if not measured[key]
     ]
     if missing:
-        found.append(f"Not measured for this run: {'; '.join(missing)}.")
-    return found
+        notes.append(f"Not measured for this run: {'; '.join(missing)}.")
+    return notes

@@ -206,7 +206,7 @@ def reading_order(rows: pa.Table, what: str) -> pa.Table:
 
 
 def _empty(rows: pa.Table, name: str) -> bool:
-    """Not measured in any row, as random centroids may not be, or not meant, as the group of a layer."""
+    """Without a value in any row: not measured, or not applicable, as the group of a layer."""
     return bool(rows.num_rows) and all(value is None or value == "" for value in rows[name].to_pylist())
 
 
@@ -226,7 +226,7 @@ def number(value: float, column: Column) -> str:
 
 
 def setting_sentence(row: dict[str, object]) -> str:
-    """What a caption says of the run."""
+    """The run and its setting, for a caption."""
     return (
         f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, K={row['num_groups']}, "
         f"k={row['top_k']}, window {row['window']}, {row['num_sinks']} sinks, {row['assignment']} assignment."
@@ -234,9 +234,9 @@ def setting_sentence(row: dict[str, object]) -> str:
 
 
 def shown_piece(piece: str) -> str:
-    """A token's exact text on one line: what moves the pen as an escape, spaces as they are."""
-    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
-    return "".join(known.get(c) or (c if c.isprintable() else _code(ord(c))) for c in piece)
+    """A token's exact text on one line: control characters as escapes, spaces unchanged."""
+    escapes = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+    return "".join(escapes.get(c) or (c if c.isprintable() else _code(ord(c))) for c in piece)
 
 
 def _code(point: int) -> str:

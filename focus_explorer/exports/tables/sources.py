@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
+from focus_explorer.exports.tables.arrays import repeated, text_array
 from focus_explorer.statistics.names import NAMES, OF_CORPUS
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -100,8 +100,7 @@ def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterat
             if name in rows.column_names:
                 continue
             if len(shared.get(name, ())) < rows.num_rows or name not in shared:
-                one = pa.array([value])
-                shared[name] = one.take(pa.array(np.zeros(rows.num_rows, dtype=np.int32)))
+                shared[name] = repeated(value, rows.num_rows)
             rows = rows.append_column(name, shared[name].slice(0, rows.num_rows))
         yield rows
 
@@ -113,7 +112,7 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
 
         yield CorpusData(database, run_id).documents()
     elif what in NAMES:
-        from focus_explorer.statistics.tables import statistics_table
+        from focus_explorer.statistics.run_statistics import statistics_table
 
         yield statistics_table(database, run_id, what)
     elif what in _QUERIES:
@@ -140,8 +139,8 @@ def _groups(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
             f"{json.dumps(row['piece'], ensure_ascii=False)}×{row['uses']}"
         )
     keys = list(zip(rows["layer"].to_pylist(), rows["group_index"].to_pylist(), strict=True))
-    rows = rows.add_column(2, "label", pa.array([group_label(group) for _, group in keys], pa.string()))
-    frequent = pa.array([" ".join(pieces.get(key, [])) for key in keys], pa.string())
+    rows = rows.add_column(2, "label", text_array([group_label(group) for _, group in keys]))
+    frequent = text_array([" ".join(pieces.get(key, [])) for key in keys])
     yield rows.append_column("frequent_tokens", frequent)
 
 
@@ -161,7 +160,7 @@ def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
     run_id, tokens = run["run_id"], max(1, run["num_tokens"])
     numbers, pieces = _layer_numbers(database, run_id), fetch(database, "pieces", run_id=run_id)["piece"]
     pieces = pieces.combine_chunks()
-    letters = pa.array([group_label(group) for group in range(json.loads(run["config"])["num_groups"])])
+    letters = text_array([group_label(group) for group in range(json.loads(run["config"])["num_groups"])])
     together = max(1, ROWS_AT_ONCE // tokens)
     for place in range(0, len(numbers), together):
         first_layer, last_layer = numbers[place], numbers[min(place + together, len(numbers)) - 1]

@@ -120,6 +120,29 @@ def _cannot_keep(target: Path, error: OSError) -> InputError:
     return InputError(f"cannot keep the file in {target.parent}: {error.strerror}", fix="free some space")
 
 
+def file_sha256(path: str | Path) -> str:
+    """Hash of a valid centroid file.
+
+    Raises:
+        InputError: the file cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    return load_centroids(path).sha256
+
+
+def register_in_place(database: Database, path: str | Path) -> None:
+    """Register a centroid file without a copy or a report.
+
+    Raises:
+        InputError: the file cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+    from focus_runtime.store.centroids import register_centroids
+
+    register_centroids(database, load_centroids(path), [], str(path))
+
+
 def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
     """Uploaded centroid files, newest first."""
     return fetch(database, "centroid_files").to_pylist()

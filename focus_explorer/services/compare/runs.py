@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +13,21 @@ from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.errors import InputError
 from focus_explorer.services.runs import list_runs, run_config, run_summary
 from focus_explorer.services.service import Service
-from focus_explorer.statistics import mean_interval
 from focus_explorer.statistics.alignment import align
+from focus_explorer.views.payloads.comparisons import (
+    MatchedLayerPayload,
+    MatchedRunsPayload,
+    PartnerPayload,
+    RunNumbersPayload,
+    RunSummaryPayload,
+)
 from focus_explorer.views.run import encode
+from focus_runtime.measure.intervals import moving_block_interval
 
 NO_PARTNER = 255  # byte of a group without a partner in the other run
 
 
-def partners(service: Service, run_id: str) -> list[dict[str, Any]]:
+def partners(service: Service, run_id: str) -> list[PartnerPayload]:
     """Other runs of exactly the same tokens, newest first."""
     same = _same_tokens(service, run_id)
     return [
@@ -40,7 +47,7 @@ def partners(service: Service, run_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def compare_runs(service: Service, run_id: str, other_id: str) -> dict[str, Any]:
+def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPayload:
     """Two runs of the same tokens, the other's groups matched with this one's in every layer both have.
 
     Args:
@@ -59,13 +66,14 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> dict[str, Any]
     if other_id not in _same_tokens(service, run_id):
         raise InputError(f"the run {other_id!r} has another text", expected="a run of the same tokens")
     first, other = (_routing(service, name) for name in (run_id, other_id))
-    layers, tops = [], []
+    layers: list[MatchedLayerPayload] = []
+    tops = []
     for layer in sorted(first.tops.keys() & other.tops.keys()):
         match = align(first.tops[layer], other.tops[layer], first.num_groups, other.num_groups)
         names = np.array([name if name >= 0 else NO_PARTNER for name in match.names], dtype=np.uint8)
         layers.append({"layer": layer, "names": match.names, "overlap": match.overlap, "rand": match.rand})
         tops.append(names[other.tops[layer]])
-    mean, low, high = mean_interval(other.losses - first.losses)
+    mean, low, high = moving_block_interval(other.losses - first.losses)
     return {
         "layers": layers,
         "top": encode(np.concatenate(tops)) if tops else "",
@@ -74,7 +82,7 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> dict[str, Any]
     }
 
 
-def compare_numbers(service: Service, first: str, second: str) -> dict[str, Any]:
+def compare_numbers(service: Service, first: str, second: str) -> RunNumbersPayload:
     """The numbers of any two runs, also of different texts.
 
     Args:
@@ -89,17 +97,15 @@ def compare_numbers(service: Service, first: str, second: str) -> dict[str, Any]
         NotFoundError: there is no such run.
     """
     a, b = (_summary(service, run_id) for run_id in (first, second))
-    differ = {
-        key: [a["config"].get(key), b["config"].get(key)]
-        for key in a["config"] | b["config"]
-        if a["config"].get(key) != b["config"].get(key)
-    }
+    one, two = dict[str, Any](a["config"]), dict[str, Any](b["config"])
+    differ = {key: [one.get(key), two.get(key)] for key in one | two if one.get(key) != two.get(key)}
     return {"first": a, "second": b, "settings_that_differ": differ}
 
 
-def _summary(service: Service, run_id: str) -> dict[str, Any]:
+def _summary(service: Service, run_id: str) -> RunSummaryPayload:
     run = fetch_run(service.database, run_id)
-    return run_summary(service.database, run_id) | {"title": run["title"], "name": run["name"]}
+    summary = run_summary(service.database, run_id) | {"title": run["title"], "name": run["name"]}
+    return cast(RunSummaryPayload, summary)
 
 
 @dataclass(frozen=True, slots=True)

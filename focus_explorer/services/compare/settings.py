@@ -14,18 +14,17 @@ import numpy as np
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress
-from focus_explorer.services.centroids.fit import calibrate
+from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.runs import run_config, token_ids
 from focus_explorer.services.service import Service
-from focus_explorer.statistics import mean_interval
+from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.comparisons import write_setting
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
 
-CHANCE_SEED = 1000  # a run with random centroids has seed 0
 MOST_CELLS = 100
 REPEATS = 3
 NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random centroids"}
@@ -129,7 +128,7 @@ def measure_grid(
     with lease_run_model(service, run) as loaded:
         own = run_centroids(service, run, loaded, centroids)
         progress("Balancing the random centroids", 0.0)
-        sources = {"focus": own, **_nulls(run, loaded, own)}
+        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
     cells = grid_cells(top_k, window)
     for number, cell in enumerate(cells):
         kind, k, w = cell
@@ -162,22 +161,33 @@ def measure_again(
     rows = []
     with lease_run_model(service, run) as loaded:
         own = run_centroids(service, run, loaded)
-        sources = {"focus": own, **_nulls(run, loaded, own)}
+        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
         for number, cell in enumerate(cells):
             progress(f"Setting {number + 1} of {len(cells)}", number / len(cells))
             rows.append(_measure_cell(service, run, loaded, sources[cell[0]], cell))
     return rows
 
 
-def _nulls(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
-    from focus_runtime.baselines.no_groups import no_groups
-    from focus_runtime.routing.centroids import random_centroids
+def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
+    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
 
-    config = own.config.replace(layers=tuple(sorted(own.routers)))
-    chance = random_centroids(loaded.model, config, seed=CHANCE_SEED)
-    if run_config(run).assignment == "causal":
-        calibrate(loaded, chance)
-    return {"window": no_groups(own), "random": chance}
+    Args:
+        run: its row.
+        loaded: its model.
+        own: its centroids.
+    """
+    from focus_runtime.baselines.no_groups import no_groups
+    from focus_runtime.baselines.random_groups import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
+
+    causal = run_config(run).assignment == "causal"
+    random = random_baseline(
+        loaded.model,
+        own.config,
+        seed=baseline_seed(random_seed(own), COMPARISON_SEED),
+        layers=own.routers,
+        calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,
+    )
+    return {"window": no_groups(own), "random": random}
 
 
 def _measure_cell(
@@ -209,7 +219,7 @@ def _measure_cell(
         cancelled=cancelled,
     )
     full, focus = measured.nll["full"], measured.nll["focus"]
-    mean, low, high = mean_interval(focus - full)
+    mean, low, high = moving_block_interval(focus - full)
     return {
         "run_id": run["run_id"],
         "kind": kind,

@@ -12,15 +12,13 @@ from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.pairs import MEASURED_TOKENS, measure_attention
-from focus_explorer.services.run_model import lease_run_model
+from focus_explorer.services.run_model import lease_run_model, run_random_seed
 from focus_explorer.services.runs import layer_numbers, run_config, token_ids
 from focus_explorer.services.service import Service
-from focus_explorer.statistics.run_sample import study_run
+from focus_explorer.statistics.run_sample import stored_measurements
 from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
 from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import joined_text
-
-SEED = 0
 
 
 def measure_run(
@@ -55,7 +53,7 @@ def measure_run(
         Cancelled: `cancelled` returned True.
     """
     run = fetch_run(service.database, run_id)
-    stored = {} if again else study_run(service.database, run_id)
+    stored = {} if again else stored_measurements(service.database, run_id)
     problems = []
     if tags and not stored.get("tagger"):
         progress("Tagging words", 0.02)
@@ -65,8 +63,10 @@ def measure_run(
             problems.append(str(error))
     if cancelled():
         raise Cancelled("stopped")
-    if random and stored.get("random_seed") is None:
-        measure_random(service, run, progress)
+    if random:
+        own_seed, stored_seed = run_random_seed(service, run), stored.get("random_seed")
+        if stored_seed is None or stored_seed == own_seed:  # older versions gave a random run itself as baseline
+            measure_random(service, run, progress)
     if cancelled():
         raise Cancelled("stopped")
     if attention:
@@ -90,27 +90,30 @@ def tag_run(service: Service, run_id: str) -> str:
     return tags.tagger
 
 
-def measure_random(service: Service, run: dict[str, Any], progress: Progress) -> None:
+def measure_random(service: Service, run: dict[str, Any], progress: Progress, *, seed: int | None = None) -> None:
     """Run random centroids of the run's shape on its tokens and keep their groups.
 
     Args:
         service: database and model.
         run: its row.
         progress: takes each stage and the fraction done.
+        seed: of the random centroids, where a manifest records it; that of `baseline_seed` when None.
 
     Raises:
         InputError: the model cannot be loaded or has other weights now, or the database cannot be written.
     """
-    from focus_runtime.baselines.random_groups import chance_groups, random_focus
+    from focus_runtime.baselines.random_groups import STATISTICS_SEED, baseline_seed, random_focus, random_groups
 
+    if seed is None:
+        seed = baseline_seed(run_random_seed(service, run), STATISTICS_SEED)
     run_id = str(run["run_id"])
     ids, layers = token_ids(service.database, run_id), layer_numbers(service.database, run_id)
     with lease_run_model(service, run) as loaded:
         progress("Balancing random centroids", 0.1)
         balance = calibration_ids(loaded.tokenizer)
-        with random_focus(loaded.model, run_config(run), layers, balance, seed=SEED) as focus:
+        with random_focus(loaded.model, run_config(run), layers, balance, seed=seed) as focus:
             progress("Random centroids on this text", 0.3)
-            groups = chance_groups(focus, ids, seed=SEED, balanced_on=len(balance))
+            groups = random_groups(focus, ids, seed=seed, balanced_on=len(balance))
     progress("Saving", 0.5)
     write_baseline(service.database, run_id, groups)
 

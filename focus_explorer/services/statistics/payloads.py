@@ -12,8 +12,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import measure_run
-from focus_explorer.statistics.run_sample import study_run
-from focus_explorer.statistics.tables import Study, agreement_between, study
+from focus_explorer.statistics.run_sample import stored_measurements
+from focus_explorer.statistics.run_statistics import RunStatistics, agreement_between, run_statistics
 from focus_explorer.statistics.warnings import ENOUGH_UNITS, FEW_UNITS
 from focus_explorer.views.statistics import SHOWN, columns, compact, judged, of_layer
 
@@ -41,7 +41,7 @@ class StatisticsPayloads:
         """Statistics of the run and of its layers, with their sample and the measurements that are missing."""
         result = self._part(run_id, "overview")
         if not isinstance(result, dict):
-            result = _overview(result, study_run(self.service.database, run_id))
+            result = _overview(result, stored_measurements(self.service.database, run_id))
         return result | self.measurement(run_id)
 
     def layer(self, run_id: str, layer: int) -> Payload:
@@ -84,23 +84,27 @@ class StatisticsPayloads:
         job = self._measurements.get(run_id)
         return {"job": None if job is None else job.status()}
 
-    def _part(self, run_id: str, part: str) -> Study | Payload:
-        """The study once the tables of a part are computed; until then the progress."""
+    def _part(self, run_id: str, part: str) -> RunStatistics | Payload:
+        """The statistics once the tables of a part are computed; until then the progress."""
 
-        def compute(job: Job) -> Study:
-            result = study(self.service.database, run_id)
+        def compute(job: Job) -> RunStatistics:
+            result = run_statistics(self.service.database, run_id)
             if part != "groups":
                 result.measured(lambda done, total: job.step("Computing", done / total))
             for name in NEEDED[part]:
                 result.table(name)
             return result
 
-        result: Study | Payload = self._result(run_id, (part,), compute)
+        result: RunStatistics | Payload = self._result(run_id, (part,), compute)
         return result
 
     def _result(self, run_id: str, name: tuple[str, ...], compute: Callable[[Job], Any]) -> Any:
         """The result of a computation, or its progress when it takes longer than `PATIENCE`."""
-        key = (run_id, *name, repr(study_run(self.service.database, run_id)))  # computed anew after a measurement
+        key = (
+            run_id,
+            *name,
+            repr(stored_measurements(self.service.database, run_id)),
+        )  # anew once measured
         job = self._computations.start(key, compute, kind="statistics", run_id=run_id, reuse_done=True)
         if not job.wait(PATIENCE):
             return {"state": "computing", "fraction": job.fraction}
@@ -109,8 +113,8 @@ class StatisticsPayloads:
         return job.result
 
 
-def _overview(run_study: Study, measured: Payload) -> Payload:
-    table, sample = run_study.table("statistics"), run_study.sample
+def _overview(computed: RunStatistics, measured: Payload) -> Payload:
+    table, sample = computed.table("statistics"), computed.sample
     run, layers = judged(table, "run"), judged(table, "layer")
     units = run[0]["units"] if run else 0
     mass_missing = "focus" not in sample.mass or (sample.random is not None and "random" not in sample.mass)
@@ -136,27 +140,27 @@ def _overview(run_study: Study, measured: Payload) -> Payload:
     }
 
 
-def _groups(run_study: Study, layer: int) -> Payload:
-    rows = [row for row in judged(run_study.table("statistics"), "group") if row["layer"] == layer]
+def _groups(computed: RunStatistics, layer: int) -> Payload:
+    rows = [row for row in judged(computed.table("statistics"), "group") if row["layer"] == layer]
     if not rows:
-        raise InputError(f"the run {run_study.run_id!r} has no layer {layer}", fix="choose a layer of this run")
+        raise InputError(f"the run {computed.run_id!r} has no layer {layer}", fix="choose a layer of this run")
     return {
         "state": "done",
         "groups": compact(rows, SHOWN),
-        "characteristic": columns(of_layer(run_study.table("characteristic"), layer)),
-        "categories": columns(of_layer(run_study.table("categories"), layer)),
+        "characteristic": columns(of_layer(computed.table("characteristic"), layer)),
+        "categories": columns(of_layer(computed.table("categories"), layer)),
     }
 
 
-def _pairs(run_study: Study, layer: int) -> Payload:
-    distances = run_study.table("distances").to_pylist()
-    links = run_study.table("links")
+def _pairs(computed: RunStatistics, layer: int) -> Payload:
+    distances = computed.table("distances").to_pylist()
+    links = computed.table("links")
     strongest = of_layer(links, layer).sort_by([("probability", "descending")])
     kinds = {kind: strongest.filter(pa.compute.equal(strongest["kind"], kind)) for kind in ("kept", "dropped")}
     return {
         "state": "done",
         "distances": compact([row for row in distances if row["layer"] in (layer, None)], list(distances[0])),
-        "pairs": columns(of_layer(run_study.table("pairs"), layer)),
+        "pairs": columns(of_layer(computed.table("pairs"), layer)),
         "links": columns(pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()])),
         "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
         "links_measured": links.num_rows > 0,

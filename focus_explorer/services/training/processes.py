@@ -1,7 +1,7 @@
 """Trainings for the page and the command line: listed from the database, run as processes of their own.
 
 A training started here is `focus-explorer train` in another process, so the page stays quick, and closing the page
-stops nothing. What it does is known only from the database and its log.
+stops nothing. The page follows it through the database and its log.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from focus_explorer.assets import asset_path
 from focus_explorer.data.queries import fetch, fetch_training
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES
+from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of
-from focus_explorer.services.training.train import gather_texts, plan
+from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.views.training import curves_payload, training_summary
-from focus_runtime.assets import asset_path
 from focus_runtime.store.training import is_alive
 
 INTERRUPTED = (
@@ -55,8 +56,8 @@ class _Job:
     log: Path
     started: datetime
 
-    def has_told_its_end(self, row: dict[str, Any] | None) -> bool:
-        """Whether the training's row says how it ended; the process itself may need another moment."""
+    def has_recorded_its_end(self, row: dict[str, Any] | None) -> bool:
+        """Whether the training's row says how it ended; the process itself may still be exiting."""
         return row is not None and row["finished_at"] is not None and row["finished_at"] >= self.started
 
 
@@ -66,9 +67,9 @@ class Trainings:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._job: _Job | None = None
-        self._stopping: set[str] = set()  # results of the trainings that were asked to stop
+        self._stopping: set[str] = set()  # results of the trainings to which a stop was sent
         self._lock = threading.RLock()
-        atexit.register(self._say_goodbye)
+        atexit.register(self._warn_if_running)
 
     def rows(self) -> list[dict[str, Any]]:
         """Every training, newest first, with the means of its newest steps.
@@ -77,9 +78,10 @@ class Trainings:
         `usable` say whether `resume` and `use` would work.
         """
         with self._lock:
-            return [self._known(row) for row in fetch(self.service.database, "trainings").to_pylist()]
+            return [self._with_status(row) for row in fetch(self.service.database, "trainings").to_pylist()]
 
-    def _known(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _with_status(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of `training_runs` with parsed JSON and its status on this machine."""
         row = row | {name: json.loads(row[name]) for name in ("config", "settings", "texts", "versions", "validation")}
         here = row["host"] == socket.gethostname()
         if row["status"] == "running":
@@ -95,7 +97,7 @@ class Trainings:
         return row
 
     def _get(self, training_id: str) -> dict[str, Any]:
-        return self._known(fetch_training(self.service.database, training_id))
+        return self._with_status(fetch_training(self.service.database, training_id))
 
     def payload(self, shown: dict[str, dict[str, int]]) -> dict[str, Any]:
         """What the Training tab needs now.
@@ -111,7 +113,7 @@ class Trainings:
         if shown:
             seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
             ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
-            found = fetch(
+            steps_since = fetch(
                 self.service.database,
                 "training_steps",
                 training_ids=list(shown),
@@ -119,26 +121,26 @@ class Trainings:
                 seen_modes=list(modes),
                 seen_steps=list(steps),
             )
-            curves = curves_payload(found)
+            curves = curves_payload(steps_since)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
     def _job_state(self, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """name, out, state (starting, stopping, stopped or failed) and message; None when a row says all."""
+        """name, out, state (starting, stopping, stopped or failed) and message; None when its row says the same."""
         with self._lock:
             job = self._job
             if job is None:
                 return None
             row = next((row for row in rows if row["out"] == job.out), None)
             status = job.process.poll()
-            told = {"name": job.name, "out": job.out, "message": ""}
+            state = {"name": job.name, "out": job.out, "message": ""}
             if status is None:
-                clear = row is not None and (row["status"] in LIVE or job.has_told_its_end(row))
-                return None if clear else told | {"state": "stopping" if job.out in self._stopping else "starting"}
+                clear = row is not None and (row["status"] in LIVE or job.has_recorded_its_end(row))
+                return None if clear else state | {"state": "stopping" if job.out in self._stopping else "starting"}
             if status == STOPPED_STATUS:
-                return None if row else told | {"state": "stopped"}
+                return None if row else state | {"state": "stopped"}
             if status == 0 or (row is not None and row["status"] in ("failed", "done")):
                 return None
-            return told | {"state": "failed", "message": _last_error(job.log, status)}
+            return state | {"state": "failed", "message": _last_error(job.log, status)}
 
     def start(self, request: TrainRequest, uploads: list[str], held_out: list[str] | None = None) -> str:
         """Start a training in its own process.
@@ -156,10 +158,10 @@ class Trainings:
         """
         with self._lock:
             self._refuse_a_second()
-            gather_texts([*uploads, *(held_out or [])] or [str(asset_path("samples"))], [])
+            gather_texts([*uploads, *(held_out or [])] or [str(asset_path("samples"))])
             folder = self._folder / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
             request = replace(request, text=("later",), val=(), out=str((folder / "centroids.safetensors").resolve()))
-            plan(request)  # a bad setting is known before anything is written
+            plan_training(request)  # a bad setting is refused before anything is written
             try:
                 texts = tuple(_copy(path, folder / "texts") for path in uploads)
                 val = tuple(_copy(path, folder / "held-out") for path in held_out or [])
@@ -193,7 +195,7 @@ class Trainings:
                 )
             words = shlex.split(row["command"])[1:]
             words += [] if "--resume" in words else ["--resume"]
-            log = self._folder / f"{training_id}.log"  # not beside the result, where a file of the user's may lie
+            log = self._folder / f"{training_id}.log"  # not in the result's folder, which may hold a file of that name
             self._spawn(words, row["out"], row["name"], Path(row["folder"]), log)
             return str(row["out"])
 
@@ -226,7 +228,7 @@ class Trainings:
         busy = [row["name"] for row in rows if row["status"] in LIVE and row["host"] == socket.gethostname()]
         job = self._job
         if job is not None and job.process.poll() is None:
-            if job.has_told_its_end(next((row for row in rows if row["out"] == job.out), None)):
+            if job.has_recorded_its_end(next((row for row in rows if row["out"] == job.out), None)):
                 with suppress(subprocess.TimeoutExpired):
                     job.process.wait(LEAVING_SECONDS)
             busy += [job.name] if job.process.poll() is None else []
@@ -236,7 +238,7 @@ class Trainings:
             )
 
     def stop(self, training_id: str | None = None, *, wait: float = 0.0) -> None:
-        """Ask a training to save its last finished step and end.
+        """Make a training save its last finished step and end.
 
         Args:
             training_id: which; None for the process started last, even before its first step.
@@ -246,14 +248,14 @@ class Trainings:
             InputError: it is not running here, or has not ended within `wait` seconds.
         """
         with self._lock:
-            pid = self._ask_to_stop(training_id)
+            pid = self._send_stop(training_id)
         deadline = time.monotonic() + wait
         while wait and self._runs(pid):
             if time.monotonic() > deadline:
                 raise InputError(f"the training has not ended within {wait:g} seconds", fix="it stops after its step")
             time.sleep(0.1)
 
-    def _ask_to_stop(self, training_id: str | None) -> int:
+    def _send_stop(self, training_id: str | None) -> int:
         job = self._job if self._job is not None and self._job.process.poll() is None else None
         if training_id is None:
             if job is None:
@@ -295,7 +297,7 @@ class Trainings:
         add_centroids(self.service, row["out"], row["name"], None)
         return {"sha256": digest, "name": row["name"], "model": row["model_id"]}
 
-    def _say_goodbye(self) -> None:
+    def _warn_if_running(self) -> None:
         if self._job is not None and self._job.process.poll() is None:
             pid = self._job.process.pid
             print(f"the training {self._job.name} goes on; `kill -INT {pid}` stops it", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a user asks of a training: one list of options for the command line, the page and the process it starts."""
+"""The options of a training: one list for the command line, the page and the process it starts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TrainRequest:
         return checkpoint_of(self.out)
 
     def to_arguments(self) -> list[str]:
-        """The words after `focus-explorer train` that ask for the same."""
+        """The words after `focus-explorer train` that give the same request."""
         words = ["--text", *self.text, "--out", self.out, "--model", self.model]
         words += ["--val", *self.val] if self.val else []
         for option in options():
@@ -72,7 +72,7 @@ class TrainRequest:
 
 
 def checkpoint_of(out: str | Path) -> Path:
-    """The checkpoint beside a result."""
+    """Where the checkpoint of a result is kept: in its folder."""
     return Path(os.path.expanduser(out)).with_suffix(".checkpoint")
 
 

@@ -5,103 +5,63 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from focus_explorer import settings
-from focus_explorer.errors import InputError, TextError, TrainingError, TrainingStopped
-from focus_explorer.progress import stage_bar
-from focus_explorer.services.texts import read_text_file
-from focus_explorer.services.training.request import TrainRequest, parse_layers
+from focus_explorer.errors import InputError, TrainingError, TrainingStopped
+from focus_explorer.progress import Bar, no_bar, stage_bar, step_bar
+from focus_explorer.services.training.plan import TrainingPlan, plan_training
+from focus_explorer.services.training.request import TrainRequest
+from focus_explorer.services.training.texts import gather_texts
+from focus_runtime.files import cannot_write, check_writable
 
 Announce = Callable[[str], None]
+_LAYOUT = "{desc} {percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
+TERMINAL_BAR: Bar = partial(step_bar, layout=_LAYOUT)
 
 
-def gather_texts(sources: list[str], exclude: list[str]) -> tuple[list[str], list[Path]]:
-    """Read text files and folders of .txt files, leaving out every text that is also in `exclude`, wherever it lies.
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """A training once its model and texts are loaded.
 
-    Returns:
-        The texts and their files, in sorted order within each folder.
-
-    Raises:
-        TextError: a file is no text, a folder has none, or nothing is left.
+    Attributes:
+        files: where the texts are from.
+        held_out: (N, T) token ids that are scored at the end; None for none.
+        hashes: of the model before training.
     """
-    held_out = {read_text_file(path) for path in _text_files(exclude)}
-    texts = [(read_text_file(path), path) for path in _text_files(sources)]
-    kept = [(text, path) for text, path in texts if text not in held_out]
-    if not kept:
-        raise TextError(
-            "there is no text to train on" + (" beside the held-out one" if texts else ""),
-            expected="text files, or folders with .txt files",
-        )
-    return [text for text, _ in kept], [path for _, path in kept]
 
+    plan: TrainingPlan
+    model: Any
+    tokenizer: Any
+    texts: list[str]
+    files: list[Path]
+    held_out: Any
+    hashes: Any
 
-def _text_files(sources: list[str]) -> list[Path]:
-    files: list[Path] = []
-    for source in sources:
-        path = Path(os.path.expanduser(source))
-        found = sorted(path.glob("*.txt")) if path.is_dir() else [path]
-        if not found:
-            raise TextError(f"the folder {path} has no .txt files", expected="text files, or folders with .txt files")
-        files += found
-    return files
+    @property
+    def request(self) -> TrainRequest:
+        """What the user chose."""
+        return self.plan.request
 
-
-def plan(request: TrainRequest) -> tuple[Any, Any]:
-    """The FocusConfig trained with and the TrainConfig.
-
-    Raises:
-        InputError: an option is out of range.
-    """
-    from focus_runtime.config import FocusConfig
-    from focus_runtime.training.loop import TrainConfig
-
-    if request.hard and request.gate != "log":
-        raise InputError("--hard goes with the log gate only", fix="leave out --hard or --gate paper")
-    if Path(request.out).suffix != ".safetensors":
-        raise InputError(f"--out is {request.out!r}", expected="a file name ending in .safetensors")
-    if request.snapshots < 0:
-        raise InputError(f"--snapshots is {request.snapshots}", expected="a number of steps, or 0 for none")
-    if request.val_sequences < 1:
-        raise InputError(f"--val-sequences is {request.val_sequences}", expected="at least 1")
-    config = FocusConfig(
-        num_groups=request.groups,
-        routing_dim=request.routing_dim,
-        top_k=request.top_k,
-        window=request.train_window if request.train_window is not None else request.window,
-        num_sinks=request.sinks,
-        temperature=request.temperature,
-        sinkhorn_iterations=request.iterations,
-        normalisation=request.normalisation,
-        assignment=request.assignment,
-        gate=request.gate,
-        layers=parse_layers(request.layers),
-    )
-    chosen = TrainConfig(
-        steps=request.steps,
-        seq_len=request.seq_len,
-        batch=request.batch,
-        accumulation=request.accumulate,
-        learning_rate=request.lr,
-        hard=request.hard,
-        seed=request.seed,
-        warmup=min(20, max(0, request.steps) // 5),
-        mixed_precision=request.precision,
-        gradient_checkpointing=request.gradient_checkpointing,
-        checkpoint_every=request.checkpoint_every,
-    )
-    config.replace(window=request.window)
-    return config, chosen
+    @property
+    def out(self) -> Path:
+        """The centroid file to write."""
+        return Path(os.path.expanduser(self.request.out))
 
 
 def train(
-    request: TrainRequest, database: Any = None, *, command: str = "", announce: Announce = lambda message: None
+    request: TrainRequest,
+    database: Any = None,
+    *,
+    command: str = "",
+    announce: Announce = lambda message: None,
+    bar: Bar = TERMINAL_BAR,
 ) -> dict[str, Any]:
     """Train, save, and score held-out text under the hard mask if any was given.
 
@@ -110,6 +70,7 @@ def train(
         database: a `Database` that records the curve; None records nothing.
         command: command line with which it can be started again.
         announce: takes remarks while it runs.
+        bar: opens a progress display for a number of steps; it takes the steps done and a line of numbers.
 
     Returns:
         out, sha256 and training summary; empty in a process that only helps the first one.
@@ -120,83 +81,76 @@ def train(
     """
     from accelerate import PartialState
 
-    from focus_runtime.models.loading import load_model
-
-    config, chosen = plan(request)
-    texts, files = gather_texts(list(request.text), list(request.val))
-    held_out = gather_texts(list(request.val), [])[0] if request.val else []
-    _check_writable(Path(os.path.expanduser(request.out)))
-    _check_checkpoint(request)
-    if database is not None:
-        _check_database(database)
-    processes = PartialState()
-    model, tokenizer = load_model(
-        request.model, dtype=request.dtype, device=str(processes.device), cache_dir=settings.cache_dir()
-    )
-    _check_layers(config, model)
-    sequences = _held_out(tokenizer, held_out, request) if held_out else None  # too short a text is known now
-    first = processes.is_main_process
+    training = _load(request, database)
+    first = PartialState().is_main_process
     with ExitStack() as stack:
         recorder = None
         if database is not None and first:
-            recorder = stack.enter_context(_recorder(request, model, texts, files, database, command, announce))
+            recorder = stack.enter_context(_recorder(training, database, command, announce))
         try:
-            centroids = _run(request, config, chosen, model, tokenizer, texts, recorder, quiet=not first)
+            centroids = _train(training, recorder, bar if first else no_bar, snapshots=first)
         except TrainingStopped as stopped:
             _after_stop(request, stopped, recorder)
             raise
-        if not first:
-            return {}
-        return _keep(request, config, chosen, model, centroids, files, sequences, recorder, announce)
+        return _keep(training, centroids, recorder, announce) if first else {}
 
 
-def _run(
-    request: TrainRequest,
-    config: Any,
-    chosen: Any,
-    model: Any,
-    tokenizer: Any,
-    texts: list[str],
-    recorder: Any,
-    *,
-    quiet: bool,
-) -> Any:
-    from tqdm import tqdm
+def _load(request: TrainRequest, database: Any) -> _Training:
+    """Check everything that can be checked before the first step, and load model and texts."""
+    from accelerate import PartialState
 
+    from focus_runtime.models.loading import load_model
+    from focus_runtime.training.hashes import ModelHashes
+
+    plan = plan_training(request)
+    texts, files = gather_texts(request.text, request.val)
+    held_out = gather_texts(request.val)[0] if request.val else []
+    _check_result(Path(os.path.expanduser(request.out)))
+    _check_checkpoint(request)
+    if database is not None:
+        _check_database(database)
+    model, tokenizer = load_model(
+        request.model, dtype=request.dtype, device=str(PartialState().device), cache_dir=settings.cache_dir()
+    )
+    _check_layers(plan, model)
+    sequences = _held_out(tokenizer, held_out, request) if held_out else None  # too short a text is known now
+    return _Training(plan, model, tokenizer, texts, files, sequences, ModelHashes.of(model))
+
+
+def _train(training: _Training, recorder: Any, bar: Bar, *, snapshots: bool) -> Any:
+    """Train the centroids; every step goes to the recorder and the bar."""
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.routing.centroids import Centroids
     from focus_runtime.training.centroids import train_centroids
     from focus_runtime.training.loop import TrainStep
 
-    layout = "{desc} {percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
-    with tqdm(
-        total=chosen.steps, file=sys.stderr, bar_format=layout, desc="Training", disable=True if quiet else None
-    ) as bar:
+    plan, request = training.plan, training.request
+
+    def save_snapshot(step: int, centroids: Centroids) -> None:
+        save_centroids(replace(centroids, config=plan.result_config), snapshot_of(request.out, step))
+
+    with bar(plan.settings.steps) as show:
 
         def report(step: TrainStep) -> None:
             if recorder is not None:
                 recorder.step(step)
-            bar.update(step.step - bar.n)
-            bar.set_postfix_str(describe_step(step))
+            show(step.step, describe_step(step))
 
-        def keep(step: int, centroids: Centroids) -> None:
-            kept = replace(centroids, config=config.replace(window=request.window))
-            save_centroids(kept, snapshot_of(request.out, step))
-
-        with stop_on_signal() as asked:
+        with stop_on_signal() as stopped:
             return train_centroids(
-                model,
-                tokenizer,
-                texts,
-                config,
-                chosen,
+                training.model,
+                training.tokenizer,
+                training.texts,
+                plan.config,
+                plan.settings,
                 model_id=request.model,
                 on_step=report,
                 checkpoint=request.checkpoint,
                 resume=request.resume,
-                should_stop=asked.is_set,
-                on_snapshot=None if quiet else keep,
+                should_stop=stopped.is_set,
+                on_snapshot=save_snapshot if snapshots else None,
                 snapshot_every=request.snapshots,
+                hashes=training.hashes,
             )
 
 
@@ -207,7 +161,7 @@ def snapshot_of(out: str, step: int) -> Path:
 
 
 def describe_step(step: Any) -> str:
-    """The numbers beside the progress bar."""
+    """The numbers of a step, for a progress bar."""
     return (
         f"loss {step.loss:.3f}, perplexity {step.perplexity:.2f}, largest group {step.dominance:.1%}, "
         f"pairs kept {step.retained_pairs:.1%}, {step.tokens_per_second:,.0f} tokens/s"
@@ -217,55 +171,46 @@ def describe_step(step: Any) -> str:
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
     """SIGINT and SIGTERM set the event, so that the step under way is finished; a second one stops at once."""
-    asked = threading.Event()
+    requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield requested
         return
 
     def handle(number: int, frame: Any) -> None:
-        if asked.is_set():
+        if requested.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        requested.set()
         print("\nstopping after this step; once more stops at once", file=sys.stderr)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _recorder(
-    request: TrainRequest,
-    model: Any,
-    texts: list[str],
-    files: list[Path],
-    database: Any,
-    command: str,
-    announce: Announce,
-) -> Any:
-    from focus_runtime.models.loading import fingerprint
+def _recorder(training: _Training, database: Any, command: str, announce: Announce) -> Any:
+    """The context that records the curve."""
     from focus_runtime.run.engine import versions
     from focus_runtime.store.training import TrainingInfo, TrainingRecorder
     from focus_runtime.training.centroids import texts_sha256
 
-    config, chosen = plan(request)
-    out = Path(os.path.expanduser(request.out)).resolve()
+    plan, request, out = training.plan, training.request, training.out.resolve()
     info = TrainingInfo(
         name=request.name or out.stem,
         kind="centroids",
         model_id=request.model,
-        model_fingerprint=fingerprint(model),
-        steps=chosen.steps,
-        seed=chosen.seed,
-        device=str(next(model.parameters()).device),
+        model_fingerprint=training.hashes.fingerprint,
+        steps=plan.settings.steps,
+        seed=plan.settings.seed,
+        device=str(next(training.model.parameters()).device),
         dtype=request.dtype,
         out=str(out),
-        config=config.to_dict(),
-        settings=asdict(chosen),
-        texts=[str(path.resolve()) for path in files],
-        text_sha256=texts_sha256(texts),
+        config=plan.config.to_dict(),
+        settings=asdict(plan.settings),
+        texts=[str(path.resolve()) for path in training.files],
+        text_sha256=texts_sha256(training.texts),
         versions=versions(),
         command=command,
         folder=os.getcwd(),
@@ -280,53 +225,39 @@ def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorder: Any) 
         recorder.finish("stopped", f"stopped after step {stopped.step}")
 
 
-def _keep(
-    request: TrainRequest,
-    config: Any,
-    chosen: Any,
-    model: Any,
-    centroids: Any,
-    files: list[Path],
-    sequences: Any,
-    recorder: Any,
-    announce: Announce,
-) -> dict[str, Any]:
+def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce) -> dict[str, Any]:
     """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.training.centroids import validate
 
-    centroids.config = config.replace(window=request.window)
+    plan, request = training.plan, training.request
+    centroids.config = plan.result_config
     centroids.training |= {
-        "texts": [path.name for path in files],
+        "texts": [path.name for path in training.files],
         "dtype": request.dtype,
-        "train_window": config.window,
+        "train_window": plan.config.window,
     }
-    out = Path(os.path.expanduser(request.out))
     try:
-        digest = save_centroids(centroids, out)
+        digest = save_centroids(centroids, training.out)
     except InputError as error:
         if not request.checkpoint.exists():
             raise
         raise TrainingError(error.problem, fix="free some space, then go on with --resume") from error
     message = ""
-    if sequences is not None:
+    if training.held_out is not None:
         tops = tuple(range(1, min(2, request.groups) + 1))
         try:
             with stage_bar() as progress:
                 progress("Scoring held-out text", 0.0)
-                centroids.training["validation"] = validate(model, centroids, sequences, top_ks=tops)
-            digest = save_centroids(centroids, out)
+                scores = validate(training.model, centroids, training.held_out, top_ks=tops)
+                centroids.training["validation"] = scores
+            digest = save_centroids(centroids, training.out)
         except KeyboardInterrupt:
             message = "stopped before the held-out text was scored; the trained file is whole"
             announce(message)
     request.checkpoint.unlink(missing_ok=True)
     if recorder is not None:
-        recorder.finish(
-            "done",
-            message,
-            centroids_sha256=digest,
-            validation=centroids.training.get("validation"),
-        )
+        recorder.finish("done", message, centroids_sha256=digest, validation=centroids.training.get("validation"))
     return {"out": request.out, "sha256": digest, "training": centroids.training}
 
 
@@ -337,16 +268,11 @@ def _held_out(tokenizer: Any, texts: list[str], request: TrainRequest) -> Any:
     return even_sequences(ids, request.val_sequences, request.seq_len)
 
 
-def _check_writable(out: Path) -> None:
-    """Know before the training, not after it, that the result can be kept."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out.parent):
-            pass
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}", fix="choose a writable folder for --out") from error
+def _check_result(out: Path) -> None:
+    """Find out before the training, not after it, whether the result can be written."""
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder", fix="choose a file name for --out")
+    check_writable(out, explain=cannot_write("choose a writable folder for --out"))
 
 
 def _check_checkpoint(request: TrainRequest) -> None:
@@ -365,7 +291,7 @@ def _check_checkpoint(request: TrainRequest) -> None:
 
 
 def _check_database(database: Any) -> None:
-    """Learn about a foreign or unwritable file before the model is loaded; one that is only busy may be free later."""
+    """Refuse a foreign or unwritable file before the model is loaded; one that is only busy may be free later."""
     from focus_runtime.errors import StoreBusyError
     from focus_runtime.store.database import Database
 
@@ -376,13 +302,13 @@ def _check_database(database: Any) -> None:
         pass
 
 
-def _check_layers(config: Any, model: Any) -> None:
+def _check_layers(plan: TrainingPlan, model: Any) -> None:
     from focus_runtime.models.structure import attention_modules
 
-    known = attention_modules(model)
-    beyond = [layer for layer in config.layers or () if layer not in known]
-    if beyond:
-        raise InputError(f"the model has no layer {beyond[0]}", expected=f"--layers from 0 to {max(known)}")
+    layers = attention_modules(model)
+    missing = [layer for layer in plan.config.layers or () if layer not in layers]
+    if missing:
+        raise InputError(f"the model has no layer {missing[0]}", expected=f"--layers from 0 to {max(layers)}")
 
 
 def describe(result: dict[str, Any]) -> str:

@@ -45,8 +45,8 @@ class PairFunctions:
         counts = np.frombuffer(base64.b64decode(payload["counts"]), dtype=kind).reshape(shape)
         return {
             "block_size": payload["block_size"],
-            "rows": payload["rows"],
-            "keys": payload["keys"],
+            "rows": list(payload["rows"]),
+            "keys": list(payload["keys"]),
             "causes": payload["causes"],
             "counts": dict(zip(payload["causes"], counts.tolist(), strict=True)),
         }

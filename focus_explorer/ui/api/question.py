@@ -22,4 +22,4 @@ def ask(service: Service, what: str, run_id: str, **parameters: Any) -> dict[str
         InputError: there is no such run, or the parameters make no sense.
     """
     check_run(service.database, run_id)
-    return answer(service, {"what": what, "run": run_id, **parameters})
+    return dict(answer(service, {"what": what, "run": run_id, **parameters}))

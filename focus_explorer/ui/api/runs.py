@@ -63,7 +63,7 @@ class RunFunctions:
             first: id of a run.
             second: id of another run.
         """
-        return compare_numbers(self.service, first, second)
+        return dict(compare_numbers(self.service, first, second))
 
     def sql(self, query: str) -> dict:
         """Answer one SELECT statement (DuckDB) over the database; read-only, at most 10 seconds and 1000 rows.

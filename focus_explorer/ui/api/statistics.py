@@ -7,7 +7,7 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.service import Service
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.services.statistics.tables import statistics_rows
 
 ALL_LAYERS = -1
 MOST_ROWS = 5000
@@ -32,7 +32,7 @@ class StatisticFunctions:
             Rows as objects, at most 5,000: value, low and high (95 %), shuffled, random (null until random centroids
             were run on the text), window_only, p_value, q_value, count with denominator, units, and a warning.
         """
-        rows = statistics_table(self.service.database, run_id, table).to_pylist()
+        rows = statistics_rows(self.service, run_id, table)
         if layer != ALL_LAYERS:
             rows = [row for row in rows if row["layer"] == layer]
         if len(rows) > MOST_ROWS:

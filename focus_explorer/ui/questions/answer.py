@@ -7,9 +7,10 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.service import Service
+from focus_explorer.ui.parameters import Payload
 from focus_explorer.ui.questions import compare, exports, groups, run, sparsity, statistics
 
-Answer = Callable[[Service, dict[str, Any]], dict[str, Any]]
+Answer = Callable[[Service, dict[str, Any]], Payload]
 
 ANSWERS: dict[str, Answer] = {
     name: function
@@ -31,4 +32,4 @@ def answer(service: Service, question: dict[str, Any]) -> dict[str, Any]:
     what = question.get("what")
     if what not in ANSWERS:
         raise InputError(f"the page asked {what!r}", expected="a question this version knows", fix="reload the page")
-    return ANSWERS[what](service, question)
+    return dict(ANSWERS[what](service, question))

@@ -6,20 +6,20 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.groups import agreement_payload, group_payload
 from focus_explorer.services.maps import map_payload
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Question, run_of
+from focus_explorer.ui.parameters import Payload, Question, run_of
 
 
-def groups(service: Service, question: Question) -> Question:
+def groups(service: Service, question: Question) -> Payload:
     """Statistics of every group of every layer: run."""
     return group_payload(service.database, run_of(question))
 
 
-def agreement(service: Service, question: Question) -> Question:
+def agreement(service: Service, question: Question) -> Payload:
     """Agreement of every two layers: run."""
     return agreement_payload(service.database, run_of(question))
 
 
-def group_map(service: Service, question: Question) -> Question:
+def group_map(service: Service, question: Question) -> Payload:
     """Tokens in two dimensions: run; layer, None for all layers; quick.
 
     With `quick` a map that is not stored yet is replaced by a PCA, which takes no time.

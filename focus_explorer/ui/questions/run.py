@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from focus_explorer.services.run_payload import layer_cells, word_classes
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Question, run_of
+from focus_explorer.ui.parameters import Payload, Question, run_of
 
 
-def cells(service: Service, question: Question) -> Question:
+def cells(service: Service, question: Question) -> Payload:
     """Membership, probabilities and entropy of one layer's tokens: run, layer."""
     return layer_cells(service.database, run_of(question), question.get("layer"))
 
 
-def classes(service: Service, question: Question) -> Question:
+def classes(service: Service, question: Question) -> Payload:
     """The class of every token's word: run."""
     return word_classes(service.database, run_of(question))
 

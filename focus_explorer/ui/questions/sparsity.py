@@ -4,45 +4,45 @@ from __future__ import annotations
 
 from focus_explorer.services.pairs import PairViews
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Question, run_of, span, whole_number
+from focus_explorer.ui.parameters import Payload, Question, run_of, span, whole_number
 
 
 def _views(service: Service) -> PairViews:
     return service.part(PairViews)
 
 
-def mask_tile(service: Service, question: Question) -> Question:
+def mask_tile(service: Service, question: Question) -> Payload:
     """Pairs by cause in a rectangle: run, layer, rows and keys as [first, last]."""
     rows, keys = span(question, "rows"), span(question, "keys")
     return _views(service).tile(run_of(question), whole_number(question, "layer"), rows, keys)
 
 
-def pair_distances(service: Service, question: Question) -> Question:
+def pair_distances(service: Service, question: Question) -> Payload:
     """Pairs of one layer by distance: run, layer."""
     return _views(service).distances(run_of(question), whole_number(question, "layer"))
 
 
-def pair_distances_mean(service: Service, question: Question) -> Question:
+def pair_distances_mean(service: Service, question: Question) -> Payload:
     """Pairs by distance, mean over layers: run."""
     return _views(service).distance_mean(run_of(question))
 
 
-def attention(service: Service, question: Question) -> Question:
+def attention(service: Service, question: Question) -> Payload:
     """Full attention under the mask, or the state of its measurement: run."""
     return _views(service).attention(run_of(question))
 
 
-def attention_links(service: Service, question: Question) -> Question:
+def attention_links(service: Service, question: Question) -> Payload:
     """Strongest links of one layer: run, layer."""
     return _views(service).links(run_of(question), whole_number(question, "layer"))
 
 
-def measure_attention(service: Service, question: Question) -> Question:
+def measure_attention(service: Service, question: Question) -> Payload:
     """Start measuring full attention: run."""
     return _views(service).start(run_of(question))
 
 
-def stop_attention(service: Service, question: Question) -> Question:
+def stop_attention(service: Service, question: Question) -> Payload:
     """Stop measuring: run."""
     return _views(service).stop(run_of(question))
 

@@ -23,6 +23,7 @@ from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_text
+from focus_explorer.ui.parameters import Payload
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, MESSAGES
 
@@ -219,10 +220,10 @@ def packed(content: dict[str, Any]) -> Response:
     return Response(gzip.compress(body, 1), media_type="application/json", headers={"Content-Encoding": "gzip"})
 
 
-def guarded(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
     """An answer for the browser: what `work` returns, or its one-line problem under `error`."""
     try:
-        return work()
+        return dict(work())
     except InputError as error:
         return {"error": str(error)}
 

@@ -1,1 +1,1 @@
-"""Rows -> Plotly figures for print, one figure per file; pure functions that know nothing of the database."""
+"""Rows -> Plotly figures for print, one figure per file; pure functions."""

@@ -128,7 +128,7 @@ class DistanceColumnsPayload(TypedDict):
     first: list[int]
     last: list[int]
     pairs: list[int]
-    kept: list[int]
+    kept: list[float]
     share: list[float | None]
     low: list[float | None]
     high: list[float | None]

@@ -28,7 +28,7 @@ def lora_targets(model: nn.Module, targets: tuple[str, ...] | None = None) -> li
         ModelError: an attention module has no such projection.
     """
     names = {module: name for name, module in model.named_modules()}
-    found = []
+    paths = []
     for index, module in attention_modules(model).items():
         layouts = LAYOUTS if targets is None else (targets,)
         chosen = next((layout for layout in layouts if all(hasattr(module, child) for child in layout)), None)
@@ -39,8 +39,8 @@ def lora_targets(model: nn.Module, targets: tuple[str, ...] | None = None) -> li
                 expected="one of " + ", ".join(name for name, _ in module.named_children()),
                 fix="name the projections with targets=(...)",
             )
-        found += [f"{names[module]}.{child}" for child in chosen]
-    return found
+        paths += [f"{names[module]}.{child}" for child in chosen]
+    return paths
 
 
 def lora_parameter_count(model: nn.Module, rank: int, targets: tuple[str, ...] | None = None) -> int:

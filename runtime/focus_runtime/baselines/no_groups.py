@@ -1,4 +1,4 @@
-"""What Focus must be compared with: no groups at all, and groups by chance."""
+"""The baseline without groups: window and sinks alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
-from focus_runtime.training.calibrate import calibrate_potentials
 
 
 class NoGroups(CentroidRouter):
-    """A router that puts no token into any group: window and sinks are all that is left."""
+    """A router that puts no token into any group."""
 
     def own_assignment(self, hidden: Tensor, **_: Any) -> Assignment:
         """Uniform probabilities and empty memberships, whatever the hidden states."""
@@ -38,12 +37,6 @@ def no_groups(centroids: Centroids) -> Centroids:
     return dataclasses.replace(centroids, routers=routers, name="window and sinks only", sha256="")
 
 
-def is_null(centroids: Centroids) -> bool:
-    """Whether these are centroids without groups, whose dominance means nothing."""
+def has_no_groups(centroids: Centroids) -> bool:
+    """Whether no token has a group under these centroids, so that dominance is undefined."""
     return all(isinstance(router, NoGroups) for router in centroids.routers.values())
-
-
-def calibrated_chance(model: Any, centroids: Centroids, training: Tensor, *, seed: int = 0) -> Centroids:
-    """Random centroids of the same shape and layers, balanced on the (N, T) training sequences."""
-    config = centroids.config.replace(layers=tuple(sorted(centroids.routers)))
-    return calibrate_potentials(model, random_centroids(model, config, seed=seed), training)

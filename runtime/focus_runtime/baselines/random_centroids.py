@@ -1,4 +1,4 @@
-"""Focus with random, untrained centroids whose potentials are balanced on some text: what training has to beat."""
+"""Focus with random, untrained centroids whose potentials are balanced on some text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from torch import Tensor
 
 from focus_runtime.baselines.checks import check_text, check_whole
 from focus_runtime.baselines.handle import Handle
+from focus_runtime.baselines.random_groups import random_baseline
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import pair_shares
-from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,28 +53,27 @@ class RandomCentroids:
             raise InputError(
                 "random centroids were given no text", expected="text: (N, T) token ids on which groups are balanced"
             )
-        centroids = random_centroids(model, self.config(), seed=self.seed)
-        calibrate_potentials(model, centroids, check_text(model, text))
-        return ComposedHandle(compose(model, centroids))
+        ids = check_text(model, text)
+        return ComposedHandle(compose(model, random_baseline(model, self.config(), seed=self.seed, calibrate_on=ids)))
 
 
 class ComposedHandle(Handle):
     """A model with Focus composed.
 
     Attributes:
-        focus: what `compose` returned; score this to have dominance and retained pairs beside the perplexity.
+        focus: what `compose` returned; score it to get dominance and retained pairs as well as the perplexity.
     """
 
     def __init__(self, focus: FocusModel) -> None:
         self.focus, self.model = focus, focus.model
 
     def retained_pairs(self) -> float:
-        config, found = self.focus.config, self.focus.assignments()
-        if not found:
+        config, assignments = self.focus.config, self.focus.assignments()
+        if not assignments:
             raise InputError("no forward pass has run yet", fix="score or run a text first, then ask what was read")
         shares = [
             pair_shares(row.cpu().numpy(), config.window, config.num_sinks)[0]
-            for assignment in found.values()
+            for assignment in assignments.values()
             for row in assignment.membership
         ]
         return sum(shares) / len(shares)

@@ -1,7 +1,6 @@
 """One document of a corpus: a pass of full attention, one of Focus, one of random centroids, as Arrow tables.
 
-Nothing is timed twice and nothing is batched over documents, so a document's numbers are those it would have alone. It
-knows nothing of files, databases or of how documents are spread over workers.
+Nothing is timed twice and nothing is batched over documents, so a document's numbers are those it would have alone.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class DocumentOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """What one Focus pass decided: L layers, T tokens, K groups."""
+    """Assignments and losses of one Focus pass: nll (T-1,), membership (L, T), probabilities (L, T, K)."""
 
     nll: NDArray[np.float32]
     membership: NDArray[np.int64]
@@ -64,14 +63,21 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
     Args:
         model: causal language model without Focus.
         centroids: with potentials, unless the assignment is "sinkhorn".
-        chance: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
+        tokenizer: the model's.
+        random_baseline: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
+        options: how documents are analysed.
 
     Raises:
         InputError: model, centroids and settings do not fit together.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, centroids: Centroids, chance: Centroids | None, options: DocumentOptions
+        self,
+        model: Any,
+        tokenizer: Any,
+        centroids: Centroids,
+        random_baseline: Centroids | None,
+        options: DocumentOptions,
     ) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
         self.device = next(model.parameters()).device
@@ -83,9 +89,9 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             num_sinks=options.num_sinks,
             assignment=options.assignment,
         )
-        self.chance = None
-        if chance is not None:
-            self.chance = {index: router.to(self.device) for index, router in chance.routers.items()}
+        self.random_baseline = None
+        if random_baseline is not None:
+            self.random_baseline = {index: router.to(self.device) for index, router in random_baseline.routers.items()}
         self._model_seconds = 0.0
 
     def __exit__(self, *_: object) -> None:
@@ -106,15 +112,17 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             full = self._loss(ids, self.focus.measured_full_attention()).cpu().numpy()
             learned = self._groups(ids, nullcontext())
             backend = ", ".join(sorted(set(self.focus.backends().values())))
-            chance = None if self.chance is None else self._groups(ids, self.focus.with_routers(self.chance))
+            random = None
+            if self.random_baseline is not None:
+                random = self._groups(ids, self.focus.with_routers(self.random_baseline))
         except (torch.OutOfMemoryError, RuntimeError) as error:
             if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
                 raise
             raise TextError(f"the text has {len(tokens.ids):,} tokens, too many for the memory") from error
         tables = {"tokens": self._tokens(tokens, full, learned.nll)}
-        tables["assignments"] = _assignments(self.focus, learned, chance)
+        tables["assignments"] = _assignments(self.focus, learned, random)
         tables["layers"] = _layers(self.focus, learned)
-        losses = {"full": full, "focus": learned.nll, "random": None if chance is None else chance.nll}
+        losses = {"full": full, "focus": learned.nll, "random": None if random is None else random.nll}
         tables["document"] = self._document(document, tokens, losses, backend)
         return tables
 
@@ -132,15 +140,15 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         return nll
 
     def _groups(self, ids: Tensor, inside: AbstractContextManager[Any]) -> _Groups:
-        found: list[NDArray[Any]] = []
+        arrays: list[NDArray[Any]] = []
 
         def collect() -> None:
-            decided = list(self.focus.assignments().values())  # by layer; one copy from a GPU for all of them
-            found.append(torch.stack([a.membership[0] for a in decided]).cpu().numpy())
-            found.append(torch.stack([a.probabilities[0].float() for a in decided]).cpu().numpy())
+            assignments = list(self.focus.assignments().values())  # by layer; one copy from a GPU for all of them
+            arrays.append(torch.stack([a.membership[0] for a in assignments]).cpu().numpy())
+            arrays.append(torch.stack([a.probabilities[0].float() for a in assignments]).cpu().numpy())
 
         nll = self._loss(ids, inside, collect).cpu().numpy()
-        return _Groups(nll, found[0], found[1])
+        return _Groups(nll, arrays[0], arrays[1])
 
     def _tokens(self, tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.float32]) -> pa.Table:
         count = len(tokens.ids)
@@ -148,8 +156,8 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         if self.options.tags:
             from focus_runtime.text.tagging import tag
 
-            found = tag(tokens.text, tokens.starts, tokens.ends)
-            tags = (found.pos, found.dep, found.sentence)
+            tagged = tag(tokens.text, tokens.starts, tokens.ends)
+            tags = (tagged.pos, tagged.dep, tagged.sentence)
         columns = [
             pa.array(np.arange(count, dtype=np.int32)),
             pa.array(tokens.ids, pa.int32()),
@@ -237,15 +245,15 @@ def _after_first(nll: NDArray[np.float32]) -> pa.Array:
     return pa.array(np.concatenate([[np.float32(0)], nll]), mask=missing)
 
 
-def _assignments(focus: FocusModel, learned: _Groups, chance: _Groups | None) -> pa.Table:
+def _assignments(focus: FocusModel, learned: _Groups, random_baseline: _Groups | None) -> pa.Table:
     layers, tokens = learned.membership.shape
     g = learned.probabilities
     entropy = -(g * np.log(np.clip(g, 1e-30, None))).sum(axis=2)
     rows = layers * tokens
     random = (pa.nulls(rows, pa.int64()), pa.nulls(rows, pa.int32()))
-    if chance is not None:
-        tops = chance.probabilities.argmax(axis=2).astype(np.int32)
-        random = (pa.array(chance.membership.ravel()), pa.array(tops.ravel()))
+    if random_baseline is not None:
+        tops = random_baseline.probabilities.argmax(axis=2).astype(np.int32)
+        random = (pa.array(random_baseline.membership.ravel()), pa.array(tops.ravel()))
     columns = [
         pa.array(np.repeat(np.array(focus.focused_layers, dtype=np.int32), tokens)),
         pa.array(np.tile(np.arange(tokens, dtype=np.int32), layers)),
@@ -288,6 +296,8 @@ def pair_totals(membership: NDArray[np.int64], window: int, num_sinks: int) -> N
 
     Args:
         membership: (L, T) bit sets.
+        window: pairs at most this far apart are local.
+        num_sinks: first tokens every token may attend to.
 
     Returns:
         (L, 5) in the order of `CAUSES`.

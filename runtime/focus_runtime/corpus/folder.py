@@ -51,7 +51,7 @@ class CorpusFolder:
         """Numbers of the documents that are there, in order."""
         if not self.path.is_dir():
             return []
-        return sorted(int(found[1]) for name in os.listdir(self.path) if (found := _NUMBERED.fullmatch(name)))
+        return sorted(int(match[1]) for name in os.listdir(self.path) if (match := _NUMBERED.fullmatch(name)))
 
     def files(self, table: str, numbers: list[int] | None = None) -> list[str]:
         """One table's files of some documents, or of all."""
@@ -141,8 +141,8 @@ class CorpusFolder:
                     )
         except OSError as error:
             raise _unwritable(self.path, error) from error
-        wanted = set(numbers.values())
-        return numbers, [number for number in self.numbers() if number not in wanted]
+        current = set(numbers.values())
+        return numbers, [number for number in self.numbers() if number not in current]
 
     @contextmanager
     def lock(self) -> Iterator[None]:

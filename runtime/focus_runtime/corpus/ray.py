@@ -1,7 +1,7 @@
 """A corpus on a Ray cluster, through Ray Data: one model per worker, and workers that die are started again.
 
-A document that a dead worker had not finished is given to a worker again; one that it had written is found in its place
-and not done twice. It knows nothing of what is done with a document.
+A document that a dead worker had not finished is given to a worker again; one that it had written is not analysed
+twice.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
 
     Usage statistics stay off where the environment says RAY_USAGE_STATS_ENABLED=0, which the command line sets.
 
+    Args:
+        job: what is done with every document.
+        tasks: numbers and documents.
+        cluster: its address, workers and GPUs.
+
     Raises:
         InputError: no cluster can be reached, or a worker cannot work.
     """
@@ -84,12 +89,12 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
 
 
 def _on_disk(job: CorpusJob) -> CorpusJob:
-    """The same job with its centroids in files beside the results: a worker that starts again still finds them."""
+    """The same job with its centroids in files in the folder of the results, where a restarted worker can read them."""
     written: dict[str, Any] = {}
-    for name in ("centroids", "chance"):
-        if isinstance(found := getattr(job, name), Centroids):
+    for name in ("centroids", "random_baseline"):
+        if isinstance(centroids := getattr(job, name), Centroids):
             written[name] = job.folder.path / f".{name}.safetensors"
-            save_centroids(found, written[name])
+            save_centroids(centroids, written[name])
     return replace(job, **written)
 
 
@@ -127,10 +132,10 @@ def _connect(job: CorpusJob, cluster: Cluster) -> None:
             expected="a running cluster of the same Ray and Python version",
             fix="check --address, set RAY_AUTH_MODE=token where it asks for a token, or use --engine local",
         ) from error
-    found = ray.cluster_resources().get("GPU", 0)
-    if found < cluster.gpus_per_worker:  # Ray would wait for one for ever
+    gpus = ray.cluster_resources().get("GPU", 0)
+    if gpus < cluster.gpus_per_worker:  # Ray would wait for one for ever
         raise InputError(
-            f"Ray has {found:g} GPUs",
+            f"Ray has {gpus:g} GPUs",
             expected=f"{cluster.gpus_per_worker:g} for each worker",
             fix="leave out --gpus-per-worker, or start machines with GPUs first",
         )
@@ -140,8 +145,8 @@ def _some(tasks: Iterator[Task]) -> list[dict[str, Any]]:
     """The next documents, at least one, of about `WAVE_CHARACTERS` in all."""
     rows: list[dict[str, Any]] = []
     size = 0
-    while size < WAVE_CHARACTERS and (found := next(islice(tasks, 1), None)) is not None:
-        number, document = found
+    while size < WAVE_CHARACTERS and (task := next(islice(tasks, 1), None)) is not None:
+        number, document = task
         rows.append({"number": number, "name": document.name, "text": document.text})
         size += len(document.text)
     return rows
@@ -172,7 +177,7 @@ def _wave(job: CorpusJob, rows: list[dict[str, Any]], cluster: Cluster) -> Itera
 
 
 class _Actor:
-    """A worker as Ray Data wants it: batches of one document in, one row out."""
+    """A worker in the form of Ray Data: batches of one document in, one row out."""
 
     def __init__(self, job: CorpusJob) -> None:
         self._job = job

@@ -1,7 +1,7 @@
 """The documents of a corpus: files of a folder, lines of a JSONL file, or rows of a Parquet file.
 
 Every document has a number and a name that depend on the source alone. What cannot be analysed becomes a `Skipped`
-with the reason; nothing a document holds ends the reading. It knows nothing of models.
+with the reason; nothing a document holds ends the reading.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Skipped:
     @classmethod
     def because(cls, name: str, error: InputError) -> Skipped:
         """From the error the document caused."""
-        found = next((kind for words, kind in _KINDS if words in error.problem), "other")
-        return cls(name, found, error.problem)
+        kind = next((kind for words, kind in _KINDS if words in error.problem), "other")
+        return cls(name, kind, error.problem)
 
 
 def is_corpus(path: str) -> bool:
@@ -106,10 +106,10 @@ class Source:
         Raises:
             InputError: the source cannot be read, holds no documents, or lacks the text column.
         """
-        found = [name for file in self._files() for name in self._names_in(file)]
-        if not found:
+        names = [name for file in self._files() for name in self._names_in(file)]
+        if not names:
             raise InputError(f"{self.path} holds no documents", expected="at least one text")
-        return found
+        return names
 
     def read(self) -> Iterator[Document | Skipped]:
         """All documents in the order of `names`, one at a time."""
@@ -132,11 +132,11 @@ class Source:
         if self.path.is_file():
             return [self.path]
         try:
-            found = [path for path in self.path.glob(self.glob) if path.is_file()]
+            matches = [path for path in self.path.glob(self.glob) if path.is_file()]
         except (ValueError, NotImplementedError, IndexError) as error:
             raise InputError(f"the pattern {self.glob!r} is none ({error})", expected="one such as **/*.txt") from error
         out = None if self.leave_out is None else self.leave_out.resolve()
-        kept = [path for path in found if out is None or out not in path.resolve().parents]
+        kept = [path for path in matches if out is None or out not in path.resolve().parents]
         if not kept:
             raise InputError(
                 f"no file of {self.path} matches {self.glob!r}",

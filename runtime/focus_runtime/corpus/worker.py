@@ -1,7 +1,7 @@
 """The work on a corpus, cut into documents: the same code for one process and for many workers.
 
-A `CorpusJob` says everything a worker needs and can be sent to another machine; a `CorpusWorker` turns documents into
-files and tells of each with an `Outcome`. It knows nothing of Ray.
+A `CorpusJob` holds everything a worker needs and can be sent to another machine; a `CorpusWorker` turns documents into
+files and returns an `Outcome` for each.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class CorpusJob:
     Attributes:
         model, cache_dir, device: as `load_model` takes them.
         fingerprint: what the model's must be, so that all workers run the same weights.
-        centroids, chance: learned centroids, and random ones or None, or files of them; both with potentials where they
-            are needed.
+        centroids, random_baseline: learned centroids, and random ones or None, or files of them; both with potentials
+            where they are needed.
         options: how a document is analysed.
         threads: of torch in each worker; torch's own choice when None.
         folder: where the documents go.
@@ -45,7 +45,7 @@ class CorpusJob:
     cache_dir: Path
     fingerprint: str
     centroids: Centroids | Path
-    chance: Centroids | Path | None
+    random_baseline: Centroids | Path | None
     options: DocumentOptions
     folder: CorpusFolder
     device: str = "cpu"
@@ -93,8 +93,8 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
         if job.threads is not None:
             torch.set_num_threads(job.threads)
         model, tokenizer = loaded or _load(job)
-        chance = None if job.chance is None else _read(job.chance)
-        self._analyst = DocumentAnalyst(model, tokenizer, _read(job.centroids), chance, job.options)
+        random_baseline = None if job.random_baseline is None else _read(job.random_baseline)
+        self._analyst = DocumentAnalyst(model, tokenizer, _read(job.centroids), random_baseline, job.options)
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     def __exit__(self, *_: object) -> None:
@@ -138,7 +138,7 @@ def _read(centroids: Centroids | Path) -> Centroids:
 
 
 def check_device(job: CorpusJob) -> None:
-    """Learn before any work whether this process has the device.
+    """Refuse a device this process does not have, before any work.
 
     Raises:
         ModelError: it sees no GPU.
@@ -162,6 +162,11 @@ def _load(job: CorpusJob) -> tuple[Any, Any]:
 
 def work_here(job: CorpusJob, tasks: Iterable[Task], loaded: tuple[Any, Any]) -> Iterator[Outcome]:
     """Do all documents in this process, in order.
+
+    Args:
+        job: what is done with every document.
+        tasks: numbers and documents.
+        loaded: model and tokenizer.
 
     Raises:
         InputError: the model does not fit, or a document cannot be written.

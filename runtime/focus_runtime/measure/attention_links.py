@@ -1,4 +1,4 @@
-"""The single strongest links of full attention, those a Focus mask drops and those it keeps. It knows nothing of text.
+"""The single strongest links of full attention, those a Focus mask drops and those it keeps.
 
 A link is one (query, key) pair of one head with its probability under the frozen model's own full attention, on that
 model's own hidden states. Of the pairs beyond window and sinks, `kept` ones share a group and `dropped` ones do not.
@@ -60,7 +60,7 @@ def measure_attention(
 ) -> list[LayerAttention]:
     """One forward pass of the frozen model, its full attention sorted by a mask that is already known.
 
-    Memory: `BLOCK_SCORES` probabilities at once, and the links found so far.
+    Memory: `BLOCK_SCORES` probabilities at once, and the strongest links so far.
 
     Args:
         model: causal language model without Focus.
@@ -78,7 +78,7 @@ def measure_attention(
         raise InputError("the groups and the tokens differ in number", expected=f"{len(ids)} of each")
     device = next(model.parameters()).device
     groups = {layer: torch.from_numpy(bits)[None].to(device) for layer, bits in membership.items()}
-    # The routers say which layers are focused and are never asked for groups, so any will do.
+    # The routers only mark which layers are focused; no groups are taken from them, so any will do.
     routers = random_centroids(model, config.replace(layers=tuple(membership)))
     focus = compose(model, routers, assignment="sinkhorn")
     found: list[LayerAttention] = []
@@ -149,7 +149,7 @@ def mass_and_links(
         by_query[start:stop] = shares.mean(dim=0)
         for kind, cause in LINK_KINDS.items():
             best[kind].add(weights * causes[..., MASS_CAUSES.index(cause)], start, first)
-    links = {kind: found.arrays() for kind, found in best.items()}
+    links = {kind: strongest.arrays() for kind, strongest in best.items()}
     return (total / length).cpu().numpy(), links, by_query.cpu().numpy()
 
 

@@ -1,4 +1,4 @@
-"""How much of the frozen model's full-attention probability lies inside the Focus mask. It knows nothing of training.
+"""How much of the frozen model's full-attention probability lies inside the Focus mask.
 
 The probabilities are the frozen model's own: its full attention on its own hidden states, no pair dropped in any layer
 before. Every pair has one cause: `local` (i - j <= w), else `sinks` (j < s), else `group` (a shared group), else

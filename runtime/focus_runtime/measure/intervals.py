@@ -1,7 +1,8 @@
-"""Confidence intervals and paired tests over a few documents, sequences or items. It knows nothing of models.
+"""Every rule of a confidence interval, and paired tests. A function gives the same answer for the same `seed`.
 
-A unit is what one resample takes or leaves as a whole: a document, a sequence, an item. Every function gives the same
-answer for the same `seed`.
+`mean_interval`: a mean over a few units (documents, sequences, items; a resample takes or leaves each as a whole) and
+training seeds. `moving_block_interval`: a mean along one text, whose neighbouring tokens depend on each other.
+`recentred_interval`: any statistic from its values in resamples. `percentile_ends`: the range of draws, as they are.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -21,6 +23,7 @@ RESAMPLES = 10_000
 EXACT_UP_TO = 16  # units; 2^16 sign patterns take a moment, each further unit doubles it
 COARSE_BELOW = 8  # units; the bootstrap distribution of fewer has too few values for its tails to mean anything
 CHUNK = 1 << 22  # numbers drawn at once
+BLOCK_TOKENS, BLOCK_RESAMPLES = 32, 2000  # of the moving-block bootstrap
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +34,7 @@ class Interval:
 
     Attributes:
         value: the estimate.
-        low, high: ends of the interval; None when there is one unit, which says nothing about its spread.
+        low, high: ends of the interval; None when there is one unit, whose spread is unknown.
         units: how many units it rests on.
         seeds: how many training seeds it rests on.
     """
@@ -46,6 +49,11 @@ class Interval:
         """The interval of an increasing function of the estimate, such as exp for perplexities."""
         low, high = (None if end is None else function(end) for end in (self.low, self.high))
         return Interval(function(self.value), low, high, self.units, self.seeds)
+
+    def within(self, least: float, most: float) -> Interval:
+        """The interval of a quantity with a range, such as a share; few units may reach beyond it."""
+        low, high = (None if end is None else min(most, max(least, end)) for end in (self.low, self.high))
+        return Interval(self.value, low, high, self.units, self.seeds)
 
     def to_dict(self) -> dict[str, float | None]:
         """Value and ends, JSON-ready."""
@@ -74,12 +82,14 @@ def mean_interval(
     Seeds and units are crossed (every seed saw the same units), so both are resampled, independently (Owen, "The
     pigeonhole bootstrap", 2007). A plain percentile interval is too narrow for few units: its ends lie at the normal
     quantiles of a spread that divides by n. Here the bootstrap gives the shape, and the width is that of Student's t
-    with the unbiased spread (after Hesterberg, "What teachers should know about the bootstrap", 2015; degrees of
-    freedom after Satterthwaite). With fewer than `COARSE_BELOW` units it is the t interval itself.
+    with the unbiased spread (see `student_widening`; degrees of freedom after Satterthwaite). With fewer than
+    `COARSE_BELOW` units it is the t interval itself.
 
     Args:
         values: (N,) one number for each unit, or (S, N) for S seeds.
         weights: (N,) how much each unit counts, such as its tokens; equal when None.
+        level: probability that the interval covers the mean.
+        resamples: of the bootstrap; seed: of its draws.
 
     Raises:
         InputError: no values, or not finite, or weights that do not fit.
@@ -98,8 +108,77 @@ def mean_interval(
         return Interval(value, value, value, units, seeds)
     freedom = variance**2 / (by_unit**2 / (units - 1) + (by_seed**2 / (seeds - 1) if seeds > 1 else 0.0))
     below, above = _shape(table, weight, value, level, resamples, seed) if units >= COARSE_BELOW else (1.0, 1.0)
-    reach = _student(freedom, (1 + level) / 2) * math.sqrt(variance)
+    reach = student_quantile(freedom, (1 + level) / 2) * math.sqrt(variance)
     return Interval(value, value - below * reach, value + above * reach, units, seeds)
+
+
+def moving_block_interval(
+    values: Floats, *, block: int = BLOCK_TOKENS, resamples: int = BLOCK_RESAMPLES, seed: int = 0
+) -> tuple[float, float, float]:
+    """Mean of values along one text with a 95 % moving-block bootstrap interval.
+
+    Blocks keep the dependence between neighbouring tokens (Kuensch 1989); the ends are percentiles of the resamples.
+
+    Args:
+        values: (N,) in text order, N at least 1.
+        block: consecutive values resampled together; lowered for short texts.
+        resamples: of the bootstrap; seed: of its draws.
+
+    Returns:
+        mean, low, high.
+    """
+    count = values.size
+    width = max(1, min(block, count // 4))
+    blocks = -(-count // width)
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    totals = sums[width:] - sums[:-width]
+    picks = np.random.default_rng(seed).integers(0, totals.size, size=(resamples, blocks))
+    low, high = percentile_ends(totals[picks].sum(axis=1) / (blocks * width))
+    return float(values.mean()), float(low), float(high)
+
+
+def recentred_interval(
+    values: Floats, replicates: Floats, units: int, least: float = 0.0, most: float = 1.0
+) -> tuple[Floats, Floats]:
+    """Ends of the 95 % intervals of many statistics at once, from their values in resamples of units.
+
+    The bootstrap distribution gives the shape. It is moved onto the estimate, because statistics such as mutual
+    information are too high in resamples, and widened to Student's t (Hesterberg 2015).
+
+    Args:
+        values: (n,) on the whole sample.
+        replicates: (R, n), finite.
+        units: number of resampled units, at least 2.
+        least, most: range of the statistics.
+    """
+    low, high = percentile_ends(replicates) - replicates.mean(axis=0)
+    wide = student_widening(units)
+    return np.maximum(least, values + wide * low), np.minimum(most, values + wide * high)
+
+
+def percentile_ends(draws: Floats, level: float = LEVEL) -> Floats:
+    """Both percentiles over the first axis between which a share `level` of the draws lies: (2, ...) of (R, ...)."""
+    tail = round((1 - level) / 2, 12)
+    return np.asarray(np.quantile(draws, [tail, 1 - tail], axis=0))
+
+
+def student_quantile(freedom: float, probability: float) -> float:
+    """Quantile of Student's t distribution."""
+    from scipy.special import stdtrit  # not needed to compose, attend or score
+
+    return float(stdtrit(freedom, probability))
+
+
+@cache
+def student_widening(units: int, level: float = LEVEL) -> float:
+    """Factor that widens a percentile interval over n units to Student's t with the unbiased spread.
+
+    A percentile interval is too narrow for few units: its ends lie at the normal quantiles of a spread that divides
+    by n (Hesterberg, "What teachers should know about the bootstrap", 2015).
+    """
+    probability = (1 + level) / 2
+    t_over_normal = student_quantile(units - 1, probability) / NormalDist().inv_cdf(probability)
+    return t_over_normal * math.sqrt(units / (units - 1))
 
 
 def _weights(weights: ArrayLike | None, units: int) -> Floats:
@@ -112,30 +191,33 @@ def _weights(weights: ArrayLike | None, units: int) -> Floats:
     return weight / weight.mean()
 
 
-def _student(freedom: float, probability: float) -> float:
-    from scipy.special import stdtrit  # not needed to compose, attend or score
+def resampled_means(table: Floats, weight: Floats, resamples: int, seed: int) -> Floats:
+    """Means of resampled units and seeds.
 
-    return float(stdtrit(freedom, probability))
+    Args:
+        table: (S, N) one number for each seed and unit.
+        weight: (N,) of the units, with mean one.
+        resamples: R; seed: of the draws.
 
-
-def _replicates(table: Floats, weight: Floats, resamples: int, seed: int) -> Floats:
-    """(R,) means of resampled units and seeds."""
+    Returns:
+        (R,).
+    """
     seeds, units = table.shape
     generator = np.random.default_rng(seed)
-    weighted, found = table * weight, []
+    weighted, means = table * weight, []
     for start in range(0, resamples, step := max(1, CHUNK // units)):
         count = min(step, resamples - start)
         picked = generator.multinomial(units, np.full(units, 1 / units), size=count)
         by_seed = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)
-        found.append(((by_seed @ weighted) * picked).sum(axis=1) / (seeds * (picked @ weight)))
-    return np.concatenate(found)
+        means.append(((by_seed @ weighted) * picked).sum(axis=1) / (seeds * (picked @ weight)))
+    return np.concatenate(means)
 
 
 def _shape(table: Floats, weight: Floats, value: float, level: float, resamples: int, seed: int) -> tuple[float, float]:
     """How far the bootstrap's tails reach below and above the mean, against a normal distribution of its spread."""
-    means = _replicates(table, weight, resamples, seed)
+    means = resampled_means(table, weight, resamples, seed)
     normal = NormalDist().inv_cdf((1 + level) / 2) * means.std()
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = percentile_ends(means, level)
     return max(0.0, float((value - low) / normal)), max(0.0, float((high - value) / normal))
 
 
@@ -147,6 +229,7 @@ def sign_flip_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int
 
     Args:
         differences: (N,) one for each unit.
+        resamples: random patterns; seed: of their draws.
     """
     values = _finite(differences, (1,))
     count = values.size
@@ -168,12 +251,13 @@ def bootstrap_test(differences: ArrayLike, *, resamples: int = RESAMPLES, seed: 
 
     Args:
         differences: (N,) one for each unit. One unit cannot be resampled: p is then 1.
+        resamples: of the bootstrap; seed: of its draws.
     """
     values = _finite(differences, (1,))
     value = values.mean()
     if values.size == 1:
         return 1.0
-    means = _replicates(values[None], np.ones(values.size), resamples, seed)
+    means = resampled_means(values[None], np.ones(values.size), resamples, seed)
     reached = np.abs(means - value) >= abs(value) - 1e-12 * np.abs(values).mean()
     return float((1 + reached.sum()) / (1 + resamples))
 

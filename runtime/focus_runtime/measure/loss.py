@@ -1,4 +1,4 @@
-"""Perplexity and timing protocols. It knows nothing of storage or of the screen.
+"""Perplexity and timing protocols.
 
 Perplexity is exp of the mean negative log-likelihood over the scored tokens, always returned with their count.
 """
@@ -71,7 +71,7 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Perplexity with what it must be read beside.
+    """Perplexity with the sparsity it was reached at.
 
     Attributes:
         perplexity: over `scored` tokens.

@@ -17,7 +17,7 @@ from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import LEVEL, bootstrap_test, mean_interval, sign_flip_test, wilcoxon_test
 from focus_runtime.measure.loss import check_positions, dominance, final_hidden, pair_shares, token_nll
 
-MANY_DOCUMENTS = 8  # from here on documents are resampled; fewer would give an interval of chance
+MANY_DOCUMENTS = 8  # from here on documents are resampled; an interval over fewer means little
 MANY_SEEDS = 3
 
 

@@ -1,7 +1,7 @@
-"""Timing protocols: one attention layer, and a whole model's prefill and decode, Focus beside full attention.
+"""Timing protocols: one attention layer, and a whole model's prefill and decode, Focus and full attention.
 
 Full attention and Focus take turns within one run, so that a drift of the machine's speed hits both; every number is a
-median with its extremes and its count. It knows nothing of files, screens or the command line.
+median with its extremes and its count.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Spread:
 
 
 def synchronise(module: nn.Module) -> None:
-    """Wait for the GPU, so that a clock read next means what it says."""
+    """Wait for the GPU, so that a clock read next covers its work."""
     if next(module.parameters()).device.type == "cuda":
         torch.cuda.synchronize()
 

@@ -1,4 +1,4 @@
-"""Run a text through full attention and Focus and say what happened. It knows nothing of databases or the screen."""
+"""Run a text through full attention and Focus and return a Trace."""
 
 from __future__ import annotations
 
@@ -70,11 +70,15 @@ def analyze(
     """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
 
     Args:
+        tokenizer: the model's.
+        text: what is read.
+        options: settings that replace the centroid file's, and how often is timed.
+        model_id, model_fingerprint: recorded in the trace.
         model: causal language model without Focus.
         centroids: routers with potentials (or assignment "sinkhorn").
         progress: called with a stage name and the fraction done, 0 to 1.
-        cancelled: asked between stages and before every layer; True raises `Cancelled`.
-        announce: told once, before any work, when the text is longer than the model's context.
+        cancelled: called between stages and before every layer; True raises `Cancelled`.
+        announce: called once, before any work, when the text is longer than the model's context.
 
     Raises:
         InputError: the text, settings and centroids do not fit together.
@@ -233,13 +237,13 @@ def _info(
 
 def versions() -> dict[str, str]:
     """Versions that can change a number."""
-    found = {"focus-explorer": __version__, "python": platform.python_version()}
+    packages = {"focus-explorer": __version__, "python": platform.python_version()}
     for package in ("torch", "transformers", "numpy", "safetensors"):
         try:
-            found[package] = version(package)
+            packages[package] = version(package)
         except PackageNotFoundError:  # pragma: no cover - all four are hard dependencies
-            found[package] = "unknown"
-    return found
+            packages[package] = "unknown"
+    return packages
 
 
 def _notes(

@@ -65,7 +65,9 @@ class _Writer:
 
 
 def _groups(focus: FocusModel, position: int) -> dict[int, int]:
-    return {index: int(found.probabilities[0, position].argmax()) for index, found in focus.assignments().items()}
+    return {
+        index: int(assignment.probabilities[0, position].argmax()) for index, assignment in focus.assignments().items()
+    }
 
 
 @torch.no_grad()
@@ -78,6 +80,8 @@ def generate_both(
     their probabilities differ.
 
     Args:
+        max_tokens: of each mode.
+        seed: of the random numbers.
         focus: a composed model with causal assignment.
         ids: (1, T) prompt on the model's device.
         temperature: 0 always takes the most probable token.
@@ -100,7 +104,16 @@ def generate_both(
 
 @torch.no_grad()
 def groups_afterwards(focus: FocusModel, ids: Tensor, start: int) -> list[dict[int, int]]:
-    """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids."""
+    """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids.
+
+    Args:
+        focus: a composed model.
+        ids: (1, T) token ids on the model's device.
+        start: first position whose groups are returned.
+    """
     final_hidden(focus.model, ids)
-    tops = {index: found.probabilities[0, start:].argmax(-1).tolist() for index, found in focus.assignments().items()}
+    tops = {
+        index: assignment.probabilities[0, start:].argmax(-1).tolist()
+        for index, assignment in focus.assignments().items()
+    }
     return [{index: top[number] for index, top in tops.items()} for number in range(ids.shape[1] - start)]

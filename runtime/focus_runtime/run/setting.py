@@ -1,7 +1,4 @@
-"""One setting of Focus on one text, beside full attention in the same minutes: predictions, pairs kept and time.
-
-It knows nothing of storage or of the screen.
-"""
+"""One setting of Focus on one text, measured alternately with full attention: predictions, pairs kept and time."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.baselines.no_groups import is_null
+from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.errors import Cancelled
 from focus_runtime.measure.loss import dominance, pair_shares, token_nll
@@ -115,7 +112,7 @@ def measure_setting(
     return SettingMeasured(
         nll=nll,
         retained_pairs=float(pairs),
-        dominance=None if is_null(centroids) else float(largest),
+        dominance=None if has_no_groups(centroids) else float(largest),
         attention_ms=attention,
         total_ms=total,
         backend=backend,
@@ -126,6 +123,6 @@ def _shares(focus: FocusModel) -> list[tuple[float, float]]:
     """Retained pairs and dominance by layer."""
     window, sinks = focus.config.window, focus.config.num_sinks
     return [
-        (pair_shares(found.membership[0].cpu().numpy(), window, sinks)[0], dominance(found.probabilities))
-        for found in focus.assignments().values()
+        (pair_shares(assignment.membership[0].cpu().numpy(), window, sinks)[0], dominance(assignment.probabilities))
+        for assignment in focus.assignments().values()
     ]

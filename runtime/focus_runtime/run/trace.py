@@ -1,4 +1,4 @@
-"""What one run did, frozen, as NumPy arrays. It knows nothing of torch, databases or the screen."""
+"""The result of one run as frozen NumPy arrays."""
 
 from __future__ import annotations
 

@@ -17,6 +17,9 @@ def write_attention(database: Database, run_id: str, layers: list[LayerAttention
     """Store one measurement in one transaction.
 
     Args:
+        database: the store.
+        run_id: which run.
+        layers: measurements of every layer.
         num_tokens: first tokens of the run that were measured.
 
     Raises:

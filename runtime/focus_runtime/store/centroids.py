@@ -9,7 +9,14 @@ from focus_runtime.store.database import Database
 
 
 def register_centroids(database: Database, centroids: Centroids, report: list[str], path: str) -> None:
-    """Remember a validated centroid file; the same file again only renews name, time and report."""
+    """Remember a validated centroid file; the same file again only renews name, time and report.
+
+    Args:
+        database: the store.
+        centroids: as they were read.
+        report: readable lines of the validation.
+        path: where the copy is kept.
+    """
     with database.write() as connection:
         connection.execute(
             "INSERT OR REPLACE INTO centroid_files VALUES (?, ?, now(), ?, ?, ?, ?, ?, ?, ?)",

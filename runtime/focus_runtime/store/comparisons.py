@@ -1,4 +1,4 @@
-"""Measured comparisons, kept beside the run they were measured for."""
+"""Measured comparisons of a run with other settings."""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
     row = values | {name: json.dumps(values[name], sort_keys=True) for name in ("config", "settings", "versions")}
     where = " AND ".join(f"{name} = ?" for name in IDENTITY)
     with database.write() as connection:
-        found = connection.execute(
+        known = connection.execute(
             f"SELECT corpus_id FROM corpora WHERE {where} ORDER BY created_at DESC", [row[name] for name in IDENTITY]
         ).fetchone()
-        if found is None:
+        if known is None:
             now = datetime.now(UTC)
             corpus_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
             row |= {"corpus_id": corpus_id, "created_at": now, "documents": 0, "skipped": "[]", "status": RUNNING}
@@ -61,14 +61,20 @@ def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
             marks = ", ".join("?" for _ in COLUMNS)
             connection.execute(f"INSERT INTO corpora VALUES ({marks})", [row[name] for name in COLUMNS])
         else:
-            corpus_id = str(found[0])
-    row_now = corpus_row(database, corpus_id)
-    assert row_now is not None, "it was found or written just now"
-    return row_now
+            corpus_id = str(known[0])
+    stored = corpus_row(database, corpus_id)
+    assert stored is not None, "it was read or written just now"
+    return stored
 
 
-def go_on_with(database: Database, corpus_id: str, values: dict[str, Any]) -> None:
-    """Write down that a corpus is worked on, by which command and versions; a name of "" keeps the one it has."""
+def resume_corpus(database: Database, corpus_id: str, values: dict[str, Any]) -> None:
+    """Mark a corpus as running and record the command and versions that work on it.
+
+    Args:
+        database: the store.
+        corpus_id: which corpus.
+        values: as in `find_corpus`; a name of "" keeps the recorded one.
+    """
     with database.write() as connection:
         connection.execute(
             "UPDATE corpora SET status = ?, name = coalesce(nullif(?, ''), name), versions = ?, command = ? "
@@ -80,7 +86,15 @@ def go_on_with(database: Database, corpus_id: str, values: dict[str, Any]) -> No
 def close_corpus(
     database: Database, corpus_id: str, *, documents: int, skipped: list[dict[str, str]], complete: bool
 ) -> None:
-    """Write down how far a corpus has come."""
+    """Record how much of a corpus is done.
+
+    Args:
+        database: the store.
+        corpus_id: which corpus.
+        documents: how many are complete.
+        skipped: name, kind and reason of each skipped one.
+        complete: whether nothing is left to do.
+    """
     with database.write() as connection:
         connection.execute(
             "UPDATE corpora SET documents = ?, skipped = ?, status = ? WHERE corpus_id = ?",
@@ -99,10 +113,10 @@ def corpora(database: Database) -> list[dict[str, Any]]:
     with database.read() as connection:
         columns = ", ".join(COLUMNS)
         rows = connection.execute(f"SELECT {columns} FROM corpora ORDER BY created_at DESC, corpus_id").fetchall()
-    found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    return [row | {name: json.loads(row[name]) for name in _TEXTS} for row in found]
+    records = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    return [row | {name: json.loads(row[name]) for name in _TEXTS} for row in records]
 
 
 def corpus_row(database: Database, corpus_id: str) -> dict[str, Any] | None:
-    """The line of one corpus; None for anything else, such as a run."""
+    """The record of one corpus; None for anything else, such as a run."""
     return next((row for row in corpora(database) if row["corpus_id"] == corpus_id), None)

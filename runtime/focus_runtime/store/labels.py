@@ -25,16 +25,22 @@ def write_label(
 ) -> bool:
     """Change what is given and keep the rest.
 
+    Args:
+        database: the store.
+        run_id: which run.
+        name, note, tags: the new values; None keeps the stored one.
+        deleted: whether the run is hidden; None keeps it as it is.
+
     Returns:
         False when there is no such run; nothing is written then.
     """
     with database.write() as connection:
         if not connection.execute("SELECT 1 FROM runs WHERE run_id = ?", [run_id]).fetchall():
             return False
-        found = connection.execute(
+        stored = connection.execute(
             "SELECT name, note, tags, deleted_at FROM run_labels WHERE run_id = ?", [run_id]
         ).fetchall()
-        old = found[0] if found else ("", "", [], None)
+        old = stored[0] if stored else ("", "", [], None)
         kept = [new if new is not None else before for new, before in zip((name, note, tags), old[:3], strict=True)]
         row = [run_id, kept[0], kept[1], list(kept[2])]
         if deleted is None:

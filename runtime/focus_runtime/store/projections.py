@@ -24,6 +24,8 @@ def write_projection(
     """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
 
     Args:
+        database: the store.
+        run_id: which run.
         layer: layer number, -1 for a map of all layers.
         xy: (T + K, 2), tokens first, then centroids.
         meta: method, parameters, seed, trustworthiness, num_centroids.

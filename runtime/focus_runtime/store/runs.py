@@ -1,4 +1,5 @@
-"""Trace -> rows. A run becomes visible only when all its rows are in; a crash leaves nothing of it."""
+"""Write a run: Trace -> rows of all its tables in one transaction. Its commit makes the run visible; a crash before it
+leaves nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ TITLE_LENGTH = 80
 
 
 def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
-    """Store a whole run in one transaction.
+    """Store a whole run in one transaction; the commit makes the run visible.
+
+    Args:
+        database: the store.
+        trace: the run.
+        command: command line to record.
 
     Returns:
         The new run's id.

@@ -17,14 +17,22 @@ from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
-    from focus_runtime.baselines.random_groups import Chance
     from focus_runtime.text.tagging import Tags
+
+if TYPE_CHECKING:
+    from focus_runtime.baselines.random_groups import RandomGroups
 
 CAUSES = ("local", "sinks", "grouped", "dropped")
 
 
 def write_tags(database: Database, run_id: str, tags: Tags) -> None:
-    """Store the tags of a run's tokens."""
+    """Store the tags of a run's tokens.
+
+    Args:
+        database: the store.
+        run_id: which run.
+        tags: one of each for every token.
+    """
     count = len(tags.pos)
     rows = pa.table(
         {
@@ -40,10 +48,10 @@ def write_tags(database: Database, run_id: str, tags: Tags) -> None:
         connection.execute("INSERT OR REPLACE INTO taggings VALUES (?, ?, ?)", [run_id, tags.tagger, datetime.now(UTC)])
 
 
-def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
-    """Store the groups random centroids gave a run's tokens."""
+def write_baseline(database: Database, run_id: str, random: RandomGroups) -> None:
+    """Store the groups random centroids gave a run's tokens; attention under centroids of another seed is deleted."""
     parts = []
-    for layer, groups in chance.layers.items():
+    for layer, groups in random.layers.items():
         count = groups.membership.size
         parts.append(
             pa.table(
@@ -59,28 +67,41 @@ def write_baseline(database: Database, run_id: str, chance: Chance) -> None:
             )
         )
     with database.write() as connection:
+        connection.execute(
+            "DELETE FROM attention_queries WHERE run_id = ? AND centroids = 'random' "
+            "AND run_id IN (SELECT run_id FROM baselines WHERE seed <> ?)",
+            [run_id, random.seed],
+        )
         _replace(connection, "baseline_assignments", run_id, pa.concat_tables(parts))
         connection.execute(
             "INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?, ?)",
-            [run_id, chance.seed, chance.balanced_on, chance.perplexity, datetime.now(UTC)],
+            [run_id, random.seed, random.balanced_on, random.perplexity, datetime.now(UTC)],
         )
 
 
 def write_attention_queries(
-    database: Database, run_id: str, found: Mapping[str, Mapping[int, NDArray[np.float64]]]
+    database: Database, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]
 ) -> None:
-    """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`."""
+    """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`.
+
+    Args:
+        database: the store.
+        run_id: which run.
+        queries: as in `insert_queries`.
+    """
     with database.write() as connection:
-        insert_queries(connection, run_id, found)
+        insert_queries(connection, run_id, queries)
 
 
-def insert_queries(connection: Any, run_id: str, found: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> None:
+def insert_queries(connection: Any, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> None:
     """The same within a transaction.
 
     Args:
-        found: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
+        connection: open for writing.
+        run_id: which run.
+        queries: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
     """
-    for centroids, layers in found.items():
+    for centroids, layers in queries.items():
         connection.execute("DELETE FROM attention_queries WHERE run_id = ? AND centroids = ?", [run_id, centroids])
         for layer, shares in layers.items():
             count = len(shares)

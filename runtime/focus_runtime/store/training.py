@@ -1,6 +1,6 @@
-"""Training curves -> rows, written beside a running training and never in its way.
+"""Training curves -> rows, written while the training runs, without delaying it.
 
-A thread of its own writes about once a second. A database that is locked, full or gone costs the training nothing: the
+A thread of its own writes about once a second. A locked, full or missing database does not stop the training: the
 steps wait in memory, one warning is given, and the last attempt at the end is the most patient.
 """
 
@@ -58,7 +58,7 @@ _STEP_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingInfo:
-    """What is known of a training before its first step; the columns of `training_runs` of the same names.
+    """The record of a training before its first step; the columns of `training_runs` of the same names.
 
     Attributes:
         kind: what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name.
@@ -66,7 +66,7 @@ class TrainingInfo:
         settings: TrainConfig as plain values.
         texts: names or paths of the training texts.
         command, folder: command line and working folder with which it can be started again; "" when unknown.
-        out: absolute path of the result; a resumed training is found by it.
+        out: absolute path of the result; a resumed training is identified by it.
     """
 
     name: str
@@ -115,7 +115,13 @@ def _probe(pid: int) -> int:
 
 
 def is_alive(host: str, pid: int, started: int) -> bool:
-    """Whether the recorded process still runs; True where that cannot be known, as on another machine."""
+    """Whether the recorded process still runs; True where that cannot be known, as on another machine.
+
+    Args:
+        host: machine that was recorded.
+        pid: its process.
+        started: clock ticks since boot at the process's start; 0 when unknown.
+    """
     if host != socket.gethostname():
         return True
     now = process_start(pid)
@@ -128,8 +134,8 @@ class TrainingRecorder:
     Args:
         database: where to; opened for each write and closed again.
         info: what is trained.
-        resume: go on with the newest training of the same `info.out`, replacing its steps from the first one reported.
-        warn: told once when rows have to wait, and at the end if they could not be written.
+        resume: continue the newest training of the same `info.out`, replacing its steps from the first one reported.
+        warn: called once when rows have to wait, and at the end if they could not be written.
 
     Without `finish` the status follows from how the block ended: done, stopped (KeyboardInterrupt) or failed. A
     training that ended without a single step leaves no row.
@@ -157,7 +163,7 @@ class TrainingRecorder:
         self._pause = FLUSH_SECONDS
 
     def __enter__(self) -> Self:
-        """Insert the training's row; a resumed one is touched only when it really goes on, with its first step.
+        """Insert the training's row; a resumed one is changed only with its first step.
 
         Raises:
             StoreError: the database can never be written; a lock held by another program is no reason.
@@ -183,12 +189,19 @@ class TrainingRecorder:
         row = {"mode": mode, **asdict(step), "elapsed": elapsed}
         with self._lock:
             self._steps += 1
-            self._rows.append({key: _known(value) for key, value in row.items()})
+            self._rows.append({key: _finite_or_none(value) for key, value in row.items()})
 
     def finish(
         self, status: str, message: str = "", *, centroids_sha256: str = "", validation: dict[str, Any] | None = None
     ) -> None:
-        """Say how it ended: "done", "stopped" or "failed"; written when the block is left."""
+        """Record how it ended: "done", "stopped" or "failed"; written when the block is left.
+
+        Args:
+            status: how it ended.
+            message: shown with the status.
+            centroids_sha256: of the file that was written.
+            validation: held-out scores.
+        """
         self._end = {
             "status": status,
             "message": message,
@@ -229,7 +242,7 @@ class TrainingRecorder:
             self._warn(f"the training curve waits in memory, the training goes on ({problem})")
 
     def _flush(self) -> Exception | None:
-        """Write everything that waits in one transaction; on a problem all of it goes on waiting."""
+        """Write everything that waits in one transaction; on a problem all of it is kept for the next attempt."""
         with self._writing:
             with self._lock:
                 rows, self._rows = self._rows, []
@@ -297,13 +310,13 @@ class TrainingRecorder:
         connection.execute(f"INSERT INTO training_runs ({names}) VALUES ({marks})", list(row.values()))
 
     def _find(self, connection: Any) -> bool:
-        found = connection.execute(
+        newest = connection.execute(
             "SELECT training_id FROM training_runs WHERE out = ? AND out <> '' ORDER BY created_at DESC LIMIT 1",
             [self.info.out],
         ).fetchall()
-        if found:
-            self.training_id = found[0][0]
-        return bool(found)
+        if newest:
+            self.training_id = newest[0][0]
+        return bool(newest)
 
     def _forget_later(self, connection: Any, mode: str, step: int) -> float:
         """Remove steps that a resumed training does again; returns the seconds its earlier part had taken."""
@@ -331,6 +344,6 @@ def _update(connection: Any, training_id: str, values: dict[str, Any]) -> None:
     connection.execute(f"UPDATE training_runs SET {assignments} WHERE training_id = ?", [*values.values(), training_id])
 
 
-def _known(value: Any) -> Any:
-    """None for what is not a number: a method without groups has no dominance."""
+def _finite_or_none(value: Any) -> Any:
+    """None for NaN and infinity: a method without groups has no dominance."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

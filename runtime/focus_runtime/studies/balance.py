@@ -1,4 +1,4 @@
-"""Whether hard groups stay balanced on text nobody calibrated on: by layer and by place in the text."""
+"""Whether hard groups stay balanced on text that was not calibrated on: by layer and by place in the text."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def group_balance(
     """Group sizes over (N, T) held-out sequences, before and after balancing the potentials on training text.
 
     Args:
+        model: the frozen model, Focus not composed; centroids: left as they are.
         training: (M, T') token ids for `calibrate_potentials`; without them there are rows for "before" only.
         blocks: blocks of text positions in each sequence.
         settings: settings of `FocusConfig` that differ from the centroids' own.
@@ -64,7 +65,7 @@ def _rows(model: Any, centroids: Centroids, sequences: Tensor, blocks: int, when
                 top.setdefault(index, []).append(assignment.probabilities[0].argmax(dim=-1).cpu().numpy())
     finally:
         focus.detach()
-    return [{"layer": index, "when": when, **_sizes(np.stack(found), groups, blocks)} for index, found in top.items()]
+    return [{"layer": index, "when": when, **_sizes(np.stack(tops), groups, blocks)} for index, tops in top.items()]
 
 
 def _sizes(top: NDArray[np.int64], groups: int, blocks: int) -> Row:

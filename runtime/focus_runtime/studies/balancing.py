@@ -183,7 +183,10 @@ def train_with(
     """Train centroids with one device; potentials are those learned along, not calibrated.
 
     Args:
-        ids: (N,) token stream.
+        device: of `DEVICES`.
+        model: the frozen model; ids: (N,) token stream.
+        config, settings: of the training, before the device's changes.
+        on_step: called after every step; should_stop: checked between steps.
 
     Returns:
         The centroids, the last step's report and its dead groups (mean over layers).
@@ -204,8 +207,8 @@ def train_with(
         composed = focus.config
 
         def cool(step: int) -> None:
-            now = temperature_at(step, settings.steps, start, config.temperature)
-            focus.config = composed.replace(temperature=now)  # routers take it up with the next pass
+            temperature = temperature_at(step, settings.steps, start, config.temperature)
+            focus.config = composed.replace(temperature=temperature)  # routers take it up with the next pass
 
         def finish(step: int) -> None:
             dead[0] = dead_groups(focus)
@@ -230,19 +233,19 @@ def train_with(
 def _scores(
     model: Any, centroids: Centroids, validation: Tensor, top_ks: Sequence[int], *, calibrated: bool
 ) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for top_k in top_ks:
         if top_k <= centroids.config.num_groups:
             focus = compose(model, centroids, top_k=top_k, assignment="causal")
             try:
-                found.append({"top_k": top_k, "calibrated": calibrated, **summary(score(focus, validation))})
+                rows.append({"top_k": top_k, "calibrated": calibrated, **summary(score(focus, validation))})
             finally:
                 focus.detach()
-    return found
+    return rows
 
 
 def summary(scores: Scores) -> dict[str, Any]:
-    """JSON-ready: perplexity, scored tokens, and what it must be read beside, with every sequence's loss in nats."""
+    """JSON-ready: perplexity, scored tokens, dominance and sparsity, with every sequence's loss in nats."""
     return {
         "perplexity": scores.perplexity,
         "scored": int(scores.scored.sum()),

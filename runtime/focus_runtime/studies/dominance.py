@@ -115,7 +115,7 @@ def balance_loss(probabilities: Tensor) -> Tensor:
     """K times the sum of squared group shares, less 1: 0 when shares are equal, K - 1 when one group has all.
 
     A group's share is its mean probability over all tokens of the batch, so the loss has a gradient but, as any soft
-    mass, says nothing certain of the argmax.
+    mass, does not determine the argmax.
 
     Args:
         probabilities: (B, T, K).
@@ -131,6 +131,7 @@ def moved_centroids(centroids: Tensor, vectors: Tensor, chosen: Tensor, decay: f
 
     Args:
         centroids: (K, G). vectors: (N, G). chosen: (N,) group of every vector.
+        decay: share of the old centroids that is kept.
     """
     counts = torch.bincount(chosen, minlength=centroids.shape[0]).to(vectors.dtype)
     sums = torch.zeros_like(centroids).index_add_(0, chosen, vectors.to(centroids.dtype))
@@ -145,6 +146,7 @@ def clustered(vectors: Tensor, groups: int, generator: torch.Generator, *, itera
 
     Args:
         vectors: (N, G). generator: on the CPU.
+        groups: K. iterations: of k-means.
     """
     unit = normalize(vectors.float(), dim=-1)
     centres = unit[torch.randint(unit.shape[0], (1,), generator=generator).to(unit.device)]
@@ -192,7 +194,15 @@ class RoutingVectors:
 def move_groups(
     strategy: Strategy, centroids: Centroids, vectors: RoutingVectors, focus: FocusModel, step: int
 ) -> None:
-    """What a strategy does to the centroids after a step, counted from 0."""
+    """Move the centroids as a strategy does after a step.
+
+    Args:
+        strategy: of the training.
+        centroids: moved in place.
+        vectors: of the latest pass.
+        focus: with the assignments of that pass.
+        step: counted from 0.
+    """
     due = strategy.recluster_every is not None and (step + 1) % strategy.recluster_every == 0
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
@@ -233,7 +243,7 @@ def study(
         model: causal language model; it stays as it is.
         config: its `normalisation` is replaced by the strategy's; retained pairs count at its `top_k`.
         settings: of every training.
-        strategies: names from `STRATEGIES`, or strategies of one's own.
+        strategies: names from `STRATEGIES`, or further ones.
         weights: train the model's weights too, at the settings' rate (each strategy on a copy); with frozen weights
             hidden states can drift only through the routers themselves.
         router_rate: the routers' peak learning rate; the settings' when None.

@@ -1,8 +1,8 @@
-"""What groups contain: typical pieces, classes of words against chance, and the strongest pairs beyond the window.
+"""What groups contain: typical pieces, classes of words, and the strongest pairs beyond the window.
 
-Classes come from word_classes.py. Every figure stands beside what chance gives: purity beside the base rate of its
-class, mutual information beside that of shuffled groups, same-group pairs beside those of all tokens. Random centroids
-are the stricter null: their groups follow the hidden states too.
+Classes come from word_classes.py. Every number has its null: purity the base rate of its class, mutual information
+that of permuted groups, same-group pairs those of all tokens. Random centroids are the stricter null: their groups
+follow the hidden states too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,14 @@ from numpy.typing import NDArray
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError, TextError
+from focus_runtime.measure.contingency import (
+    contingency,
+    group_purity,
+    normalised_information,
+    permuted_tables,
+    purity,
+)
+from focus_runtime.measure.intervals import percentile_ends
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.tokens import tokenize
@@ -59,6 +67,8 @@ def routed_text(
     """Run Focus over a text in consecutive sequences.
 
     Args:
+        model: the frozen model, Focus not composed; tokenizer: its own.
+        centroids: left as they are.
         text: held-out text.
         length: T, tokens in each sequence; what is left at the end is not used.
         count: at most so many sequences, spread evenly over the text; all when None.
@@ -78,8 +88,8 @@ def routed_text(
         )
     chosen = np.unique(np.linspace(0, whole - 1, min(count or whole, whole)).round().astype(int))
     spans = [slice(start * length, (start + 1) * length) for start in chosen]
-    found = classify(tokens.pieces)
-    numbers = np.array([CLASSES.index(name) for name in found.classes])
+    classified = classify(tokens.pieces)
+    numbers = np.array([CLASSES.index(name) for name in classified.classes])
     probabilities: dict[int, list[NDArray[np.float32]]] = {}
     focus = compose(model, centroids, **settings)
     try:
@@ -91,7 +101,7 @@ def routed_text(
         focus.detach()
     return RoutedText(
         [tokens.pieces[span] for span in spans],
-        [found.words[span] for span in spans],
+        [classified.words[span] for span in spans],
         np.stack([numbers[span] for span in spans]),
         {index: np.stack(rows) for index, rows in probabilities.items()},
         focus.config.window,
@@ -104,6 +114,7 @@ def group_content(
     """What each layer's groups contain.
 
     Args:
+        routed: the text with its groups.
         typical: typical pieces listed for each group.
         least_count: pieces that occur less often in a group are not typical of it.
         shuffles: shuffled assignments behind the null of the mutual information.
@@ -121,15 +132,16 @@ def group_content(
         probabilities = stacked.reshape(-1, stacked.shape[-1])
         groups = describe_groups(probabilities, pieces, classes, typical=typical, least_count=least_count)
         top = probabilities.argmax(axis=1)
+        counts = contingency(classes, top, (len(CLASSES), probabilities.shape[1]))
         null = shuffled_information(classes, top, probabilities.shape[1], shuffles=shuffles, seed=seed)
-        low, high = np.quantile(null, [0.025, 0.975])
+        low, high = percentile_ends(null)
         rows.append(
             {
                 "layer": layer,
                 "tokens": len(pieces),
-                "purity": float(sum(group["size"] * (group["purity"] or 0.0) for group in groups)),
-                "base_rate": float(np.bincount(classes).max() / classes.size),
-                "information": normalised_information(classes, top, probabilities.shape[1]),
+                "purity": float(purity(counts.T)),
+                "base_rate": float(counts.sum(axis=1).max() / classes.size),
+                "information": float(normalised_information(counts)),
                 "null_mean": float(null.mean()),
                 "null_low": float(low),
                 "null_high": float(high),
@@ -147,6 +159,7 @@ def describe_groups(
     Args:
         probabilities: (T, K); a token belongs to its most probable group here.
         pieces: T texts; classes: (T,) numbers of `CLASSES`.
+        typical, least_count: see `group_content`.
 
     Returns:
         K rows: `size` (share of tokens), `confidence` (mean largest probability), `entropy` (mean, nats),
@@ -157,19 +170,18 @@ def describe_groups(
     count, groups = probabilities.shape
     top, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
     entropy = -(probabilities * np.log(np.clip(probabilities, 1e-30, None))).sum(axis=1)
-    base = np.bincount(classes, minlength=len(CLASSES)) / count
     names, codes = np.unique(np.array(pieces, dtype=str), return_inverse=True)
-    everywhere = np.bincount(codes, minlength=names.size)
+    by_class = contingency(top, classes, (groups, len(CLASSES)))
+    by_piece = contingency(top, codes, (groups, names.size))
+    base, everywhere, pure = by_class.sum(axis=0) / count, by_piece.sum(axis=0), group_purity(by_class)
     rows: list[Row] = []
-    for group in range(groups):
-        inside = top == group
-        size = int(inside.sum())
+    for group, size in enumerate(by_class.sum(axis=1).tolist()):
         if size == 0:
             rows.append(_empty_group(group))
             continue
-        shares = np.bincount(classes[inside], minlength=len(CLASSES)) / size
+        inside = top == group
+        shares = by_class[group] / size
         best = int(shares.argmax())
-        here = np.bincount(codes[inside], minlength=names.size)
         rows.append(
             {
                 "group": group,
@@ -177,11 +189,11 @@ def describe_groups(
                 "confidence": float(confidence[inside].mean()),
                 "entropy": float(entropy[inside].mean()),
                 "dominant_class": CLASSES[best],
-                "purity": float(shares[best]),
+                "purity": float(pure[group]),
                 "base_rate": float(base[best]),
-                "lift": float(shares[best] / base[best]),
+                "lift": float(pure[group] / base[best]),
                 "class_shares": {name: float(share) for name, share in zip(CLASSES, shares, strict=True)},
-                "typical": _typical(names, here, everywhere, size / count, typical, least_count),
+                "typical": _typical(names, by_piece[group], everywhere, size / count, typical, least_count),
             }
         )
     return rows
@@ -195,39 +207,25 @@ def _empty_group(group: int) -> Row:
 def _typical(
     names: NDArray[Any], here: Numbers, everywhere: Numbers, share: float, limit: int, least_count: int
 ) -> list[Row]:
-    """Pieces found more often in a group than its size explains; `share` is that size."""
+    """Pieces that occur more often in a group than its size explains; `share` is that size."""
     lift = here / (everywhere * share)
     weight = np.where(here >= least_count, here * np.log(np.clip(lift, 1e-30, None)), 0.0)
     order = [int(place) for place in np.argsort(-weight, kind="stable")[:limit] if weight[place] > 0]
     return [{"piece": str(names[place]), "count": int(here[place]), "lift": float(lift[place])} for place in order]
 
 
-def normalised_information(classes: Numbers, groups: Numbers, num_groups: int) -> float:
-    """Mutual information of two labellings over the mean of their entropies: 0 independent, 1 the same partition.
-
-    Args:
-        classes: (T,) numbers of `CLASSES`; groups: (T,) numbers below num_groups.
-
-    Returns:
-        Between 0 and 1; 0 where both labellings are constant.
-    """
-    counts = np.bincount(classes * num_groups + groups, minlength=len(CLASSES) * num_groups)
-    joint = counts.reshape(-1, num_groups) / classes.size
-    of_class, of_group = _entropy(joint.sum(axis=1)), _entropy(joint.sum(axis=0))
-    if of_class + of_group == 0:
-        return 0.0
-    return max(0.0, 2 * (of_class + of_group - _entropy(joint.ravel())) / (of_class + of_group))
-
-
-def _entropy(shares: NDArray[np.float64]) -> float:
-    some = shares[shares > 0]
-    return float(-(some * np.log(some)).sum())
-
-
 def shuffled_information(
     classes: Numbers, groups: Numbers, num_groups: int, *, shuffles: int, seed: int
 ) -> NDArray[np.float64]:
-    """(shuffles,) mutual information when the same groups fall on tokens in random order.
+    """Normalised mutual information of classes and groups when the groups are permuted over the tokens.
+
+    Args:
+        classes: (T,) numbers of `CLASSES`; groups: (T,) numbers below num_groups.
+        num_groups: K.
+        shuffles: permutations; seed: of them.
+
+    Returns:
+        (shuffles,).
 
     Raises:
         InputError: shuffles is below 1.
@@ -235,15 +233,15 @@ def shuffled_information(
     if shuffles < 1:
         raise InputError(f"shuffles is {shuffles}", expected="at least 1")
     generator = np.random.default_rng(seed)
-    return np.array(
-        [normalised_information(classes, generator.permutation(groups), num_groups) for _ in range(shuffles)]
-    )
+    tables = permuted_tables(classes, groups, (len(CLASSES), num_groups), draws=shuffles, generator=generator)
+    return np.array([float(normalised_information(table)) for table in tables])
 
 
 def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), limit: int = 10) -> list[Row]:
     """The strongest same-group pairs of some classes of words beyond the window, by layer.
 
     Args:
+        routed: the text with its groups.
         kinds: classes of both words; "name" for entities.
         limit: pairs kept for each layer, every pair of words once, at its highest affinity.
 
@@ -258,20 +256,22 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
     unknown = sorted(set(kinds) - set(CLASSES))
     if unknown:
         raise InputError(f"kinds has {unknown[0]!r}", expected="some of " + ", ".join(CLASSES))
-    wanted = np.isin(routed.classes, [CLASSES.index(kind) for kind in kinds])
+    of_kind = np.isin(routed.classes, [CLASSES.index(kind) for kind in kinds])
     rows = []
     for layer, probabilities in routed.probabilities.items():
-        found = [
+        pairs = [
             pair
             for number, stacked in enumerate(probabilities)
-            for pair in _pairs_of(stacked, wanted[number], routed.words[number], routed.window, number)
+            for pair in _pairs_of(stacked, of_kind[number], routed.words[number], routed.window, number)
         ]
-        found.sort(key=lambda pair: (-pair["affinity"], -pair["distance"]))
+        pairs.sort(key=lambda pair: (-pair["affinity"], -pair["distance"]))
         once: dict[tuple[str, str], Row] = {}
-        for pair in found:
+        for pair in pairs:
             once.setdefault((pair["word"], pair["earlier_word"]), pair)
         top = probabilities.argmax(axis=-1)
-        among = sum((_same_group(row, mask, routed.window) for row, mask in zip(top, wanted, strict=True)), np.zeros(2))
+        among = sum(
+            (_same_group(row, mask, routed.window) for row, mask in zip(top, of_kind, strict=True)), np.zeros(2)
+        )
         every = sum((_same_group(row, np.ones_like(row, dtype=bool), routed.window) for row in top), np.zeros(2))
         rows.append(
             {
@@ -285,10 +285,10 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
 
 
 def _pairs_of(
-    probabilities: NDArray[np.float32], wanted: NDArray[np.bool_], words: Sequence[str], window: int, sequence: int
+    probabilities: NDArray[np.float32], selected: NDArray[np.bool_], words: Sequence[str], window: int, sequence: int
 ) -> list[Row]:
     """The strongest pair of every two words in one sequence, in blocks of rows."""
-    places = np.flatnonzero(wanted)
+    places = np.flatnonzero(selected)
     names, codes = np.unique(np.array([words[int(place)] for place in places], dtype=str), return_inverse=True)
     top = probabilities[places].argmax(axis=1)
     best: dict[int, Row] = {}
@@ -317,10 +317,10 @@ def _pairs_of(
     return list(best.values())
 
 
-def _same_group(top: Numbers, wanted: NDArray[np.bool_], window: int) -> NDArray[np.float64]:
-    """Pairs beyond the window with one group, and all of them, among the wanted tokens of one sequence."""
-    onehot = (top[:, None] == np.arange(top.max() + 1)) & wanted[:, None]
+def _same_group(top: Numbers, selected: NDArray[np.bool_], window: int) -> NDArray[np.float64]:
+    """Pairs beyond the window with one group, and all of them, among the selected tokens of one sequence."""
+    onehot = (top[:, None] == np.arange(top.max() + 1)) & selected[:, None]
     before = np.zeros((top.size, onehot.shape[1]))
     if window + 1 < top.size:
         before[window + 1 :] = onehot.cumsum(axis=0)[: top.size - window - 1]
-    return np.array([(onehot * before).sum(), (wanted * before.sum(axis=1)).sum()])
+    return np.array([(onehot * before).sum(), (selected * before.sum(axis=1)).sum()])

@@ -1,8 +1,8 @@
-"""Settings that can be changed after training, one at a time, always with the null baselines beside.
+"""Settings that can be changed after training, one at a time, each with both baselines.
 
 Every Focus row has `gap_recovered` = (null - Focus) / (null - full) of perplexities: against window and sinks only, and
 against random centroids (`gap_recovered_chance`). Temperature and iterations are swept at evaluation, for centroids
-trained with others; training under each is another question.
+trained with others; no centroids are trained here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from focus_runtime.baselines.no_groups import calibrated_chance, no_groups
+from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.baselines.random_groups import baseline_seed, random_baseline, random_seed
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.studies.rows import Row, focus_row, full_row, gap_recovered
@@ -41,7 +42,8 @@ def sweep_masks(
         sequences: (N, T) held-out token ids.
         training: (M, T') token ids on which the random centroids are balanced.
         top_ks: 1 to K when empty.
-        seed: of the random centroids.
+        windows, sinks: values swept.
+        seed: preferred for the random centroids; see `baseline_seed`.
 
     Returns:
         The row of full attention; then for every window and number of sinks the row without groups, and for every k
@@ -66,8 +68,14 @@ def sweep_assignment(
 ) -> list[Row]:
     """Temperature and Sinkhorn iterations at evaluation, under `sinkhorn` assignment, whose column terms follow them.
 
-    Arguments and rows as for `sweep_masks`: every temperature at the centroids' own iterations, every number of
-    iterations at their own temperature.
+    Every temperature is measured at the centroids' own iterations, every number of iterations at their own temperature.
+
+    Args:
+        model, centroids, sequences, training, top_ks, seed: see `sweep_masks`.
+        temperatures, iterations: values swept.
+
+    Returns:
+        Rows as `sweep_masks` returns them.
     """
     own = centroids.config
     places = [(t, own.sinkhorn_iterations) for t in temperatures] + [(own.temperature, n) for n in iterations]
@@ -88,7 +96,14 @@ def _sweep(
     seed: int,
 ) -> list[Row]:
     full = score(model, sequences)
-    chance, nothing = calibrated_chance(model, centroids, training, seed=seed), no_groups(centroids)
+    random = random_baseline(
+        model,
+        centroids.config,
+        seed=baseline_seed(random_seed(centroids), preferred=seed),
+        layers=centroids.routers,
+        calibrate_on=training,
+    )
+    nothing = no_groups(centroids)
     rows = [full_row(full, sequences)]
     empty: dict[tuple[int, int], Row] = {}
     for setting in settings:
@@ -97,22 +112,22 @@ def _sweep(
             empty[place] = focus_row(model, nothing, sequences, full, "none", window=place[0], num_sinks=place[1])
             rows.append(empty[place])
         for top_k in top_ks or range(1, centroids.config.num_groups + 1):
-            rows += _pair(model, centroids, chance, sequences, full, empty[place], {**setting, "top_k": top_k})
+            rows += _pair(model, centroids, random, sequences, full, empty[place], {**setting, "top_k": top_k})
     return rows
 
 
 def _pair(
     model: Any,
     centroids: Centroids,
-    chance: Centroids,
+    random: Centroids,
     sequences: Tensor,
     full: Scores,
     empty: Row,
     setting: dict[str, Any],
 ) -> list[Row]:
-    random = focus_row(model, chance, sequences, full, "random", **setting)
+    baseline = focus_row(model, random, sequences, full, "random", **setting)
     given = focus_row(model, centroids, sequences, full, "given", **setting)
-    random["gap_recovered"] = gap_recovered(empty, random, full.perplexity)
+    baseline["gap_recovered"] = gap_recovered(empty, baseline, full.perplexity)
     given["gap_recovered"] = gap_recovered(empty, given, full.perplexity)
-    given["gap_recovered_chance"] = gap_recovered(random, given, full.perplexity)
-    return [random, given]
+    given["gap_recovered_chance"] = gap_recovered(baseline, given, full.perplexity)
+    return [baseline, given]

@@ -43,6 +43,8 @@ def layers_alone(model: Any, centroids: Centroids, sequences: Tensor, **settings
     """Focus in one layer at a time: what it loses there.
 
     Args:
+        model: the frozen model, Focus not composed; centroids: left as they are.
+        sequences: (N, T) token ids.
         settings: settings of `FocusConfig` that differ from the centroids' own, such as top_k.
 
     Returns:
@@ -75,6 +77,7 @@ def greedy_layers(
     """Add layers one by one, each time the one that adds least loss per dropped pair to those chosen already.
 
     Args:
+        model, centroids, sequences, settings: see `layers_alone`.
         steps: layers to choose, all when None.
         candidates: look at only so many layers a step, the best ones alone among those left; all when None.
 
@@ -122,6 +125,7 @@ def layer_curve(
     """Perplexity against the number of focused layers: the ranking best first, worst first, and in random order.
 
     Args:
+        model, centroids, sequences, settings: see `layers_alone`.
         ranking: layers, best first, for instance the `layers` of the last row of `greedy_layers`.
         counts: numbers of focused layers; every number when empty.
         seeds: of the random orders.

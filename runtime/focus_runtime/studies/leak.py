@@ -18,10 +18,15 @@ from focus_runtime.studies.rows import Row, focus_row, full_row, variant
 
 
 def assignment_leak(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = ()) -> list[Row]:
-    """`sinkhorn` against `causal` assignment at every k, on (N, T) sequences.
+    """`sinkhorn` against `causal` assignment at every k.
+
+    Args:
+        model: the frozen model, Focus not composed; centroids: left as they are.
+        sequences: (N, T) token ids.
+        top_ks: values of k; 1 to K when empty.
 
     Returns:
-        The row of full attention, then for every k (1 to K when not given) one row for each assignment. The sinkhorn
+        The row of full attention, then for every k one row for each assignment. The sinkhorn
         row also has `against_causal` (N differences in nats per token, negative where Sinkhorn is better) and
         `tokens_differing`: the share of tokens whose set of groups is another, by layer, both assignments reading the
         hidden states of the causal run.
@@ -41,7 +46,12 @@ def assignment_leak(model: Any, centroids: Centroids, sequences: Tensor, *, top_
 
 @torch.no_grad()
 def tokens_differing(model: Any, centroids: Centroids, sequences: Tensor, *, top_k: int) -> dict[int, float]:
-    """Share of tokens whose set of k groups Sinkhorn changes, by layer; hidden states are those of the causal run."""
+    """Share of tokens whose set of k groups Sinkhorn changes, by layer; hidden states are those of the causal run.
+
+    Args:
+        model, centroids, sequences: see `assignment_leak`.
+        top_k: k.
+    """
     chosen = variant(centroids, top_k=top_k, assignment="causal")
     shares: dict[int, list[float]] = {index: [] for index in chosen.routers}
 
@@ -59,15 +69,18 @@ def tokens_differing(model: Any, centroids: Centroids, sequences: Tensor, *, top
                 final_hidden(model, ids.to(device))
     finally:
         focus.detach()
-    return {index: float(np.mean(found)) for index, found in shares.items() if found}
+    return {index: float(np.mean(share)) for index, share in shares.items() if share}
 
 
 @torch.no_grad()
 def future_effect(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = ()) -> list[Row]:
-    """What seeing the second half of a text does to Sinkhorn's perplexity of its first half: the leak itself.
+    """Effect of the second half of a text on Sinkhorn's perplexity of its first half: the leak itself.
 
     Causal attention gives the first half the same loss whatever follows; with Sinkhorn assignment the text that follows
     moves its groups. Differences to `causal` mix this with balancing on the text at hand; this row does not.
+
+    Args:
+        model, centroids, sequences, top_ks: see `assignment_leak`.
 
     Returns:
         One row for every k: perplexity of the first halves alone and with the whole text read, `differences` in nats

@@ -1,4 +1,4 @@
-"""One row of an analysis: a setting, its perplexity, and what a perplexity must be read beside."""
+"""One row of an analysis: a setting, its perplexity, and the dominance and sparsity it was reached at."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from focus_runtime.baselines.no_groups import is_null
+from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.routing.centroids import Centroids
@@ -63,33 +63,41 @@ def focus_row(model: Any, centroids: Centroids, sequences: Tensor, full: Scores,
     chosen = variant(centroids, **settings)
     focus = compose(model, chosen)
     try:
-        found = score(focus, sequences)
+        scores = score(focus, sequences)
         layers = len(focus.focused_layers)
     finally:
         focus.detach()
-    grouped = not is_null(centroids)
+    grouped = not has_no_groups(centroids)
     shown = {key: getattr(chosen.config, key) for key in SHOWN}
     return {
         "setting": {"centroids": name, "sequence_length": sequences.shape[1], "focused_layers": layers, **shown},
-        **_measured(found, full),
-        "dominance_mean": float(found.dominance.mean()) if grouped else None,
-        "dominance_max": float(found.dominance.max()) if grouped else None,
-        "retained_pairs": float(found.retained_pairs.mean()),
-        "distant_kept": float(found.distant_kept.mean()),
+        **_measured(scores, full),
+        "dominance_mean": float(scores.dominance.mean()) if grouped else None,
+        "dominance_max": float(scores.dominance.max()) if grouped else None,
+        "retained_pairs": float(scores.retained_pairs.mean()),
+        "distant_kept": float(scores.distant_kept.mean()),
     }
 
 
-def _measured(found: Scores, full: Scores) -> Row:
-    difference = found.nll - full.nll
+def _measured(scores: Scores, full: Scores) -> Row:
+    difference = scores.nll - full.nll
     return {
-        "perplexity": found.perplexity,
-        "difference_nats": float(np.average(difference, weights=found.scored)),
+        "perplexity": scores.perplexity,
+        "difference_nats": float(np.average(difference, weights=scores.scored)),
         "differences": difference.tolist(),
-        "scored_tokens": int(found.scored.sum()),
+        "scored_tokens": int(scores.scored.sum()),
     }
 
 
 def gap_recovered(null: Row, focus: Row, full: float) -> float | None:
-    """(null - Focus) / (null - full) of perplexities; None where the null loses nothing that could be recovered."""
+    """Share of the perplexity gap between a null and full attention that Focus closes.
+
+    Args:
+        null, focus: rows of a null and of Focus.
+        full: perplexity of full attention.
+
+    Returns:
+        (null - Focus) / (null - full), or None where the null is no worse than full attention.
+    """
     gap = null["perplexity"] - full
     return (null["perplexity"] - focus["perplexity"]) / gap if gap > 0 else None

@@ -1,6 +1,6 @@
 """Training sweeps: centroids trained under many settings, one row each, kept in a file as they come.
 
-A row is found again by the hash of all that it depends on, so an interrupted sweep goes on where it stopped and a
+A row is identified by the hash of all that it depends on, so an interrupted sweep resumes where it stopped and a
 finished one costs nothing.
 """
 
@@ -55,16 +55,16 @@ def sweep_settings(
         changes = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
     else:
         changes = [{}, *({name: value} for name, values in vary.items() for value in values)]
-    found: list[tuple[dict[str, Any], FocusConfig, TrainConfig]] = []
+    settings_of_rows: list[tuple[dict[str, Any], FocusConfig, TrainConfig]] = []
     for change in changes:
         focus = {name: value for name, value in change.items() if name in FOCUS_NAMES}
         if "num_groups" in focus:  # k is chosen at scoring; the base's may not fit fewer groups
             focus.setdefault("top_k", min(config.top_k, focus["num_groups"]))
         train = {name: value for name, value in change.items() if name in TRAIN_NAMES}
         both = config.replace(**focus), dataclasses.replace(settings, **train)
-        if all(both != known[1:] for known in found):
-            found.append((change, *both))
-    return found
+        if all(both != known[1:] for known in settings_of_rows):
+            settings_of_rows.append((change, *both))
+    return settings_of_rows
 
 
 def training_sweep(
@@ -87,14 +87,15 @@ def training_sweep(
     """Train centroids under every setting and score them on held-out text, under the hard mask.
 
     Args:
-        model: frozen causal language model.
+        model: frozen causal language model; tokenizer: its own.
+        texts: to train on.
         validation: (N, T) token ids.
         config, settings: the base; see `sweep_settings` for `vary` and `grid`.
         top_ks: values of k to score; those above K are left out.
         sinks: sinks in force while scoring; None for those of the training. Varying `num_sinks` changes both, so
             `vary={"num_sinks": [0, 4]}, sinks=[0, 4]` compares trained with and without, scored with and without.
-        file: JSON lines; rows found there are not computed again, new ones are added as they are finished.
-        on_row: called with every row, also with those found. on_step: called after every training step.
+        file: JSON lines; rows that it holds are not computed again, new ones are added as they are finished.
+        on_row: called with every row, also with those from the file. on_step: called after every training step.
 
     Returns:
         One JSON-ready row per setting: key, changed, config, settings, full (perplexity of full attention, scored),
@@ -145,8 +146,8 @@ def _key(shared: dict[str, Any], config: FocusConfig, settings: TrainConfig) -> 
 
 
 def _full(model: Any, validation: Tensor) -> dict[str, Any]:
-    found = score(model, validation)
-    return {"perplexity": found.perplexity, "scored": int(found.scored.sum()), "nll": found.nll.tolist()}
+    scores = score(model, validation)
+    return {"perplexity": scores.perplexity, "scored": int(scores.scored.sum()), "nll": scores.nll.tolist()}
 
 
 def _outcome(last: TrainStep) -> dict[str, Any]:

@@ -92,8 +92,8 @@ class _Text:
 
 def _prepare(name: str, text: str, tokenizer: Any) -> _Text:
     text = " ".join(text.split())
-    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    prepared = _Text(name, text, [end for _, end in found["offset_mapping"]])
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    prepared = _Text(name, text, [end for _, end in encoded["offset_mapping"]])
     for match in WORD.finditer(text):
         prepared.words.setdefault(match[0].lower(), []).append(match.start())
     prepared.starts = [0]
@@ -164,9 +164,9 @@ def last_word_passages(
     ]
     random.Random(seed).shuffle(places)
     taken: dict[str, list[tuple[int, int]]] = {}
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for text, span in places:
-        if len(found) == items:
+        if len(passages) == items:
             break
         if (made := _passage(text, span, length, window, tokenizer)) is None:
             continue
@@ -174,8 +174,8 @@ def last_word_passages(
         others = taken.setdefault(text.name, [])
         if all(span[1] <= low or start >= high for low, high in others):
             others.append((start, span[1]))
-            found.append(passage)
-    return found
+            passages.append(passage)
+    return passages
 
 
 def write_last_word_tasks(
@@ -194,6 +194,7 @@ def write_last_word_tasks(
     The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder appears whole or not at all.
 
     Args:
+        tokenizer: counts the tokens.
         texts: (name, text) pairs.
         out: folder to make; it may exist when it is empty.
         lengths, items, window, seed: see `last_word_passages`.

@@ -52,6 +52,7 @@ def next_sentence_items(
     """Passages of up to `length` tokens with the sentence that follows and three from elsewhere in the same text.
 
     Args:
+        tokenizer: counts the tokens.
         texts: plain texts.
         length: tokens of a passage.
         items: how many at most.
@@ -106,6 +107,10 @@ def write_next_sentence_task(
     texts: Sequence[str], tokenizer: Any, out: str | os.PathLike[str], *, length: int, items: int, seed: int = 0
 ) -> Path:
     """Write a folder with the task; it appears whole or not at all.
+
+    Args:
+        texts, tokenizer, length, items, seed: as in `next_sentence_items`.
+        out: folder to make.
 
     Raises:
         InputError: the folder exists or cannot be written. TextError: see `next_sentence_items`.

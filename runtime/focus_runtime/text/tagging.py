@@ -1,7 +1,7 @@
 """Part of speech, syntactic relation and sentence of every token piece, from spaCy's small English pipeline.
 
 A token of the model takes the tag of the word that holds most of its characters other than spaces, the earlier one
-where two hold as many; one of spaces alone is `SPACE`. It knows nothing of groups.
+where two hold as many; one of spaces alone is `SPACE`.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def tag(text: str, starts: Sequence[int], ends: Sequence[int]) -> Tags:
                 words.append((begin, begin + len(word.text), word.pos_, word.dep_))
     pos, dep = _of_tokens(text, words, starts, ends)
     letters = [start + _indent(text[start:end]) for start, end in zip(starts, ends, strict=True)]
-    found = np.searchsorted(np.array(sentence_starts or [0]), letters, side="right") - 1
-    _, sentence = np.unique(np.maximum(found, 0), return_inverse=True)
+    indices = np.searchsorted(np.array(sentence_starts or [0]), letters, side="right") - 1
+    _, sentence = np.unique(np.maximum(indices, 0), return_inverse=True)
     return Tags(pos, dep, sentence.astype(np.int32), tagger_name())
 
 

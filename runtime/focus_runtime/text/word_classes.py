@@ -2,7 +2,7 @@
 
 Every word has one class, that of its most frequent use in prose; "that" is always a conjunction here and possessives
 are pronouns. What is in no list is a name when it is capitalised within a sentence, else a content word. Text in
-another language falls mostly under content words, names and punctuation. It knows nothing of groups or models.
+another language falls mostly under content words, names and punctuation.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def class_numbers(pieces: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def sentences(pieces: Sequence[str]) -> NDArray[np.int64]:
-    """(T,) number of the sentence each piece lies in, told by punctuation and paragraphs alone."""
+    """(T,) number of the sentence each piece lies in, from punctuation and paragraphs alone."""
     starts = _sentence_starts(pieces)
     begins = [
         place > 0 and start and any(character.isalnum() for character in pieces[place])

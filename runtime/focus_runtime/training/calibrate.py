@@ -1,4 +1,4 @@
-"""Column potentials from text, so that causal assignment is balanced. It knows nothing of training."""
+"""Column potentials from text, so that causal assignment is balanced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def hard_potential(logits: Tensor, start: Tensor, *, iterations: int = 300, rate
     of groups that are chosen too often, with a falling step, and returns the best potential seen.
 
     Args:
-        logits: (T, K) scores over temperature; start: (K,) initial potential.
+        logits: (T, K) scores over temperature.
+        start: (K,) initial potential.
+        iterations: updates of the potential.
+        rate: size of the first update; it falls to 0.
 
     Returns:
         (K,) float, mean 0.

@@ -1,4 +1,4 @@
-"""Centroid training on a frozen model: only routers get gradients. It knows nothing of the screen or the database."""
+"""Centroid training on a frozen model: only routers get gradients."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from focus_runtime.measure.loss import (
     final_hidden,
     token_nll,
 )
-from focus_runtime.models.loading import fingerprint, weights_sha256
+from focus_runtime.models.loading import weights_sha256
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.calibrate import calibrate_potentials
+from focus_runtime.training.hashes import ModelHashes
 from focus_runtime.training.loop import Loop, Shares, TrainConfig, TrainStep, average, checkpointing
 
 ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
@@ -58,23 +59,27 @@ def train_centroids(
     history: list[TrainStep] | None = None,
     on_snapshot: Callable[[int, Centroids], None] | None = None,
     snapshot_every: int = 0,
+    hashes: ModelHashes | None = None,
 ) -> Centroids:
     """Train routers of a frozen model and estimate their column potentials.
 
     Args:
         model: causal language model; its weights are not changed (checked by hash).
+        tokenizer: the model's.
         texts: training texts.
         config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
         settings: optimisation.
         model_id: recorded in the result.
         on_step: called after every step.
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
-        resume: go on from that file; the losses are those of a training that was never interrupted.
-        should_stop: asked after every step.
+        resume: continue from that file; the losses are those of a training that was never interrupted.
+        should_stop: called after every step; True stops the training.
         history: takes every step's report, those before a resume included.
-        on_snapshot: called with the step and the centroids as they are then, after every `snapshot_every` steps but
-            the last one; to be saved at once, since they go on changing. Their potentials are the running averages of
+        on_snapshot: called with the step and the centroids at that step, after every `snapshot_every` steps but the
+            last one; to be saved at once, since later steps change them. Their potentials are the running averages of
             training; those of the result are estimated anew at the end.
+        snapshot_every: steps between calls of `on_snapshot`; 0 for none.
+        hashes: of the model before training, where the caller has them; computed when None.
 
     Returns:
         Centroids with potentials, ready for `save_centroids`.
@@ -86,50 +91,62 @@ def train_centroids(
     ids = encode_texts(tokenizer, texts, settings.seq_len + 1)
     check_positions(model, settings.seq_len)
     centroids = random_centroids(model, config, seed=settings.seed, name="trained")
-    before = weights_sha256(model)
+    hashes = hashes or ModelHashes.of(model)
+    centroids.base_model, centroids.base_fingerprint = model_id, hashes.fingerprint
     started = time.perf_counter()
     with training_focus(model, centroids) as focus:
-        identity = {"config": config.to_json(), "model": fingerprint(model), "texts": texts_sha256(texts)}
+        identity = {"config": config.to_json(), "model": hashes.fingerprint, "texts": texts_sha256(texts)}
         loop = centroid_loop(focus, centroids, ids, settings, identity=identity, checkpoint=checkpoint)
         if resume:
             loop.resume()
-
-        def report(step: TrainStep) -> None:
-            if on_step is not None:
-                on_step(step)
-            due = snapshot_every > 0 and step.step < settings.steps and step.step % snapshot_every == 0
-            if on_snapshot is not None and due:
-                training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, "loss": step.loss}
-                now = replace(
-                    centroids, base_model=model_id, base_fingerprint=str(identity["model"]), training=training
-                )
-                on_snapshot(step.step, now)
-
+        if on_snapshot is not None and snapshot_every > 0:
+            on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, settings)
         with checkpointing(model, settings.gradient_checkpointing):
-            last = loop.run(report, should_stop)
+            loop.run(on_step, should_stop)
     if history is not None:
         history.extend(loop.history)
-    if weights_sha256(model) != before:
+    if weights_sha256(model) != hashes.weights:
         raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
     device = next(model.parameters()).device
     calibrate_potentials(
         model, centroids, even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(device)
     )
-    centroids.base_model, centroids.base_fingerprint = model_id, fingerprint(model)
-    centroids.training = {
-        **asdict(settings),
-        "final_loss": None if last is None else last.loss,
-        "final_dominance": None if last is None else last.dominance,
-        "tokens_seen": settings.steps
-        * settings.batch
-        * settings.accumulation
-        * settings.seq_len
-        * loop.processes.num_processes,
-        "training_tokens": ids.numel(),
-        "base_weights_sha256": before,
+    centroids.training = _training_summary(loop, settings) | {
+        "base_weights_sha256": hashes.weights,
         "seconds": round(time.perf_counter() - started, 1),
     }
     return centroids
+
+
+def _with_snapshots(
+    on_step: Callable[[TrainStep], None] | None,
+    on_snapshot: Callable[[int, Centroids], None],
+    every: int,
+    centroids: Centroids,
+    settings: TrainConfig,
+) -> Callable[[TrainStep], None]:
+    """`on_step`, and after every so many steps but the last one `on_snapshot`; its centroids share the routers."""
+
+    def report(step: TrainStep) -> None:
+        if on_step is not None:
+            on_step(step)
+        if step.step < settings.steps and step.step % every == 0:
+            training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, "loss": step.loss}
+            on_snapshot(step.step, replace(centroids, training=training))
+
+    return report
+
+
+def _training_summary(loop: Loop, settings: TrainConfig) -> dict[str, Any]:
+    """What a centroid file records of its training."""
+    sequences = settings.steps * settings.batch * settings.accumulation * loop.processes.num_processes
+    return {
+        **asdict(settings),
+        "final_loss": None if loop.last is None else loop.last.loss,
+        "final_dominance": None if loop.last is None else loop.last.dominance,
+        "tokens_seen": sequences * settings.seq_len,
+        "training_tokens": loop.ids.numel(),
+    }
 
 
 @contextmanager
@@ -137,6 +154,7 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
     """Focus composed for training, with Sinkhorn or softmax assignment; everything is undone at the end.
 
     Args:
+        centroids: whose routers are trained.
         weights: whether the model's own weights get gradients too.
     """
     before = {p: p.requires_grad for p in model.parameters()}
@@ -174,7 +192,14 @@ def centroid_loop(
     """The loop that trains the routers of a composed model, and its own weights where they are given.
 
     Args:
-        extra_loss: added to the language model's loss, from what the routers decided in this pass.
+        focus: the composed model.
+        centroids: whose routers are trained.
+        ids: (N,) token stream of the training texts.
+        settings: optimisation.
+        identity: what a checkpoint must have been made for.
+        checkpoint: where the state is kept; None for nowhere.
+        extra_loss: added to the language model's loss, from the routers' assignments in this pass.
+        phase: recorded with every step.
         weights: parameters of the model that are trained along, at the settings' learning rate.
         router_rate: the routers' peak learning rate; the settings' when None.
         learn_centroids: False where `after_step` moves the centroids and gradients move the projections alone.
@@ -195,8 +220,8 @@ def centroid_loop(
         rates = [settings.learning_rate] * len(weights) + [router_rate] * len(learned)
 
     def loss(batch: Tensor) -> Tensor:
-        found = token_nll(focus.model, final_hidden(focus.model, batch), batch).mean()
-        return found if extra_loss is None else found + extra_loss(focus)
+        nll = token_nll(focus.model, final_hidden(focus.model, batch), batch).mean()
+        return nll if extra_loss is None else nll + extra_loss(focus)
 
     def finish(step: int) -> Shares:
         shares = update_potentials(focus, centroids, settings.potential_decay, step)
@@ -220,7 +245,17 @@ def centroid_loop(
 
 @torch.no_grad()
 def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> Shares:
-    """Running average of Sinkhorn's column terms; returns dominance, mean and largest, and retained pairs."""
+    """Update the running average of Sinkhorn's column terms.
+
+    Args:
+        focus: the composed model, after a pass.
+        centroids: whose potentials are updated in place.
+        decay: factor of the old average.
+        step: steps finished before this one; the first one replaces the average.
+
+    Returns:
+        Dominance, its mean and largest over layers, and retained pairs.
+    """
     shares, kept = [], []
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
@@ -233,7 +268,13 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
 
 
 def retained_pairs(membership: Tensor, window: int, num_sinks: int) -> float:
-    """Share of causal pairs that the hard mask keeps, (T,) -> float; from 1,024 even query rows of a longer text."""
+    """Share of causal pairs that the hard mask keeps, from 1,024 evenly spaced query rows of a longer text.
+
+    Args:
+        membership: (T,) K-bit integers.
+        window: pairs at most this far apart are kept.
+        num_sinks: first tokens every token may attend to.
+    """
     length = membership.shape[0]
     count = min(length, ROWS_COUNTED)
     position = torch.arange(length, device=membership.device)
@@ -245,7 +286,15 @@ def retained_pairs(membership: Tensor, window: int, num_sinks: int) -> float:
 def validate(
     model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = (1, 2), window: int | None = None
 ) -> dict[str, Any]:
-    """Held-out perplexity under the hard mask for several k, with balance and sparsity, and of full attention."""
+    """Held-out perplexity under the hard mask for several k, with balance and sparsity, and of full attention.
+
+    Args:
+        model: the base model, Focus not composed.
+        centroids: trained and calibrated.
+        sequences: (N, T) token ids.
+        top_ks: groups per token, one evaluation each.
+        window: the centroids' own when None.
+    """
     full, scored = evaluate_full(model, sequences)
     report: dict[str, Any] = {"full": full, "scored_tokens": scored, "sequence_length": sequences.shape[1]}
     for top_k in top_ks:

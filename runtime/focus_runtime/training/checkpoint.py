@@ -35,8 +35,8 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
         )
 
     try:
-        with replacing(path, explain=explain, mode=0o600, sync=True) as part:
-            torch.save({"format": FORMAT, "identity": dict(identity), "step": step, "content": dict(content)}, part)
+        with replacing(path, explain=explain, mode=0o600, sync=True) as part, part.open("wb") as stream:
+            torch.save({"format": FORMAT, "identity": dict(identity), "step": step, "content": dict(content)}, stream)
     except RuntimeError as error:  # how torch reports a full disk
         raise explain(path, error) from error
 
@@ -53,14 +53,14 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, 
     if not path.exists():
         raise TrainingError(f"there is no checkpoint {path}", fix="start without --resume, or give the same --out")
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        saved = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises its own and pickle's types for damaged or unsafe files
         raise TrainingError(
             f"the checkpoint {path} is damaged or no training checkpoint", fix="start again without --resume"
         ) from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
         raise TrainingError(f"{path} is no training checkpoint", fix="start again without --resume")
-    before = found["identity"]
+    before = saved["identity"]
     for name in {**before, **identity}:
         if before.get(name) != identity.get(name):
             raise TrainingError(
@@ -69,7 +69,7 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, 
                 expected="the same model, texts and settings",
                 fix="give the settings it was started with, or start again without --resume",
             )
-    return found["step"], found["content"]
+    return saved["step"], saved["content"]
 
 
 def _short(value: Any) -> str:

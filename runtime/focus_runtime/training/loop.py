@@ -1,6 +1,6 @@
 """The training loop every training shares: data order, schedule, accumulation, precision, checkpoint and resume.
 
-It knows nothing of Focus: what is trained and what the loss is comes from outside. With several processes (started by
+The caller gives the parameters and the loss. With several processes (started by
 `accelerate launch`) each takes its share of a step's sequences and gradients are averaged, so the loss curve is that of
 one process with a larger batch.
 """
@@ -163,14 +163,14 @@ def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
+def _signals_deferred() -> Iterator[None]:
     """Let Ctrl-C and a request to end wait until the block is through: half an update is no state to keep."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked: list[tuple[int, Any]] = []
+    received: list[tuple[int, Any]] = []
     before = {
-        one: signal.signal(one, lambda number, frame: asked.append((number, frame)))
+        one: signal.signal(one, lambda number, frame: received.append((number, frame)))
         for one in (signal.SIGINT, signal.SIGTERM)
     }
     try:
@@ -178,7 +178,7 @@ def _whole() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-    for number, frame in asked:
+    for number, frame in received:
         handler = before[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)
@@ -289,7 +289,7 @@ class Loop:
 
         Args:
             on_step: called after every step.
-            should_stop: asked after every step.
+            should_stop: called after every step; True stops the training.
             until: stop quietly after so many steps in all.
 
         Returns:
@@ -316,7 +316,7 @@ class Loop:
         return self.last
 
     def _agreed(self, stop: bool) -> bool:
-        """Whether any process was asked to stop; all then stop after the same step."""
+        """Whether a stop was requested in any process; all then stop after the same step."""
         if self.processes.num_processes == 1:
             return stop
         return bool(average(torch.tensor(float(stop), device=self.device)).item() > 0)
@@ -329,11 +329,11 @@ class Loop:
             group["lr"] = rate * group.get("factor", 1.0)  # older checkpoints hold none
         count = config.batch * config.accumulation * world
         rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
-        mine = rows[self.processes.process_index :: world].to(self.device)
+        local_rows = rows[self.processes.process_index :: world].to(self.device)
         self.optimiser.zero_grad(set_to_none=True)
         total = 0.0
         precision = PRECISIONS[config.mixed_precision]
-        for part in mine.split(config.batch):
+        for part in local_rows.split(config.batch):
             with self.around_step():
                 with torch.autocast(self.device.type, dtype=precision) if precision else nullcontext():
                     loss = self.loss(part)
@@ -343,7 +343,7 @@ class Loop:
                 self.scaler.scale(loss / config.accumulation).backward()
         total = float(average(torch.tensor(total, dtype=torch.float64, device=self.device)))
         self._check(total, step)
-        with _whole():
+        with _signals_deferred():
             self._apply(step)
             shares = self.after_step(step)
             self.done = step + 1

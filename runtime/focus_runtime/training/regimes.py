@@ -1,8 +1,8 @@
 """Three ways to train with Focus, each with a full-attention twin that sees the same sequences in the same order.
 
 "centroid_only": routers of a frozen model. "two_phase": routers first, then all weights with them. "from_scratch":
-weights and routers together, both from random initialisation (paper, section 4). It knows nothing of what the trained
-models are compared on: evaluation is `RegimeResult.score`, always under the hard mask.
+weights and routers together, both from random initialisation (paper, section 4). Evaluation is `RegimeResult.score`,
+always under the hard mask.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, ModelError
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.scores import Scores, score
-from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.calibrate import calibrate_potentials
 from focus_runtime.training.centroids import centroid_loop, texts_sha256, train_centroids, training_focus
+from focus_runtime.training.hashes import ModelHashes
 from focus_runtime.training.loop import Loop, TrainConfig, TrainStep, checkpointing
 
 PHASES = {"centroid_only": ("centroids",), "two_phase": ("centroids", "weights"), "from_scratch": ("weights",)}
@@ -158,15 +158,17 @@ def run_regime(
     Args:
         plan: regime and settings of its phases.
         model: causal language model; "from_scratch" takes its configuration alone.
+        tokenizer: the model's.
         texts: training texts.
         config: K, d_g, window, sinks, gate, layers of the routers.
         twin: full attention instead: the untouched model for "centroid_only", else the phase of the weights alone,
             with the same sequences, learning rate and, from scratch, initial weights.
         in_place: train the model given rather than a copy, where memory holds only one (fp32 weights needed).
+        model_id: recorded in the centroids.
         on_step: called after every step; `TrainStep.phase` says of which phase.
         checkpoint: folder with one file per phase; a finished phase is not run again on resume.
-        resume: go on from that folder; the losses are those of a training that was never interrupted.
-        should_stop: asked after every step.
+        resume: continue from that folder; the losses are those of a training that was never interrupted.
+        should_stop: called after every step; True stops the training.
 
     Raises:
         ConfigError: the plan or a setting is wrong. ModelError: the model cannot be trained so. TextError: too little
@@ -182,10 +184,11 @@ def run_regime(
     check_positions(model, longest)
     ids = encode_texts(tokenizer, texts, longest + 1)
     network = _network(plan, model, in_place)
+    hashes = ModelHashes.of(network)
     identity = {
         "regime": plan.regime + (" twin" if twin else ""),
         "config": "" if twin else config.to_json(),
-        "model": fingerprint(network),
+        "model": hashes.fingerprint,
         "texts": texts_sha256(texts),
         "earlier": "" if twin or plan.regime != "two_phase" else repr(plan.centroids),
     }
@@ -193,14 +196,16 @@ def run_regime(
     if checkpoint is not None and not resume and PartialState().is_main_process:
         for phase in PHASES[plan.regime]:
             (checkpoint / f"{phase}.ckpt").unlink(missing_ok=True)  # else a later resume would skip what it belongs to
-    result = RegimeResult(plan, twin, network, None, weights_before=weights_sha256(network))
+    result = RegimeResult(plan, twin, network, None, weights_before=hashes.weights, weights_after=hashes.weights)
     if not twin:
-        result.centroids = _first_phase(session, result, model_id)
+        result.centroids = _first_phase(session, result, model_id, hashes)
     if plan.weights is not None:
         _train_weights(session, result, ids)
+        after = ModelHashes.of(network)
+        result.weights_after = after.weights
         if result.centroids is not None:
-            _finish(session, result, ids, model_id)
-    result.weights_after = weights_sha256(network)
+            result.centroids.base_model, result.centroids.base_fingerprint = model_id, after.fingerprint
+            _finish(session, result, ids)
     result.seconds = time.perf_counter() - started
     return result
 
@@ -233,8 +238,8 @@ def initialised(model: Any, seed: int) -> Any:
     return fresh.float().to(next(model.parameters()).device).eval()
 
 
-def _first_phase(session: _Session, result: RegimeResult, model_id: str) -> Centroids:
-    """Routers as the phase with the weights finds them: trained alone, or random."""
+def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes: ModelHashes) -> Centroids:
+    """The routers with which the phase of the weights starts: trained alone, or random."""
     plan = session.plan
     if plan.centroids is None:
         assert plan.weights is not None
@@ -251,6 +256,7 @@ def _first_phase(session: _Session, result: RegimeResult, model_id: str) -> Cent
         resume=session.resumes("centroids"),
         should_stop=session.should_stop,
         history=result.phases.setdefault("centroids", []),
+        hashes=hashes,
     )
 
 
@@ -307,15 +313,14 @@ def _all_trained(network: Any) -> Iterator[list[nn.Parameter]]:
             parameter.grad = None
 
 
-def _finish(session: _Session, result: RegimeResult, ids: Tensor, model_id: str) -> None:
-    """Potentials for the weights as they are now, and what the routers belong to."""
+def _finish(session: _Session, result: RegimeResult, ids: Tensor) -> None:
+    """Estimate potentials for the trained weights, and record the training in the centroids."""
     settings, centroids, network = session.plan.weights, result.centroids, result.model
     assert settings is not None
     assert centroids is not None
     sequences = even_sequences(ids, settings.calibration_sequences, settings.seq_len)
     calibrate_potentials(network, centroids, sequences.to(next(network.parameters()).device))
     steps = result.phases["weights"]
-    centroids.base_model, centroids.base_fingerprint = model_id, fingerprint(network)
     centroids.training = {
         "regime": session.plan.regime,
         "weights": asdict(settings),

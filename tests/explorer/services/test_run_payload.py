@@ -15,7 +15,6 @@ from focus_explorer.services import run_payload as run_data
 from focus_explorer.services.run_payload import load_run
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.tabs.explore import PACKED_FROM, packed
-from focus_explorer.views.run import cells_payload
 from focus_runtime.text.word_classes import classify
 
 
@@ -96,16 +95,6 @@ def test_word_classes_are_those_of_the_pieces(service, run_id):
     codes = np.frombuffer(base64.b64decode(found["classes"]), np.uint8)
     pieces = [row["piece"] for row in fetch(service.database, "pieces", run_id=run_id).to_pylist()]
     assert [found["names"][code] for code in codes] == classify(pieces).classes
-
-
-@pytest.mark.parametrize(("groups", "width"), [(1, 1), (8, 1), (9, 2), (17, 4), (33, 8), (64, 8)])
-def test_memberships_of_any_size_survive(groups, width):
-    member = np.array([1 << (groups - 1), 1], dtype=np.uint64).astype(np.int64)
-    share = np.full((2, groups), 1 / groups, np.float32)
-    cells = cells_payload(member, share, np.full(2, np.log(groups), np.float32))
-    assert cells["width"] == width
-    assert np.frombuffer(base64.b64decode(cells["membership"]), f"<u{width}").tolist() == [1 << (groups - 1), 1]
-    assert list(base64.b64decode(cells["entropy"])) == ([255, 255] if groups > 1 else [0, 0])
 
 
 def test_answers_are_compressed_when_that_pays():

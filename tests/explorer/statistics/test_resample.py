@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_explorer.statistics import labellings
 from focus_explorer.statistics.layer_measures import quotient
 from focus_explorer.statistics.resample import MOST_UNITS, Estimate, Resampler
+from focus_runtime.measure.contingency import information
 
 
 def test_a_share_of_clustered_tokens_is_covered():
@@ -29,14 +29,14 @@ def test_a_share_of_clustered_tokens_is_covered():
 def test_mutual_information_is_covered_though_resamples_overstate_it():
     generator = np.random.default_rng(6)
     joint = generator.dirichlet(np.ones(24) * 0.7).reshape(4, 6)
-    truth = float(labellings.information(joint * 1e6)["nmi"])
+    truth = float(information(joint * 1e6)["nmi"])
     inside = 0
     for seed in range(100):
         cells = generator.choice(24, size=1500, p=joint.ravel())
         resampler = Resampler(np.arange(1500) // 15, resamples=400, seed=seed)
         by_unit = resampler.tally(cells, 24)
-        value = float(labellings.information(by_unit.sum(axis=0).reshape(4, 6))["nmi"])
-        drawn = labellings.information(resampler.draw(by_unit).reshape(-1, 4, 6))["nmi"]
+        value = float(information(by_unit.sum(axis=0).reshape(4, 6))["nmi"])
+        drawn = information(resampler.draw(by_unit).reshape(-1, 4, 6))["nmi"]
         low, high = Estimate(value, drawn).interval(100)
         inside += low <= truth <= high
     assert inside >= 85

@@ -11,9 +11,14 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.centroids import CentroidCards
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.cards import CentroidCards
+from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.labels import KEEP_DAYS, all_runs, label_run
-from focus_explorer.services.service import AnalyzeRequest, Service
+from focus_explorer.services.maps import map_payload
+from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import mask_blocks
+from focus_explorer.services.service import Service
 from focus_explorer.services.sql import run_sql
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.ui.questions.answer import answer
@@ -82,20 +87,38 @@ def check(value: Any, *names: str) -> None:
 
 
 @pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A database of this file's own: the tests below measure more of their run."""
+    return Service(tmp_path_factory.mktemp("payloads") / "runs.duckdb")
+
+
+@pytest.fixture(scope="module")
+def run_id(service, model_folder):
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=2)
+    return analyze(service, TEXT, request, command="focus-explorer test")
+
+
+@pytest.fixture(scope="module")
 def other_id(service, run_id, model_folder):
     """A second run of the same tokens."""
-    return service.analyze(
-        TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
+    return analyze(
+        service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
     )
 
 
 @pytest.fixture(scope="module")
-def ask(service, run_id):
-    """The answer to one of the page's questions about the run, computed to the end."""
+def begin(service, run_id):
+    """The first answer to one of the page's questions about the run."""
+    return lambda what, **details: answer(service, {"what": what, "run": run_id, **details})
+
+
+@pytest.fixture(scope="module")
+def ask(begin):
+    """The answer to a question that starts nothing, once everything is computed and no job is running."""
 
     def question(what: str, **details: Any) -> dict[str, Any]:
-        for _ in range(1200):
-            found = answer(service, {"what": what, "run": run_id, **details})
+        for _ in range(2400):
+            found = begin(what, **details)
             job = found.get("job") or {}
             if found.get("state") not in ("computing", "running") and job.get("state") not in ("waiting", "running"):
                 return found
@@ -136,9 +159,9 @@ def test_an_answer_is_its_payload(ask, what, details, names):
 
 
 def test_a_run_and_its_mask_are_their_payloads(service, run_id):
-    check(service.run_payload(run_id), "RunPayload")
-    check(service.mask_payload(run_id, 1), "MaskPayload")
-    check(service.projection_payload(run_id, 1), "MapPayload")  # stored, unlike the quick ones
+    check(load_run(service.database, run_id), "RunPayload")
+    check(mask_blocks(service.database, run_id, 1), "MaskPayload")
+    check(map_payload(service, run_id, 1), "MapPayload")  # stored, unlike the quick ones
 
 
 def test_two_runs_are_their_payloads(ask, other_id):
@@ -148,29 +171,30 @@ def test_two_runs_are_their_payloads(ask, other_id):
     check(ask("statistics_agreement", other=other_id), "RunAgreementPayload")
 
 
-def test_what_was_measured_is_its_payload(ask):
+def test_what_was_measured_is_its_payload(ask, begin):
     """Everything that a run has only after a measurement."""
-    ask("compare_grid_start", top_k=[1, 2], window=[4], repeats=1)
+    begin("compare_grid_start", top_k=[1, 2], window=[4], repeats=1)
     check(ask("compare_grid"), "GridPayload")
-    ask("compare_lengths_start", layer=0, seconds=1)
+    begin("compare_lengths_start", layer=0, seconds=1)
     check(ask("compare_lengths"), "LengthsPayload")
-    ask("compare_generation_start", prompt="The cat", max_tokens=2)
+    begin("compare_generation_start", prompt="The cat", max_tokens=2)
     generation = ask("compare_generation")
     assert set(generation["sides"]) == {"full", "focus", "prompt_tokens"}
     check(generation, "GenerationPayload")
-    check(ask("measure_attention"), "AttentionMassPayload")
+    check(begin("measure_attention"), "AttentionRunningPayload", "AttentionMassPayload")
+    check(ask("attention"), "AttentionMassPayload")
     links = ask("attention_links", layer=0)
     assert links["kept"] or links["dropped"]
     check(links, "AttentionLinksPayload")
-    ask("statistics_measure", attention=False)
+    check(begin("statistics_measure", attention=False), "JobAnswerPayload")
     check(ask("statistics"), "StatisticsPayload")
     check(ask("statistics_layer", layer=0), "LayerStatisticsPayload")
     check(ask("statistics_pairs", layer=0), "PairStatisticsPayload")
     check(ask("groups"), "GroupsPayload")
 
 
-def test_a_file_for_download_is_its_payload(ask):
-    started = ask("export_start", kind="table", name="groups", format="csv")
+def test_a_file_for_download_is_its_payload(ask, begin):
+    started = begin("export_start", kind="table", name="groups", format="csv")
     check(started, "ExportPayload")
     finished = ask("export_state", id=started["id"])
     assert finished["file"]["bytes"] > 0
@@ -192,10 +216,10 @@ def test_centroid_files_are_their_payloads(tmp_path, model_folder):
         made.training = {"steps": 5, "texts": ["a"], "validation": {"full": 9.0, "scored_tokens": 9}}
         made.training["validation"]["k=1"] = {"perplexity": 9.5, "dominance": 0.5}
         save_centroids(made, tmp_path / f"{name}.safetensors")
-        service.add_centroids(tmp_path / f"{name}.safetensors", name, model_folder)
+        add_centroids(service, tmp_path / f"{name}.safetensors", name, model_folder)
     cards = CentroidCards(service)
-    first, second = (row["sha256"] for row in service.centroid_files())
-    service.analyze(TEXT, AnalyzeRequest(model=model_folder, centroids=first, repeats=1, max_tokens=40))
+    first, second = (row["sha256"] for row in uploaded_centroids(service.database))
+    analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=first, repeats=1, max_tokens=40))
     check({"files": cards.cards()}, "CentroidCardsPayload")
     detail = cards.detail(first)
     assert detail["runs"]
@@ -214,8 +238,8 @@ def test_a_training_is_its_payload(tmp_path, model_folder):
     files = {"text": tmp_path / "text.txt", "val": tmp_path / "val.txt", "out": tmp_path / "a.safetensors"}
     options = [f"--{name}={value}" for name, value in (sizes | files | {"model": model_folder}).items()]
     assert main(["train", *options]) == 0
-    found = Trainings(Service(tmp_path / "runs.duckdb")).payload({})
-    assert found["trainings"]
+    trainings = Trainings(Service(tmp_path / "runs.duckdb"))
+    found = trainings.payload({trainings.rows()[0]["training_id"]: {}})
     assert found["curves"]
     assert found["trainings"][0]["validation"]
     check(found, "TrainingsPayload")

@@ -1,4 +1,4 @@
-"""Statistics as the page gets them: verdicts and compact columns."""
+"""Statistics compared with their baselines, as columns for the page."""
 
 from __future__ import annotations
 

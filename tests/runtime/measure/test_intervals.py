@@ -12,11 +12,16 @@ from scipy import stats
 from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import (
     EXACT_UP_TO,
-    _replicates,
+    Interval,
     bootstrap_test,
     mcnemar_test,
     mean_interval,
+    moving_block_interval,
+    percentile_ends,
+    recentred_interval,
+    resampled_means,
     sign_flip_test,
+    student_widening,
     wilcoxon_test,
 )
 
@@ -28,7 +33,7 @@ def test_replicates_have_the_distribution_of_all_resamples(fresh_seed):
     weight /= weight.mean()
     everything = np.array(list(itertools.product(range(5), repeat=5)))
     exact = (values * weight)[everything].sum(axis=1) / weight[everything].sum(axis=1)
-    found = _replicates(values[None], weight, 200_000, 1)
+    found = resampled_means(values[None], weight, 200_000, 1)
     spread = exact.std()
     assert found.mean() == pytest.approx(exact.mean(), abs=0.02 * spread)
     assert found.std() == pytest.approx(spread, rel=0.02)
@@ -42,7 +47,7 @@ def test_replicates_resample_seeds_and_units_independently(fresh_seed):
     for seeds in itertools.product(range(3), repeat=3):
         chosen = table[list(seeds)].mean(axis=0)
         exact += [chosen[list(units)].mean() for units in itertools.product(range(4), repeat=4)]
-    found = _replicates(table, np.ones(4), 200_000, 2)
+    found = resampled_means(table, np.ones(4), 200_000, 2)
     assert found.mean() == pytest.approx(np.mean(exact), abs=0.02 * np.std(exact))
     assert found.std() == pytest.approx(np.std(exact), rel=0.02)
 
@@ -207,3 +212,49 @@ def test_mcnemar_refuses_what_is_not_right_or_wrong():
     for pair in (([0.5], [1]), ([1, 0], [1])):
         with pytest.raises(InputError, match="zeros and ones"):
             mcnemar_test(*pair)
+
+
+def test_a_moving_block_interval_covers_the_mean_about_95_times_in_100():
+    rng = np.random.default_rng(1)
+    hits = 0
+    for trial in range(200):
+        _, low, high = moving_block_interval(rng.normal(0.3, 1.0, 400), resamples=400, seed=trial)
+        hits += low <= 0.3 <= high
+    assert 170 <= hits <= 199
+
+
+def test_a_moving_block_interval_of_dependent_values_is_wider():
+    rng = np.random.default_rng(2)
+    steps = np.repeat(rng.normal(size=50), 32)
+    shuffled = rng.permutation(steps)
+    _, low, high = moving_block_interval(steps)
+    _, low_s, high_s = moving_block_interval(shuffled)
+    assert high - low > 2 * (high_s - low_s)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_a_moving_block_interval_of_few_values(count):
+    mean, low, high = moving_block_interval(np.full(count, 0.5))
+    assert mean == low == high == 0.5
+
+
+def test_widening_is_student_over_normal_and_percentiles_cut_equal_tails():
+    for units in (2, 5, 40):
+        expected = stats.t.ppf(0.975, units - 1) / stats.norm.ppf(0.975) * math.sqrt(units / (units - 1))
+        assert student_widening(units) == pytest.approx(expected, rel=1e-12)
+    draws = np.random.default_rng(3).normal(size=(999, 2))
+    np.testing.assert_array_equal(percentile_ends(draws), np.quantile(draws, [0.025, 0.975], axis=0))
+
+
+def test_a_recentred_interval_is_widened_around_the_estimate_and_stays_in_range():
+    replicates = np.random.default_rng(4).normal(0.6, 0.05, size=(4000, 1))  # resamples overstate the value
+    low, high = recentred_interval(np.array([0.5]), replicates, 20)
+    reach = 1.96 * 0.05 * student_widening(20)
+    assert (low[0], high[0]) == pytest.approx((0.5 - reach, 0.5 + reach), abs=0.006)
+    low, high = recentred_interval(np.array([0.99]), replicates, 20)
+    assert high[0] == 1
+
+
+def test_an_interval_of_a_share_is_kept_within_its_range():
+    assert Interval(0.9, 0.7, 1.1, 3).within(0, 1) == Interval(0.9, 0.7, 1, 3)
+    assert Interval(0.9, None, None, 1).within(0, 1).high is None

@@ -12,6 +12,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError, TextError
+from focus_runtime.measure.contingency import contingency, normalised_information
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.studies import group_content as module
 from focus_runtime.studies.group_content import (
@@ -19,7 +20,6 @@ from focus_runtime.studies.group_content import (
     describe_groups,
     group_content,
     long_range_pairs,
-    normalised_information,
     routed_text,
     shuffled_information,
 )
@@ -147,10 +147,10 @@ def test_information_is_the_definition_and_shuffling_destroys_it(fresh_seed):
             if both:
                 information += both * math.log(both / (np.mean(classes == a) * np.mean(groups == b)))
     entropy = [-sum(np.mean(x == v) * math.log(np.mean(x == v)) for v in set(x.tolist())) for x in (classes, groups)]
-    found = normalised_information(classes, groups, 3)
+    found = float(normalised_information(contingency(classes, groups, (len(CLASSES), 3))))
     assert found == pytest.approx(2 * information / sum(entropy), abs=1e-12)
-    assert normalised_information(classes, classes, 5) == pytest.approx(1.0)
-    assert normalised_information(np.zeros(9, np.int64), np.zeros(9, np.int64), 3) == 0.0
+    assert normalised_information(contingency(classes, classes, (len(CLASSES), 5))) == pytest.approx(1.0)
+    assert normalised_information(contingency(np.zeros(9, np.int64), np.zeros(9, np.int64), (1, 3))) == 0.0
     null = shuffled_information(classes, classes, 5, shuffles=20, seed=1)
     assert null.shape == (20,)
     assert null.max() < 0.2

@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import ConfigError, TextError, TrainingStopped
-from focus_runtime.measure.loss import final_hidden
+from focus_runtime.errors import TextError, TrainingError, TrainingStopped
+from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.text.sequences import encode_texts, even_sequences, random_sequences, step_sequences
-from focus_runtime.training.calibrate import calibrate_potentials, hard_potential
-from focus_runtime.training.centroids import train_centroids, validate
-from focus_runtime.training.loop import TrainConfig, rate_at
+from focus_runtime.text.sequences import encode_texts, step_sequences
+from focus_runtime.training.centroids import retained_pairs, train_centroids, validate
+from focus_runtime.training.hashes import ModelHashes
+from focus_runtime.training.loop import TrainConfig
 from tests.helpers import build_centroids, build_model, random_ids
 
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
@@ -149,65 +147,6 @@ def test_too_little_text_is_refused(tiny_model, tokenizer):
         encode_texts(tokenizer, [], 1)
 
 
-def test_texts_are_joined_in_order(tokenizer):
-    assert tokenizer.decode(encode_texts(tokenizer, ["ab", "cd"], 1)) == "abcd"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("steps", 0),
-        ("seq_len", 15),
-        ("batch", 0),
-        ("warmup", -1),
-        ("calibration_sequences", 0),
-        ("learning_rate", 0.0),
-        ("learning_rate", float("nan")),
-        ("learning_rate", 10.0),
-    ],
-)
-def test_bad_training_settings_are_named(name, value):
-    with pytest.raises(ConfigError, match=name):
-        TrainConfig(**{name: value})
-
-
-def test_learning_rate_warms_up_and_falls_to_a_tenth():
-    settings_ = TrainConfig(steps=100, warmup=10, learning_rate=1.0)
-    rates = [rate_at(s, settings_) for s in range(100)]
-    assert rates[0] == pytest.approx(0.1)
-    assert max(rates) == rates[9] == pytest.approx(1.0)
-    assert rates[9:] == sorted(rates[9:], reverse=True)
-    assert rates[-1] == pytest.approx(0.1, abs=0.01)
-    assert rate_at(0, TrainConfig(warmup=0)) == pytest.approx(3e-3)
-
-
-def test_a_step_sees_the_same_data_however_it_was_reached():
-    ids = torch.arange(400)
-    rows = [step_sequences(ids, step, 3, 16, 5) for step in range(4)]
-    assert torch.equal(rows[2], step_sequences(ids, 2, 3, 16, 5))
-    assert not torch.equal(rows[2], rows[3])
-    assert not torch.equal(rows[2], step_sequences(ids, 2, 3, 16, 6))
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(16, 3000), st.integers(1, 40), st.integers(16, 200))
-def test_even_sequences_are_slices_that_never_overlap(total, count, length):
-    if total < length:
-        return
-    rows = even_sequences(torch.arange(total), count, length)
-    assert rows.shape == (min(count, total // length), length)
-    assert torch.equal(rows, rows[:, :1] + torch.arange(length))
-    assert (rows[1:, 0] > rows[:-1, -1]).all()
-    assert rows[0, 0] == 0
-    assert rows[-1, -1] < total
-
-
-def test_random_sequences_reach_both_ends():
-    starts = random_sequences(torch.arange(20), 500, 16, torch.Generator().manual_seed(0))
-    assert torch.equal(starts, starts[:, :1] + torch.arange(16))
-    assert set(starts[:, 0].tolist()) == {0, 1, 2, 3, 4}
-
-
 def test_validate_reports_quality_beside_its_conditions(tiny_model):
     report = validate(tiny_model, build_centroids(tiny_model), random_ids(30, batch=2), top_ks=(1, 4))
     assert (report["scored_tokens"], report["sequence_length"]) == (58, 30)
@@ -216,54 +155,37 @@ def test_validate_reports_quality_beside_its_conditions(tiny_model):
     assert tiny_model.config._attn_implementation == "eager"
 
 
-# --- calibration
+def test_retained_pairs_of_a_step_are_those_of_the_mask(fresh_seed):
+    from focus_runtime.mask.blocks import count_pairs
+
+    membership = 1 << torch.randint(0, 4, (300,))
+    exact = count_pairs(membership.numpy(), 10, 2).retained_pairs
+    assert retained_pairs(membership, 10, 2) == pytest.approx(exact, abs=1e-12)
+    longer = 1 << torch.randint(0, 4, (3000,))
+    assert retained_pairs(longer, 10, 2) == pytest.approx(count_pairs(longer.numpy(), 10, 2).retained_pairs, abs=5e-3)
 
 
-def shares(model, centroids, sequences):
-    """Share of the tokens whose first group is the largest, by layer, under causal assignment."""
-    focus = compose(model, centroids, top_k=1, assignment="causal")
-    counts: dict[int, list[torch.Tensor]] = {}
-    with torch.no_grad():
-        for row in sequences.split(1):
-            final_hidden(model, row)
-            for index, assignment in focus.assignments().items():
-                counts.setdefault(index, []).append(assignment.membership.flatten())
-    focus.detach()
-    return [torch.unique(torch.cat(m), return_counts=True)[1].max().item() / sequences.numel() for m in counts.values()]
+def test_the_weights_are_hashed_once_before_and_once_after(tiny_model, tokenizer, count_calls):
+    fingerprints, hashes = count_calls(fingerprint), count_calls(weights_sha256)
+    centroids, _ = train(tiny_model, tokenizer)
+    assert (len(fingerprints), len(hashes)) == (1, 2)
+    assert centroids.base_fingerprint == fingerprint(tiny_model)
+    assert centroids.training["base_weights_sha256"] == weights_sha256(tiny_model)
 
 
-@pytest.mark.parametrize("hard", [True, False])
-def test_calibration_balances_a_skewed_router(hard, tiny_model):
-    centroids = build_centroids(tiny_model)
-    for router in centroids.routers.values():
-        router.potential.copy_(torch.tensor([30.0, 0.0, 0.0, 0.0]))
-    sequences = random_ids(64, batch=8)
-    before = shares(tiny_model, centroids, sequences)
-    old = [r.projection.clone() for r in centroids.routers.values()]
-    assert calibrate_potentials(tiny_model, centroids, sequences, hard=hard) is centroids
-    after = shares(tiny_model, centroids, sequences)
-    assert min(before) > 0.9
-    assert max(after) < (0.4 if hard else 0.6)
-    assert all(torch.equal(r.projection, p) for r, p in zip(centroids.routers.values(), old, strict=True))
-    assert all("logits" not in vars(r) for r in centroids.routers.values())
-    assert tiny_model.config._attn_implementation == "eager"
+def test_hashes_of_the_caller_are_not_computed_again(tiny_model, tokenizer, count_calls):
+    known = ModelHashes.of(tiny_model)
+    fingerprints, hashes = count_calls(fingerprint), count_calls(weights_sha256)
+    train_centroids(tiny_model, tokenizer, TEXTS, FocusConfig(**FOCUS), TrainConfig(steps=1, seq_len=32), hashes=known)
+    assert (len(fingerprints), len(hashes)) == (0, 1)
 
 
-def test_calibration_completes_centroids_without_potentials(tiny_model):
-    centroids = build_centroids(tiny_model, potentials=False)
-    calibrate_potentials(tiny_model, centroids, random_ids(32, batch=2))
-    assert centroids.has_potentials
-    compose(tiny_model, centroids)
+def test_changed_weights_are_noticed(tiny_model, tokenizer):
+    def change(_):
+        with torch.no_grad():
+            tiny_model.lm_head.weight[0, 0] += 1.0
 
-
-def test_hard_potential_is_centred_and_never_worse_than_its_start(fresh_seed):
-    logits = torch.randn(200, 5) * 3 + torch.tensor([4.0, 0, 0, 0, -4])
-    start = torch.randn(5)
-    potential = hard_potential(logits, start)
-
-    def largest(b):
-        return torch.bincount((logits + b).argmax(-1), minlength=5).max().item() / 200
-
-    assert largest(potential) <= largest(start)
-    assert largest(potential) < 0.25
-    assert potential.mean().item() == pytest.approx(0, abs=1e-5)
+    with pytest.raises(TrainingError, match="changed the base model's weights"):
+        train_centroids(
+            tiny_model, tokenizer, TEXTS, FocusConfig(**FOCUS), TrainConfig(steps=1, seq_len=32), on_step=change
+        )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from focus_runtime.errors import InputError
 
-Request = tuple[Any, list[int], list[int]]  # what was asked, ids of the context, ids of the continuation
+Request = tuple[Any, list[int], list[int]]  # the request, ids of the context, ids of the continuation
 
 
 class HarnessModel(HFLM):

@@ -126,8 +126,8 @@ def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -
 
     Args:
         names: tasks, groups or tags of lm-eval or of the folder; none stands for all tasks of the folder.
-        task_folder: folder of task YAML files, for tasks of one's own and where the network is out of reach. Data files
-            named there are looked for beside the YAML file.
+        task_folder: folder of task YAML files, for the user's tasks and where the network is out of reach. Data files
+            named there are resolved relative to the YAML file.
 
     Returns:
         lm-eval's task objects by name; groups and tags are resolved.
@@ -159,29 +159,29 @@ def _manager(names: Sequence[str], folder: Path | None) -> Any:
     """lm-eval's index of the folder's tasks and of the named ones; of all its tasks where a name is not among them."""
     from lm_eval import tasks
 
-    own = [str(folder)] if folder else []
+    folders = [str(folder)] if folder else []
     root = Path(tasks.__file__).parent
     known = sorted({str(root / FOLDERS[name]) for name in names if name in FOLDERS})
     with _quiet():
-        manager = tasks.TaskManager(include_path=[*known, *own], include_defaults=False)
+        manager = tasks.TaskManager(include_path=[*known, *folders], include_defaults=False)
         if any(ALIASES.get(name, name) not in manager.task_index for name in names):
-            manager = tasks.TaskManager(include_path=own)
+            manager = tasks.TaskManager(include_path=folders)
     return manager
 
 
 def _members(manager: Any, name: str) -> list[str]:
     """The tasks of a tag; a task or a group alone."""
     index = manager.task_index
-    found = name if name in index else ALIASES.get(name, name)
-    if found not in index:
+    task = name if name in index else ALIASES.get(name, name)
+    if task not in index:
         near = difflib.get_close_matches(name, index, n=3)
         raise InputError(
             f"the task {name!r} is unknown",
             expected="a task of lm-eval, or of the folder given with --task-folder",
             fix=f"did you mean {' or '.join(near)}?" if near else "`lm-eval ls tasks` lists them",
         )
-    entry = index[found]
-    return sorted(entry.tags) if entry.kind.name == "TAG" else [found]
+    entry = index[task]
+    return sorted(entry.tags) if entry.kind.name == "TAG" else [task]
 
 
 def _load(manager: Any, name: str) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
         if local:
             kwargs = {
                 **config["dataset_kwargs"],
-                "data_files": _beside(entry.yaml_path, local),
+                "data_files": _relative_to(entry.yaml_path, local),
                 "cache_dir": scratch,
                 "keep_in_memory": True,
             }
@@ -222,12 +222,12 @@ def _first_line(error: Exception) -> str:
     return lines[0][:200] if lines else type(error).__name__
 
 
-def _beside(yaml: Path, files: Any) -> Any:
+def _relative_to(yaml: Path, files: Any) -> Any:
     """Data files as absolute paths."""
     if isinstance(files, Mapping):
-        return {split: _beside(yaml, value) for split, value in files.items()}
+        return {split: _relative_to(yaml, value) for split, value in files.items()}
     if isinstance(files, list | tuple):
-        return [_beside(yaml, value) for value in files]
+        return [_relative_to(yaml, value) for value in files]
     if "://" in str(files):
         return files
     path = Path(yaml).resolve().parent / str(files)
@@ -258,7 +258,7 @@ def run_tasks(
         task_folder: see `load_tasks`.
         limit: only the first so many items of each task.
         batch_size: requests at once.
-        progress: told the fraction done of the requests under way.
+        progress: called with the fraction of requests done.
 
     Returns:
         Results by task name.
@@ -281,13 +281,13 @@ def run_tasks(
     with _quiet():
         network = model.model if isinstance(model, FocusModel) else model
         wrapped = HarnessModel(network, tokenizer, batch_size=batch_size, progress=progress)
-        found = evaluate(wrapped, {"tasks": dict(loaded)}, limit=limit, bootstrap_iters=0, log_samples=True)
-    assert found is not None, "one process runs alone"
+        evaluated = evaluate(wrapped, {"tasks": dict(loaded)}, limit=limit, bootstrap_iters=0, log_samples=True)
+    assert evaluated is not None, "one process runs alone"
     results = {}
     for name in loaded:
         documents = sorted(number for task, number in wrapped.lengths if task == name)
         tokens = np.array([wrapped.lengths[name, number] for number in documents], dtype=np.int64)
-        metrics = _metrics(found["results"][name], found["samples"][name])
+        metrics = _metrics(evaluated["results"][name], evaluated["samples"][name])
         cut = sum(task == name for task, _ in wrapped.cut)
         results[name] = TaskResult(name, metrics, tokens, cut, window, num_sinks)
     return results
@@ -295,7 +295,7 @@ def run_tasks(
 
 def _metrics(values: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> dict[str, Metric]:
     filters = {sample["filter"] for sample in samples}
-    found = {}
+    metrics = {}
     for key, value in values.items():
         name, _, choice = key.partition(",")
         if not choice or name.endswith("_stderr") or not isinstance(value, int | float | np.number):
@@ -304,8 +304,8 @@ def _metrics(values: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) ->
         given = [row.get(name) for row in rows]
         plain = all(isinstance(item, int | float | np.number) for item in given) and bool(given)
         items = np.array(given, dtype=np.float64) if plain else None
-        found[key if len(filters) > 1 else name] = Metric(float(value), _stderr(float(value), items), items)
-    return found
+        metrics[key if len(filters) > 1 else name] = Metric(float(value), _stderr(float(value), items), items)
+    return metrics
 
 
 def _stderr(value: float, items: NDArray[np.float64] | None) -> float | None:
@@ -322,6 +322,11 @@ def compare_tasks(
     full: Mapping[str, TaskResult], focus: Mapping[str, TaskResult], *, seed: int = 0
 ) -> dict[str, dict[str, Any]]:
     """Focus against full attention, item by item.
+
+    Args:
+        full: results with full attention, by task.
+        focus: results with Focus on the same items.
+        seed: of resampling.
 
     Returns:
         JSON-ready, by task: items, their tokens, the share of them `longer_than_window` and the share on which Focus

@@ -7,17 +7,15 @@ import shutil
 import zipfile
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle import tables as bundle_tables
-from focus_explorer.exports.bundle.differences import of_cells
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
-from focus_explorer.exports.bundle.write import pack, write_bundle
+from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.compare.settings import measure_grid
 from focus_explorer.services.pairs import measure_attention
@@ -120,18 +118,6 @@ def test_differences_are_named(made, tmp_path, capsys):
     assert "table groups" not in said
 
 
-def test_cells_are_compared():
-    old = pa.table({"a": [1.0, 2.0, float("nan"), None], "b": ["x", "y", "z", "z"], "gone": [1, 2, 3, 4]})
-    new = pa.table({"a": [1.0, 2.5, float("nan"), 4.0], "b": ["x", "y", "z", "w"]})
-    assert of_cells(old, new) == [
-        "columns only in the bundle: gone",
-        "column a: 2 of 4 cells differ, by at most 0.5 (first in row 2: 2.0 in the bundle, 2.5 here)",
-        "column b: 1 of 4 cells differ (first in row 4: z in the bundle, w here)",
-    ]
-    assert of_cells(old, old) == []
-    assert of_cells(old, old.slice(1)) == ["4 rows in the bundle, 3 here"]
-
-
 def _other_weights(found):
     found["runs"][0]["model"]["fingerprint"] = "0" * 32
 
@@ -213,13 +199,3 @@ def test_a_manifest_alone_still_tells_which_tables_differ(made, tmp_path):
     )
     assert len(found.tables) == 2  # the repeats, and the medians over them
     assert "cells unknown" in found.tables[0]
-
-
-def test_packing_leaves_no_trace_of_the_moment(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a").write_text("a")
-    pack(tmp_path / "in", tmp_path / "1.zip")
-    (tmp_path / "in" / "a").write_text("a")
-    (tmp_path / "in" / "a").touch()
-    pack(tmp_path / "in", tmp_path / "2.zip")
-    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()

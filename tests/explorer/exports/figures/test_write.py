@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
 import subprocess
@@ -15,9 +14,6 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.render import open_browser, picture
 from focus_explorer.exports.figures.write import PRESETS, figure, write_figure
-from focus_explorer.views.figures import style
-from focus_explorer.views.figures.group_sizes import group_sizes_figure
-from focus_explorer.views.figures.mask import CAUSES, mask_figure
 from focus_explorer.views.figures.token_map import token_map_figure
 
 DRAWABLE = ("group_sizes", "mask", "loss", "timings", "agreement", "distances", "categories")
@@ -26,17 +22,6 @@ DRAWABLE = ("group_sizes", "mask", "loss", "timings", "agreement", "distances", 
 @pytest.fixture(scope="module")
 def figures(service, run_id):
     return {name: figure(service.database, run_id, name) for name in DRAWABLE}
-
-
-def test_sizes_and_type_fit_every_preset(service, run_id):
-    groups = fetch(service.database, "groups", run_id=run_id).to_pylist()
-    for name, preset in PRESETS.items():
-        assert preset.small >= 6, name
-        drawn = group_sizes_figure(groups, preset)
-        assert drawn.layout.width == pytest.approx(preset.width * 96 / 25.4, abs=0.5)
-        sizes = [float(size) for size in re.findall(r'"font":\{[^{}]*"size":([\d.]+)', drawn.to_json())]
-        assert len(sizes) >= 5
-        assert min(sizes) >= 6 * 96 / 72 - 1e-6, name
 
 
 def test_figures_say_what_they_show(figures, service, run_id):
@@ -51,36 +36,6 @@ def test_figures_say_what_they_show(figures, service, run_id):
         kinds = {trace.type for trace in drawn.data}
         assert kinds <= {"scatter", "bar"}, name  # what Plotly draws as vectors
     assert f"{run['num_tokens']:,} tokens" in figures["group_sizes"].layout.title.text
-
-
-def test_the_mask_adds_up(service, run_id):
-    rows = fetch(service.database, "mask", run_id=run_id, layer=1)
-    tokens = fetch(service.database, "tokens", run_id=run_id).num_rows
-    drawn = mask_figure(rows, 1, tokens, PRESETS["column"])
-    cells = drawn.data[0]
-    colours = set(cells.marker.color)
-    blocks = int(rows["row_block"].to_numpy().max()) + 1
-    side = -(-blocks // 64)
-    shown = -(-blocks // side)
-    assert len(cells.x) == shown * (shown + 1) // 2
-    assert len(colours) > 3
-    assert all(abs(sum(shares) - 100) <= 3 for shares in cells.customdata)
-    kept = sum(rows[name].to_numpy().sum() for name in CAUSES if name != "dropped") / (tokens * (tokens + 1) / 2)
-    assert f"{kept:.1%} of the pairs are kept" in drawn.layout.meta["caption"]
-
-
-def test_colours_differ_in_grey():
-    def lightness(colour):
-        red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-        return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
-
-    steps = [lightness(colour) for colour in style.SEQUENTIAL]
-    assert all(one - other > 0.02 for one, other in itertools.pairwise(steps))
-    causes = sorted(lightness(colour) for _, colour in CAUSES.values())
-    assert all(other - one > 0.04 for one, other in itertools.pairwise(causes))
-    marks = [tuple(style.group_mark(group).values()) for group in range(64)]
-    assert len(set(marks)) == 64
-    assert len({symbol for _, symbol in marks[:8]}) == 8
 
 
 def test_what_was_not_measured_is_named(tmp_path, service, run_id, capsys):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.csv
@@ -11,16 +13,29 @@ import pyarrow.parquet
 import pytest
 
 from focus_explorer.cli.main import main
+from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables import sources
-from focus_explorer.exports.tables.markdown import markdown_table
-from focus_explorer.exports.tables.spreadsheet import harmless
-from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, WHAT, group_label, table, write_table
+from focus_explorer.exports.tables.sources import TABLES
+from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, table, write_table
 from focus_explorer.services.labels import delete_run, undelete_run
 
+HEAVY = {
+    "torch",
+    "transformers",
+    "gradio",
+    "plotly",
+    "kaleido",
+    "scipy",
+    "sklearn",
+    "umap",
+    "pandas",
+    "jinja2",
+    "spacy",
+}
 SLOW = ("statistics", "agreement", "distances")  # compute intervals; one of them stands for all below
-QUICK = [what for what in WHAT if what not in SLOW]
+QUICK = [what for what in TABLES if what not in SLOW]
 
 
 @pytest.fixture(scope="module")
@@ -103,38 +118,6 @@ def test_rows_and_layer_choose(tmp_path, service, run_id):
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_no_cell_is_a_formula():
-    texts = ["=cmd|' /C calc'!A0", "+1", "-2", "@x", "\tx", "\rx", "a=b", " =1", "", None, "'=1", "é"]
-    rows = pa.table({"piece": texts, "number": [-1.5] * len(texts)})
-    found = harmless(rows)
-    assert found["piece"].to_pylist() == ["'" + t if t and t[0] in "=+-@\t\r" else t for t in texts]
-    assert found["number"].equals(rows["number"])
-    assert found.schema == rows.schema
-
-
-def test_markdown_keeps_its_columns():
-    pieces = ["|", "a|b", "`x`", "<b>", "\n", "*", "\\|", "🙂"]
-    rows = pa.table({"position": list(range(8)), "piece": pieces, "nll_full": [None, *[-0.00001] * 7]})
-    for key, value in {
-        "run_id": "r",
-        "model_id": "m|x",
-        "centroids": "c",
-        "num_groups": 4,
-        "top_k": 1,
-        "window": 8,
-        "num_sinks": 2,
-        "assignment": "causal",
-    }.items():
-        rows = rows.append_column(key, pa.array([value] * 8))
-    lines = markdown_table(rows, "tokens", 8).splitlines()
-    body = [line for line in lines if line.startswith("| ")]
-    assert len(body) == 10
-    assert all(line.replace("\\|", "").count("|") == 4 for line in body)
-    assert "<b>" not in "".join(lines)
-    assert body[2].endswith("| – |")
-    assert body[3].endswith("| 0.000 |")  # not -0.000
-
-
 def test_what_cannot_be_exported_is_named(tmp_path, service, run_id, capsys):
     blocker = tmp_path / "file"
     blocker.write_text("x")
@@ -162,15 +145,26 @@ def test_what_cannot_be_exported_is_named(tmp_path, service, run_id, capsys):
     assert capsys.readouterr().out.strip() == str(tmp_path / "o.MD")
 
 
+def test_a_table_is_written_without_heavy_imports(tmp_path, service, run_id):
+    """In a fresh interpreter, writing the groups imports Arrow and DuckDB alone."""
+    code = f"""
+import sys
+from focus_explorer.exports.tables.write import write_table
+from focus_runtime.store.database import Database
+write_table(Database({str(service.database.path)!r}), {run_id!r}, "groups", "csv", {str(tmp_path / "groups.csv")!r})
+print(*({HEAVY!r} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+    assert pyarrow.csv.read_csv(tmp_path / "groups.csv").num_rows == 8
+
+
 def test_the_command_lists_what_there_is(capsys):
-    for command, names in (("export", [*WHAT, *FORMATS]), ("figure", ["group_sizes", "neurips", "svg"])):
+    for command, names in (("export", [*TABLES, *FORMATS]), ("figure", ["group_sizes", "neurips", "svg"])):
         with pytest.raises(SystemExit) as end:
             main([command, "--list"])
         assert not end.value.code
         listed = capsys.readouterr().out
         assert all(name in listed for name in names)
     assert set(SUFFIXES) == set(FORMATS)
-
-
-def test_group_labels():
-    assert [group_label(i) for i in (0, 25, 26, 51, 52, 62)] == ["A", "Z", "AA", "AZ", "BA", "BK"]

@@ -1,4 +1,4 @@
-"""Training from the command line and from the page's service, on a tiny model: curves, stops, resumes, bad input."""
+"""Training from the command line on a tiny model: curves, stops, resumes, bad input."""
 
 from __future__ import annotations
 
@@ -7,39 +7,26 @@ import os
 import shlex
 import signal
 import sys
-import threading
-import time
-from itertools import pairwise
 
-import pyarrow as pa
 import pytest
 import torch
 
 from focus_explorer.cli.main import main
-from focus_explorer.data.queries import fetch
-from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
+from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.processes import Trainings
-from focus_explorer.services.training.request import TrainRequest, checkpoint_of
-from focus_explorer.services.training.train import describe_step, gather_texts
-from focus_explorer.views.training import POINTS, curves_payload
-from focus_runtime.errors import CentroidFileError, TextError
+from focus_explorer.services.training.request import checkpoint_of
+from focus_explorer.services.training.train import describe_step
+from focus_runtime.errors import CentroidFileError
+from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.training.loop import TrainStep
+from focus_runtime.training.loop import TrainConfig, TrainStep
 from tests.explorer.cli.test_main import one_error
 from tests.explorer.conftest import TEXT
+from tests.explorer.services.training.curves import curve
 from tests.helpers import build_model, build_tokenizer
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
-
-
-@pytest.fixture
-def text_file(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT)
-    return path
 
 
 @pytest.fixture
@@ -69,13 +56,6 @@ def train(tmp_path, model_folder, text_file, monkeypatch):
 
 def rows(tmp_path):
     return Trainings(Service(tmp_path / "runs.duckdb")).rows()
-
-
-def curve(tmp_path, training_id):
-    """Step and loss as stored."""
-    asked = {"training_ids": [training_id], "seen_ids": [""], "seen_modes": [""], "seen_steps": [0]}
-    found = fetch(Service(tmp_path / "runs.duckdb").database, "training_steps", **asked).to_pylist()
-    return [(row["step"], row["loss"]) for row in found]
 
 
 def weights(path):
@@ -114,21 +94,6 @@ def test_the_curve_and_the_setting_are_recorded(train, tmp_path, model_folder, c
     assert main(["trainings", "--db", str(tmp_path / "runs.duckdb")]) == 0
     assert "step 6 of 6" in capsys.readouterr().out
     assert not checkpoint_of(tmp_path / "a.safetensors").exists()
-
-
-def test_a_held_out_text_is_left_out_wherever_it_lies(tmp_path):
-    """A copy of it under another name would otherwise be trained on."""
-    folder, held = tmp_path / "texts", tmp_path / "held-out.txt"
-    folder.mkdir()
-    for name, text in (("a.txt", "one text"), ("b.txt", "another"), ("copy.txt", "the held-out one")):
-        (folder / name).write_text(text)
-    held.write_text("the held-out one")
-    texts, files = gather_texts([str(folder)], [str(held)])
-    assert texts == ["one text", "another"]
-    assert [path.name for path in files] == ["a.txt", "b.txt"]
-    assert gather_texts([str(folder / "a.txt")], [str(tmp_path / "texts" / "b.txt")])[0] == ["one text"]
-    with pytest.raises(TextError, match="no text to train on beside the held-out one"):
-        gather_texts([str(folder)], [str(folder)])
 
 
 def test_the_bar_shows_quality_beside_balance():
@@ -255,200 +220,12 @@ def test_a_file_that_cannot_be_saved_leaves_the_old_one_and_the_checkpoint(train
     assert weights(tmp_path / "a.safetensors")
 
 
-# --- what the page draws
-
-
-def steps_table(count, mode="focus", training_id="a"):
-    numbers = [float(i) for i in range(1, count + 1)]
-    return pa.table(
-        {
-            "training_id": [training_id] * count,
-            "mode": [mode] * count,
-            "step": pa.array(range(1, count + 1)),
-            **dict.fromkeys(("loss", "retained_pairs", "tokens_per_second", "learning_rate"), numbers),
-            **{name: pa.array([None] * count, pa.float64()) for name in ("dominance", "dominance_max")},
-        }
-    )
-
-
-def test_short_curves_are_sent_as_they_are():
-    made = curves_payload(steps_table(3))["a"]["focus"]
-    assert made["step"] == [1, 2, 3]
-    assert made["loss"] == [1.0, 2.0, 3.0]
-    assert made["dominance"] == [None, None, None]
-    assert (made["stride"], made["last"]) == (1, 3)
-
-
-def test_long_curves_are_thinned_to_means():
-    count = 2 * POINTS + 3
-    made = curves_payload(steps_table(count))["a"]["focus"]
-    assert made["stride"] == 3
-    assert made["loss"][:2] == [2.0, 5.0]
-    assert made["step"][:2] == [3, 6]
-    assert made["step"][-1] == made["last"] == count
-    assert {len(values) for values in made.values() if isinstance(values, list)} == {-(-count // 3)}
-    json.dumps(made, allow_nan=False)
-
-
-def test_curves_are_kept_apart_by_training_and_mode():
-    made = curves_payload(pa.concat_tables([steps_table(2), steps_table(3, "full"), steps_table(1, "focus", "b")]))
-    assert {(key, mode): part["last"] for key, modes in made.items() for mode, part in modes.items()} == {
-        ("a", "focus"): 2,
-        ("a", "full"): 3,
-        ("b", "focus"): 1,
-    }
-
-
-def test_options_survive_the_way_to_another_process(monkeypatch):
-    import focus_explorer.services.training.train as training
-
-    request = TrainRequest(
-        text=("a b.txt",),
-        out="x y.safetensors",
-        val=("v.txt",),
-        name="It's mine",
-        groups=8,
-        train_window=32,
-        hard=True,
-        lr=1e-4,
-        layers="0,3",
-        precision="bf16",
-        gradient_checkpointing=True,
-        resume=True,
-    )
-    seen = []
-    monkeypatch.setattr(training, "train", lambda asked, *_, **__: seen.append(asked) or {})
-    assert main(["train", *request.to_arguments(), "--no-db"]) == 0
-    assert seen == [request]
-
-
-# --- trainings started from the page
-
-
-@pytest.fixture
-def trainings(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    made = Trainings(Service(tmp_path / "runs.duckdb"))
-    yield made
-    job = made._job
-    if job is not None and job.process.poll() is None:
-        job.process.kill()
-        job.process.wait()
-
-
-def request(model_folder, steps):
-    return TrainRequest(
-        text=(),
-        out="",
-        name="mine",
-        model=model_folder,
-        groups=3,
-        top_k=1,
-        window=8,
-        steps=steps,
-        seq_len=64,
-        checkpoint_every=10,
-    )
-
-
-def until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        time.sleep(0.2)
-    pytest.fail("it did not happen in time")
-
-
-@pytest.mark.slow
-def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file):
-    out = trainings.start(request(model_folder, 4000), [str(text_file)])
-    assert trainings.payload({})["job"]["state"] == "starting"
-    with pytest.raises(InputError, match="mine is still running"):
-        trainings.start(request(model_folder, 10), [str(text_file)])
-    until(lambda: any(row["step"] > 3 for row in trainings.rows()))
-    [row] = trainings.rows()
-    key = row["training_id"]
-    assert (row["status"], row["out"], row["name"]) == ("running", out, "mine")
-    first = trainings.payload({key: {}})
-    assert first["job"] is None
-    last = first["curves"][key]["focus"]["last"]
-    until(lambda: trainings.rows()[0]["step"] > last)
-    more = trainings.payload({key: {"focus": last}})["curves"][key]["focus"]
-    assert more["step"][0] == last + 1
-    json.dumps(more, allow_nan=False)
-
-    trainings.stop(key, wait=60)
-    [row] = trainings.rows()
-    assert (row["status"], row["resumable"], row["usable"]) == ("stopped", True, False)
-    with pytest.raises(InputError, match="not running"):
-        Trainings(trainings.service).stop(key)
-    with pytest.raises(InputError, match="no finished file"):
-        trainings.use(key)
-    text_file.unlink()  # the page's training has its own copy
-
-    assert trainings.resume(key) == out
-    until(lambda: trainings.rows()[0]["status"] == "done")
-    [row] = trainings.rows()
-    assert (row["step"], row["training_id"], row["usable"]) == (4000, key, True)
-    assert [step for step, _ in curve(text_file.parent, key)] == list(range(1, 4001))
-    used = trainings.use(key)
-    run = analyze(trainings.service, TEXT, AnalyzeRequest(model=used["model"], centroids=used["sha256"], repeats=1))
-    assert run_summary(trainings.service.database, run)["config"]["num_groups"] == 3
-
-
-@pytest.mark.slow
-def test_a_killed_training_is_shown_as_interrupted_and_goes_on(trainings, model_folder, text_file):
-    trainings.start(request(model_folder, 100_000), [str(text_file)])
-    until(lambda: any(row["step"] > 10 for row in trainings.rows()))
-    trainings._job.process.kill()
-    until(lambda: trainings.rows()[0]["status"] == "interrupted")
-    key = trainings.rows()[0]["training_id"]
-    trainings.resume(key)
-    until(lambda: trainings.rows()[0]["status"] == "running")
-    trainings.stop(key, wait=60)
-    steps = [step for step, _ in curve(text_file.parent, key)]
-    assert steps[0] == 1
-    assert all(before < after for before, after in pairwise(steps))  # nothing twice; what was not yet stored is lost
-
-
-@pytest.mark.slow
-def test_a_childs_error_is_one_message(trainings, text_file):
-    trainings.start(request("who-knows", 5), [str(text_file)])
-    until(lambda: (trainings.payload({})["job"] or {}).get("state") == "failed")
-    job = trainings.payload({})["job"]
-    assert "who-knows" in job["message"]
-    assert "Traceback" not in job["message"]
-    assert "error:" not in job["message"]
-
-
-def test_bad_requests_start_nothing(trainings, model_folder, text_file, tmp_path):
-    with pytest.raises(InputError, match="steps is 0"):
-        trainings.start(request(model_folder, 0), [str(text_file)])
-    binary = tmp_path / "b.txt"
-    binary.write_bytes(b"\x7fELF\0\0")
-    with pytest.raises(InputError, match="binary"):
-        trainings.start(request(model_folder, 5), [str(binary)])
-    with pytest.raises(NotFoundError, match="no training 'x'"):
-        trainings.resume("x")
-    with pytest.raises(NotFoundError, match="no training is running"):
-        trainings.stop()
-    assert trainings._job is None
-    assert not (tmp_path / "trainings").exists()
-
-
-def test_the_list_may_be_asked_for_by_several_threads(trainings):
-    problems = []
-
-    def ask():
-        try:
-            trainings.payload({})
-        except Exception as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
+def test_it_plans_once_and_hashes_the_weights_once_before_and_once_after(train, tmp_path, text_file, count_calls):
+    val = tmp_path / "val.txt"
+    val.write_text(TEXT[::-1])
+    plans, made = count_calls(plan_training), count_calls(TrainConfig.__post_init__, TrainConfig)
+    fingerprints, hashes = count_calls(fingerprint), count_calls(weights_sha256)
+    assert train(val=val) == 0
+    assert (len(plans), len(made), len(fingerprints), len(hashes)) == (1, 1, 1, 2)
+    [row] = rows(tmp_path)
+    assert row["model_fingerprint"] == load_centroids(tmp_path / "a.safetensors").base_fingerprint

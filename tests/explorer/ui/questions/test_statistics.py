@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from focus_explorer.statistics.tables import statistics_table
+from focus_explorer.statistics.run_statistics import statistics_table
 from focus_explorer.ui.tabs.explore import packed
 from tests.explorer.ui.questions.conftest import until_done
 

@@ -1,0 +1,157 @@
+// @ts-check
+// The Centroids tab: files as cards, the contents of one file, and the differences between two.
+import { Balance } from "./balance.js";
+import { Changes } from "./changes.js";
+import { facts, heldOut, trainedOn } from "./facts.js";
+import { Similarity } from "./similarity.js";
+import { el } from "../core/dom.js";
+import { sentence } from "../core/format.js";
+import { resizePlots } from "../core/plot.js";
+import { callServer } from "../core/server.js";
+import { installShades } from "../core/shades.js";
+import { watchTheme } from "../core/theme.js";
+import { Tooltip, hintButton } from "../core/tooltip.js";
+import { alertBox, progressBox } from "../core/widgets.js";
+import { centroids as text } from "../strings/centroids.js";
+/** @import { CentroidCardPayload, CentroidTrainingPayload } from "../core/payloads.js" */
+/** @import { CentroidsServer } from "../core/types.js" */
+
+export class App {
+  /** @type {HTMLElement} */
+  root;
+  /** @type {CentroidsServer} */
+  server;
+  /** @type {any} */
+  files;
+  /** @type {number} */
+  turn;
+  /** @type {any} */
+  shown;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {CentroidsServer} server
+   */
+  constructor(root, server) {
+    Object.assign(this, { root, server, files: [], turn: 0 });
+    installShades();
+    this.tooltip = new Tooltip(root);
+    this.message = el("div", { class: "fx-message" }, progressBox(text.loading));
+    this.list = el("ul", { class: "fx-files", "aria-label": text.listLabel });
+    this.inside = el("div", { class: "fx-file-inside", "aria-live": "polite", hidden: true });
+    this.balance = new Balance(this);
+    this.similarity = new Similarity(this);
+    this.changes = new Changes(this);
+    this.content = el("div", { hidden: true }, this.list, this.inside, this.changes.node);
+    root.replaceChildren(this.message, this.content, this.tooltip.node);
+    root.addEventListener("keydown", (event) => event.key === "Escape" && this.tooltip.hide());
+    this.themeObserver = watchTheme(root, () => this.redraw());
+    this.sizeObserver = new ResizeObserver(() => root.offsetParent !== null && resizePlots(root));
+    this.sizeObserver.observe(root);
+    this.load();
+  }
+
+  async load() {
+    const answer = await callServer(() => this.server.load());
+    this.message.hidden = answer.error === undefined;
+    if (answer.error !== undefined) {
+      this.message.replaceChildren(alertBox(sentence(answer.error), () => this.load()));
+      return;
+    }
+    this.files = answer.files;
+    this.content.hidden = false;
+    this.list.replaceChildren(...this.files.map((file) => this.card(file)));
+    this.changes.update(this.files);
+  }
+
+  /** @param {CentroidCardPayload} file */
+  card(file) {
+    const head = [
+      el("h3", { class: "fx-subtitle" }, file.name),
+      el(
+        "ul",
+        { class: "fx-facts" },
+        facts(file).map((fact) => el("li", {}, fact)),
+      ),
+    ];
+    const setting = el(
+      "p",
+      { class: "fx-settings" },
+      text.setting(file.config),
+      hintButton(this.tooltip, text.settingSubject, text.settingHint),
+    );
+    if (file.problem) return el("li", { class: "fx-file-card" }, head, alertBox(sentence(file.problem)));
+    const look = el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button",
+        "aria-label": text.lookLabel(file.name),
+        "data-testid": "fx-file-look",
+        onclick: () => this.look(file),
+      },
+      text.look,
+    );
+    return el(
+      "li",
+      { class: "fx-file-card", "data-file": file.sha256 },
+      head,
+      setting,
+      el(
+        "dl",
+        {},
+        el("dt", {}, text.trainedOn),
+        el("dd", {}, trainedOn(/** @type {CentroidTrainingPayload} */ (file.training))),
+        el("dt", {}, text.heldOut, hintButton(this.tooltip, text.heldOut, text.heldOutHint)),
+        heldOut(file.held_out).map((line) => el("dd", {}, line)),
+      ),
+      el("div", { class: "fx-file-foot" }, look, el("code", { class: "fx-muted" }, file.sha256.slice(0, 16))),
+    );
+  }
+
+  /** @param {CentroidCardPayload} file */
+  async look(file) {
+    const turn = (this.turn += 1);
+    this.inside.hidden = false;
+    this.inside.replaceChildren(progressBox(text.looking(file.name)));
+    const answer = await callServer(() => this.server.detail({ file: file.sha256 }));
+    if (turn !== this.turn) return;
+    if (answer.error !== undefined) {
+      this.inside.replaceChildren(alertBox(sentence(answer.error), () => this.look(file)));
+      return;
+    }
+    this.shown = answer;
+    this.inside.replaceChildren(
+      el("h2", { class: "fx-title", tabindex: "-1" }, text.inside(file.name)),
+      el("div", { class: "fx-file-charts" }, this.balance.node, this.similarity.node, this.balance.table),
+    );
+    this.balance.update(answer.runs);
+    this.similarity.update(answer.layers);
+    /** @type {HTMLElement} */ (this.inside.firstChild).focus({ preventScroll: true });
+    this.inside.scrollIntoView({
+      block: "start",
+      behavior: window.matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
+    });
+  }
+
+  redraw() {
+    if (this.root.offsetParent === null) return;
+    if (this.shown) {
+      if (this.shown.runs.length > 0) this.balance.draw();
+      this.similarity.draw();
+    }
+    this.changes.draw();
+  }
+}
+
+/** The Centroids tab. */
+export const FocusFiles = {
+  /**
+   * @param {HTMLElement} root
+   * @param {CentroidsServer} server
+   */
+  create(root, server) {
+    const app = new App(root, server);
+    return { load: () => app.load() };
+  },
+};

@@ -1,0 +1,52 @@
+// @ts-check
+// What a centroid file says about itself, in words.
+import { format } from "../core/format.js";
+import { centroids as text } from "../strings/centroids.js";
+/** @import { CentroidCardPayload, CentroidTrainingPayload, HeldOutPayload } from "../core/payloads.js" */
+
+/** @param {CentroidCardPayload} file */
+export function facts(file) {
+  return [
+    text.madeFor(file.base_model || text.unnamed),
+    text.groups(file.num_groups),
+    text.layers(file.layers),
+    text.dim(file.routing_dim),
+    file.added ? text.added(format.date(file.added)) : text.shipped,
+  ];
+}
+
+/** @param {CentroidTrainingPayload} training */
+export function trainedOn(training) {
+  if (training.random_seed !== undefined && !training.steps) return text.untrained(training.random_seed);
+  /** @param {keyof CentroidTrainingPayload} name @param {(count: string) => string} words */
+  const count = (name, words) => (typeof training[name] === "number" ? words(format.count(training[name])) : null);
+  const texts = Array.isArray(training.texts) ? training.texts.join(", ") : training.texts;
+  const parts = [
+    texts,
+    count("training_tokens", text.tokens),
+    count("steps", text.steps),
+    count("tokens_seen", text.seen),
+    count("seq_len", text.length),
+    training.learning_rate !== undefined ? text.rate(training.learning_rate) : null,
+    training.dtype,
+    training.seed !== undefined ? text.seed(training.seed) : null,
+    typeof training.seconds === "number" ? text.took(format.duration(training.seconds)) : null,
+  ].filter(Boolean);
+  return parts.length > 0 ? parts.join(" · ") : text.noTraining;
+}
+
+/** @param {HeldOutPayload | null | undefined} record */
+export function heldOut(record) {
+  if (!record) return [text.noHeldOut];
+  const focus = Object.entries(record.focus).map(([name, found]) =>
+    text.heldOutFocus(
+      name,
+      format.perplexity(found.perplexity),
+      found.retained_pairs === undefined ? null : format.percent(found.retained_pairs),
+    ),
+  );
+  return [
+    text.heldOutFull(format.perplexity(record.full), record.scored ? format.count(record.scored) : null),
+    ...focus,
+  ];
+}

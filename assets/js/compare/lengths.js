@@ -1,0 +1,244 @@
+// @ts-check
+// Focus against full attention on longer pieces of the text.
+import { ComparePart } from "./part.js";
+import { el } from "../core/dom.js";
+import { dropdown } from "../core/fields.js";
+import { format } from "../core/format.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour } from "../core/theme.js";
+import { lazyDetails, tableOf } from "../core/widgets.js";
+import { lengths as text } from "../strings/compare.js";
+/** @import { CrossingPayload, LayerLengthsPayload, LengthPayload, LengthsPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Answers } from "../core/types.js" */
+
+/**
+ * @param {LengthPayload} point
+ * @param {"median" | "low" | "high"} [end]
+ */
+const withRouting = (point, end = "median") => point[`focus_${end}`] + point.routing_median;
+
+export class CompareLengths extends ComparePart {
+  /** @type {Run} */
+  run;
+  /** @type {LengthPayload[]} */
+  points;
+  /** @type {CrossingPayload | null} */
+  crossing;
+
+  /** @param {App} app */
+  constructor(app) {
+    super(app, "lengths", text);
+    this.kind = "lengths";
+    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    this.questions = { state: "compare_lengths", start: "compare_lengths_start" };
+    this.seconds = "30";
+    /** @type {LengthsPayload | null} */
+    this.answer = null;
+    this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
+    this.form.append(
+      dropdown(text.time, text.budgets, this.seconds, (seconds) => (this.seconds = seconds)),
+      this.button("", () => this.begin()),
+    );
+    this.verdict = el("div", { class: "fx-verdict" });
+    this.chart = el("div", {
+      class: "fx-plot fx-crossover",
+      role: "group",
+      "aria-label": text.title,
+      "data-testid": "fx-crossover",
+    });
+    this.table = lazyDetails(text.table, () => this.numbers());
+    this.results = el("div", { class: "fx-compare-results", hidden: true }, this.verdict, this.chart, this.table);
+    this.nothing = el("p", { class: "fx-muted" });
+    this.node.append(el("p", { class: "fx-help" }, text.help), this.form, this.line.node, this.nothing, this.results);
+  }
+
+  get layer() {
+    return this.run.layerIds[this.app.layerIndex];
+  }
+
+  update() {
+    if (this.run !== this.app.run) {
+      this.run = this.app.run;
+      this.answer = null;
+      this.results.hidden = true;
+      this.watch();
+    } else if (this.busy) this.watch();
+    this.show();
+  }
+
+  begin() {
+    return this.start({ layer: this.layer, seconds: Number(this.seconds) });
+  }
+
+  /** @param {LengthsPayload} answer */
+  received(answer) {
+    const same = this.answer !== null && JSON.stringify(answer.layers) === JSON.stringify(this.answer.layers);
+    this.answer = answer;
+    if (!same) this.show();
+  }
+
+  show() {
+    this.startButton.textContent = text.start(this.layer);
+    const found = this.answer === null ? undefined : this.answer.layers[this.layer];
+    this.results.hidden = found === undefined;
+    this.nothing.textContent = this.answer !== null && found === undefined ? text.empty(this.layer) : "";
+    if (found === undefined) return;
+    this.points = found.points;
+    this.crossing = found.crossing;
+    this.verdict.replaceChildren(...sentences(this.layer, found).map((words) => el("p", {}, words)));
+    if (this.table.open) this.table.refresh();
+    if (this.open) this.draw();
+  }
+
+  draw() {
+    const { app, points, crossing } = this;
+    const { root } = app;
+    /** @param {any} low @param {any} mid @param {any} high */
+    const spread = (low, mid, high) => ({
+      type: "data",
+      symmetric: false,
+      thickness: 1,
+      width: 3,
+      array: points.map((p) => high(p) - mid(p)),
+      arrayminus: points.map((p) => mid(p) - low(p)),
+    });
+    /**
+     * @param {string} name
+     * @param {string} colour
+     * @param {string} dash
+     * @param {any} low
+     * @param {any} mid
+     * @param {any} high
+     */
+    const trace = (name, colour, dash, low, mid, high) => ({
+      type: "scatter",
+      mode: "lines+markers",
+      name,
+      x: points.map((p) => p.tokens),
+      y: points.map(mid),
+      error_y: spread(low, mid, high),
+      customdata: points,
+      hoverinfo: "none",
+      line: { color: cssColour(root, colour), width: 1.5, dash },
+      marker: { size: 8 },
+    });
+    const data = [
+      trace(
+        text.full,
+        "text",
+        "dash",
+        (p) => p.full_low,
+        (p) => p.full_median,
+        (p) => p.full_high,
+      ),
+      trace(
+        text.focus,
+        "accent",
+        "solid",
+        (p) => withRouting(p, "low"),
+        (p) => withRouting(p),
+        (p) => withRouting(p, "high"),
+      ),
+    ];
+    const tokens = crossing !== null && crossing.kind === "interpolated" ? crossing.tokens : null;
+    const crosses = tokens !== null;
+    const x = crosses ? Math.log10(tokens) : 0;
+    const layout = plotLayout(root, {
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      margin: { l: 8, r: 24, t: 40, b: 8 },
+      xaxis: plotAxis(root, text.lengthAxis, {
+        type: "log",
+        tickvals: points.map((p) => p.tokens),
+        ticktext: points.map((p) => format.count(p.tokens)),
+      }),
+      yaxis: plotAxis(root, text.timeAxis, { type: "log", dtick: 1 }),
+      shapes: crosses
+        ? [
+            {
+              type: "line",
+              x0: /** @type {CrossingPayload} */ (crossing).tokens,
+              x1: /** @type {CrossingPayload} */ (crossing).tokens,
+              yref: "paper",
+              y0: 0,
+              y1: 1,
+              line: { color: cssColour(root, "muted"), dash: "dot", width: 1.5 },
+            },
+          ]
+        : [],
+      annotations: crosses
+        ? [
+            {
+              x,
+              xanchor: "left",
+              y: 0.02,
+              yref: "paper",
+              yanchor: "bottom",
+              xshift: 6,
+              showarrow: false,
+              text: text.crossingMark(format.count(Math.round(tokens))),
+              font: { color: cssColour(root, "muted"), size: 12 },
+            },
+          ]
+        : [],
+    });
+    drawPlot(app, this.chart, data, layout, {
+      hover: (point) => el("div", {}, text.atLongest(...atPoint(point.customdata))),
+    });
+  }
+
+  numbers() {
+    /** @param {any} p @param {any} mode */
+    const spread = (p, mode) =>
+      text.span(
+        format.msNumber(p[`${mode}_median`]),
+        format.msNumber(p[`${mode}_low`]),
+        format.msNumber(p[`${mode}_high`]),
+      );
+    const rows = this.points.map((p) => [
+      format.count(p.tokens),
+      spread(p, "full"),
+      spread(p, "focus"),
+      format.ms(p.routing_median),
+      format.percent(p.retained_pairs, 1),
+      format.ratio(withRouting(p) / p.full_median),
+    ]);
+    return tableOf(text.columns, rows, { "aria-label": text.table });
+  }
+}
+
+/**
+ * @param {LengthPayload} p
+ * @returns {[string, string, string, string]}
+ */
+const atPoint = (p) => [
+  format.count(p.tokens),
+  format.ms(p.full_median),
+  format.ms(withRouting(p)),
+  format.ratio(withRouting(p) / p.full_median),
+];
+
+/**
+ * @param {number} layer
+ * @param {LayerLengthsPayload} given
+ */
+function sentences(layer, { points, crossing }) {
+  /** @param {number} tokens */
+  const count = (tokens) => format.count(Math.round(tokens));
+  const first = points[0];
+  const last = points[points.length - 1];
+  if (crossing === null) return [];
+  const {
+    tokens = 0,
+    below = 0,
+    above = 0,
+  } = /** @type {Record<string, number>} */ (/** @type {unknown} */ (crossing));
+  const verdict = {
+    interpolated: () => text.crossing(layer, count(tokens), count(below), count(above)),
+    "from the start": () => text.fromStart(layer, count(first.tokens), count(last.tokens)),
+    mixed: () => text.mixed(layer, count(last.tokens)),
+    never: () => text.never(layer, count(last.tokens)),
+  }[crossing.kind]();
+  return [verdict, ...(crossing.clear ? [] : [text.unclear]), text.atLongest(...atPoint(last)), text.setting(last)];
+}

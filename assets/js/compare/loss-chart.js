@@ -1,0 +1,83 @@
+// @ts-check
+// Traces of loss differences over the text.
+import { range } from "../core/arrays.js";
+import { cssColour } from "../core/theme.js";
+import { selection as selectionText, overview as text } from "../strings/compare.js";
+/** @import { App } from "../shell/app.js" */
+
+/**
+ * Separate strokes from zero, one path: thousands of bar elements would make the page slow.
+ * @param {(number | null)[]} differences
+ * @param {(value: number) => boolean} wanted
+ * @param {string} name
+ * @param {string} colour
+ */
+export const stems = (differences, wanted, name, colour) => {
+  const x = [];
+  const y = [];
+  differences.forEach((value, pos) => {
+    if (value === null || !wanted(value)) return;
+    x.push(pos, pos, null);
+    y.push(0, value, null);
+  });
+  return {
+    type: "scatter",
+    mode: "lines",
+    name,
+    x,
+    y,
+    hoverinfo: "none",
+    line: { color: colour, width: 1, simplify: false },
+  };
+};
+
+/**
+ * The chosen tokens as points on a chart over the text; nothing without a selection.
+ * @param {App} app
+ * @param {(number | null)[]} differences
+ */
+export const selectedMarks = (app, differences) => {
+  if (app.selection === null) return [];
+  const x = [...app.selection.positions].filter((pos) => differences[pos] !== null);
+  const colour = cssColour(app.root, "accent");
+  return [
+    {
+      type: "scatter",
+      mode: "markers",
+      name: selectionText.trace,
+      x,
+      y: x.map((pos) => differences[pos]),
+      hoverinfo: "none",
+      marker: { size: 7, color: colour, symbol: "circle-open", line: { width: 2, color: colour } },
+    },
+  ];
+};
+
+/**
+ * @param {(number | null)[]} differences
+ * @param {number} size
+ * @param {string} colour
+ */
+export function meanLine(differences, size, colour) {
+  const half = Math.floor(size / 2);
+  const sums = [0];
+  const counts = [0];
+  differences.forEach((value, pos) => {
+    sums.push(sums[pos] + (value === null ? 0 : value));
+    counts.push(counts[pos] + (value === null ? 0 : 1));
+  });
+  const y = differences.map((_, pos) => {
+    const from = Math.max(0, pos - half);
+    const to = Math.min(differences.length, pos + half + 1);
+    return counts[to] > counts[from] ? (sums[to] - sums[from]) / (counts[to] - counts[from]) : null;
+  });
+  return {
+    type: "scatter",
+    mode: "lines",
+    name: text.meanTrace(size),
+    x: range(differences.length),
+    y,
+    hoverinfo: "none",
+    line: { color: colour, width: 2.5 },
+  };
+}

@@ -1,0 +1,114 @@
+// @ts-check
+// Two stored runs of different texts: their numbers side by side.
+import { el } from "../core/dom.js";
+import { format, memorySize } from "../core/format.js";
+import { hintButton } from "../core/tooltip.js";
+import { tableOf } from "../core/widgets.js";
+import { numbers as text } from "../strings/compare.js";
+/** @import { RunNumbersPayload, RunSummaryPayload } from "../core/payloads.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
+
+/**
+ * `found` is the answer to "compare_numbers".
+ * @param {RunNumbersPayload} found
+ * @param {Tooltip} tooltip
+ */
+export const runNumbers = (found, tooltip) => {
+  const sides = [found.first, found.second];
+  const rows = Object.entries(ROWS).map(([name, value]) => [
+    label(text.rows[name], text.hints[name], tooltip),
+    ...sides.map((side) => value(side) ?? none()),
+  ]);
+  const settings = Object.entries(found.settings_that_differ).map(([name, values]) => {
+    const words = text.settings[name] || name.replaceAll("_", " ");
+    return [
+      el("span", { class: "fx-column" }, words, el("span", { class: "fx-own-mark" }, text.differ)),
+      ...values.map(setting),
+    ];
+  });
+  const table = tableOf(text.columns, [...rows, ...settings], {
+    "aria-label": text.caption,
+    "data-testid": "fx-run-numbers",
+  });
+  const tokens = sides.map((side) => format.count(side.num_tokens));
+  return el(
+    "div",
+    {},
+    el(
+      "div",
+      { class: "fx-verdict" },
+      el("p", {}, text.lead(.../** @type {[any, any]} */ (tokens))),
+      el("p", {}, text.caution),
+    ),
+    el(
+      "div",
+      { class: "fx-table-wrap fx-grid-wrap", tabindex: "0", role: "region", "aria-label": text.caption },
+      table,
+    ),
+    settings.length === 0 ? el("p", { class: "fx-muted" }, text.sameSettings) : null,
+  );
+};
+
+const ROWS = {
+  text: (side) => side.name || side.title,
+  run: (side) => side.run_id,
+  tokens: (side) => format.count(side.num_tokens),
+  model: (side) => side.model,
+  centroids: (side) => side.centroids,
+  full: (side) => format.perplexity(side.perplexity.full),
+  focus: (side) => format.perplexity(side.perplexity.focus),
+  loss: (side) => text.nats(format.signed(Math.log(side.perplexity.focus / side.perplexity.full), 3)),
+  pairs: (side) => format.percent(side.retained_pairs, 1),
+  far: (side) => (side.distant_pairs_kept === null ? null : format.percent(side.distant_pairs_kept, 1)),
+  largest: (side) => format.percent(side.dominance, 1),
+  endToEnd: (side) => both(side, "end_to_end"),
+  attention: (side) => both(side, "attention"),
+  routing: (side) => median(side, "routing", "focus"),
+  memory: (side) => memory(side),
+  device: (side) => `${side.device}, ${side.dtype}, ${side.backend}`,
+};
+
+/**
+ * @param {RunSummaryPayload} side
+ * @param {string} stage
+ * @param {"full" | "focus"} mode
+ */
+function median(side, stage, mode) {
+  const timing = (side.milliseconds[stage] || {})[mode];
+  return timing ? format.ms(timing.median) : null;
+}
+
+/**
+ * @param {RunSummaryPayload} side
+ * @param {string} stage
+ */
+function both(side, stage) {
+  const [full, focus] = ["full", "focus"].map((mode) => median(side, stage, /** @type {"focus" | "full"} */ (mode)));
+  return full === null || focus === null ? null : text.both(full, focus);
+}
+
+/** @param {RunSummaryPayload} side */
+function memory(side) {
+  const peaks = Object.values(side.milliseconds).flatMap((stage) => Object.values(stage.peak_memory_bytes));
+  const peak = Math.max(0, .../** @type {(number)[]} */ (peaks));
+  return peak === 0 ? null : memorySize(peak);
+}
+
+/** @param {string | number | number[] | null} value */
+function setting(value) {
+  if (value === null) return text.all;
+  return Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/**
+ * @param {string} words
+ * @param {string | undefined} hint
+ * @param {Tooltip} tooltip
+ */
+function label(words, hint, tooltip) {
+  return hint ? el("span", { class: "fx-column" }, words, hintButton(tooltip, words, hint)) : words;
+}
+
+function none() {
+  return el("span", { class: "fx-muted" }, text.none);
+}

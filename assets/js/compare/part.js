@@ -1,0 +1,189 @@
+// @ts-check
+// The base of the parts of the Compare view that run background jobs: requests, progress line and Stop button.
+import { el } from "../core/dom.js";
+import { alertBox } from "../core/widgets.js";
+import { job as text } from "../strings/compare.js";
+/** @import { JobPayload } from "../core/payloads.js" */
+/** @import { Answers, Details } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+
+const POLL = 600;
+
+const LIVE = ["waiting", "running", "stopping"];
+
+class JobLine {
+  /** @param {() => unknown} stop */
+  constructor(stop) {
+    this.words = el("p", { role: "status" });
+    this.fill = el("span");
+    this.track = el(
+      "div",
+      {
+        class: "fx-job-track",
+        role: "progressbar",
+        "aria-label": text.waiting,
+        hidden: true,
+        "aria-valuemin": 0,
+        "aria-valuemax": 100,
+      },
+      this.fill,
+    );
+    this.stop = el(
+      "button",
+      { type: "button", class: "fx-button", "data-testid": "fx-compare-stop", hidden: true, onclick: stop },
+      text.stop,
+    );
+    this.problem = el("div");
+    this.node = el(
+      "div",
+      { class: "fx-job" },
+      el("div", { class: "fx-job-line" }, el("div", { class: "fx-job-words" }, this.words, this.track), this.stop),
+      this.problem,
+    );
+  }
+
+  /**
+   * @param {JobPayload | null} job
+   * @param {boolean} mine
+   */
+  update(job, mine) {
+    const live = job !== null && LIVE.includes(job.state);
+    this.node.dataset.state = job !== null && mine ? job.state : "none";
+    this.words.textContent = this.sentence(job, mine, live);
+    this.track.hidden = !live || !mine;
+    this.stop.hidden = !live;
+    this.stop.disabled = live && job.state === "stopping";
+    if (!live) return;
+    this.fill.style.width = `${(100 * job.fraction).toFixed(1)}%`;
+    this.track.setAttribute("aria-valuenow", String(Math.round(100 * job.fraction)));
+    this.track.setAttribute("aria-label", job.stage);
+  }
+
+  /**
+   * @param {JobPayload | null} job
+   * @param {boolean} mine
+   * @param {boolean} live
+   */
+  sentence(job, mine, live) {
+    if (job === null || (!mine && !live)) return "";
+    if (live && !mine) return text.busy;
+    if (job.state === "failed") return text.failed(job.message);
+    if (job.state === "stopped") return text.stopped;
+    if (job.state === "stopping") return text.stopping;
+    if (job.state === "waiting") return text.waiting;
+    return job.state === "done" ? "" : job.stage;
+  }
+
+  /** @param {string | null} message */
+  fail(message) {
+    this.problem.replaceChildren(...(message ? [alertBox(message)] : []));
+  }
+}
+
+// A part asks `questions.state` when it opens and while work goes on, and `questions.start` when told to.
+export class ComparePart {
+  /** The kind of its jobs, set by each part. */
+  kind = "";
+  /** Its questions to the server. @type {{ state: keyof Answers, start: keyof Answers }} */
+  questions = /** @type {any} */ (null);
+  /** @type {number} */
+  timer;
+  /** @type {HTMLButtonElement} */
+  startButton;
+
+  /**
+   * @param {App} app
+   * @param {string} name
+   * @param {{ title: string }} words
+   */
+  constructor(app, name, words) {
+    this.app = app;
+    /** @type {any} */
+    this.job = null;
+    this.node = el("section", { class: "fx-compare-part", "data-testid": `fx-compare-${name}`, hidden: true });
+    this.node.append(el("h3", { class: "fx-subtitle" }, words.title));
+    this.line = new JobLine(() => this.stop());
+  }
+
+  get open() {
+    return !this.node.hidden && this.app.isOpen("compare");
+  }
+
+  /** @param {JobPayload | null} job */
+  isMine(job) {
+    return job !== null && job.kind === this.kind && job.run_id === this.app.run.info.run_id;
+  }
+
+  get busy() {
+    return this.job !== null && LIVE.includes(this.job.state);
+  }
+
+  /**
+   * @param {string} [what]
+   * @param {Details} [details]
+   */
+  async watch(what = this.questions.state, details = {}) {
+    clearTimeout(this.timer);
+    const { run } = this.app;
+    const answer = await this.app.ask(/** @type {keyof Answers} */ (what), details);
+    if (run !== this.app.run) return;
+    if (answer.error === undefined) this.take(answer);
+    else {
+      this.line.fail(answer.error);
+      this.startButton.disabled = this.busy;
+    }
+    clearTimeout(this.timer);
+    if (this.busy && this.open) this.timer = setTimeout(() => this.watch(), POLL);
+  }
+
+  /** @param {any} answer */
+  take(answer) {
+    this.line.fail(null);
+    this.job = answer.job;
+    this.line.update(this.job, this.isMine(this.job));
+    this.startButton.disabled = this.busy;
+    this.received(answer);
+  }
+
+  /** @param {Details} details */
+  start(details) {
+    this.startButton.disabled = true;
+    return this.watch(this.questions.start, details).finally(() => {
+      this.startButton.disabled = this.busy;
+    });
+  }
+
+  async stop() {
+    const answer = await this.app.ask("compare_stop");
+    if (answer.error !== undefined) return this.line.fail(answer.error);
+    this.job = answer.job;
+    this.line.update(this.job, this.isMine(this.job));
+    return this.watch();
+  }
+
+  /**
+   * Nothing is started before it is known what is at work already.
+   * @param {string} label
+   * @param {() => unknown} pressed
+   */
+  button(label, pressed) {
+    this.startButton = el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button fx-primary",
+        "data-testid": "fx-compare-start",
+        disabled: true,
+        onclick: pressed,
+      },
+      label,
+    );
+    return this.startButton;
+  }
+
+  /**
+   * Shows an answer; each part has its own.
+   * @param {any} _answer
+   */
+  received(_answer) {}
+}

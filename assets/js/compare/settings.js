@@ -1,0 +1,508 @@
+// @ts-check
+// Other settings of top-k and window on the run's text: a grid of results, and cost against loss with the baselines.
+import { frontier, labelSides } from "./frontier.js";
+import { ComparePart } from "./part.js";
+import { FEWEST_REPEATS } from "./repeats.js";
+import { el, newId } from "../core/dom.js";
+import { labelledField } from "../core/fields.js";
+import { format } from "../core/format.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour, themeOf } from "../core/theme.js";
+import { hintButton } from "../core/tooltip.js";
+import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
+import { job as jobText, settings as text } from "../strings/compare.js";
+/** @import { GridCellPayload, GridPayload, GridSettingPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Answers } from "../core/types.js" */
+
+/** @typedef {GridCellPayload["kind"] | "full"} Kind */
+/** @typedef {(cell: GridCellPayload) => number} Cost */
+
+const SYMBOLS = { focus: "circle", window: "square", random: "x", full: "diamond" };
+
+const COLOURS = { focus: "accent", window: "better", random: "worse", full: "text" };
+
+/** @param {number} value */
+const nats = (value) => format.signed(value, 3);
+
+const LETTER = 6; // pixels, about
+
+const AXES = { x: 56, y: 110 }; // pixels of the chart that axes, legend and their titles take
+
+const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
+
+/** @param {GridCellPayload} cell */
+const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
+
+/** @param {GridCellPayload} cell */
+const isClear = (cell) =>
+  cell.repeats >= FEWEST_REPEATS &&
+  (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
+
+/** @param {GridCellPayload} cell */
+const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
+
+/**
+ * @param {string} kind
+ * @param {number} topK
+ * @param {number} window
+ */
+const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
+
+export class CompareSettings extends ComparePart {
+  /** @type {Run} */
+  run;
+  /** @type {GridCellPayload[]} */
+  cells;
+  /** @type {boolean} */
+  late;
+  /** @type {string} */
+  theme;
+  /** @type {GridSettingPayload} */
+  setting;
+  /** @type {string} */
+  stamp;
+  /** @type {Map<string, GridCellPayload>} */
+  byKey;
+  /** @type {any} */
+  asked;
+
+  /** @param {App} app */
+  constructor(app) {
+    super(app, "settings", text);
+    this.kind = "grid";
+    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    this.questions = { state: "compare_grid", start: "compare_grid_start" };
+    this.cost = "time";
+    this.topK = el("input", { id: newId("top-k"), type: "text", inputmode: "numeric", autocomplete: "off" });
+    this.window = el("input", { id: newId("window"), type: "text", inputmode: "numeric", autocomplete: "off" });
+    this.repeats = el("input", { id: newId("repeats"), type: "number", min: 1, max: 100, value: 3 });
+    /** @param {string} label @param {HTMLElement} input @param {string} hint */
+    const field = (label, input, hint) => labelledField(label, input, hintButton(app.tooltip, label, hint));
+    this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
+    this.form.append(
+      field(text.topK, this.topK, text.topKHint),
+      field(text.window, this.window, text.windowHint),
+      field(text.repeats, this.repeats, text.repeatsHint),
+      this.button(jobText.start, () => this.begin()),
+    );
+    this.verdict = el("div", { class: "fx-verdict" });
+    this.grid = el("div", {
+      class: "fx-table-wrap fx-grid-wrap",
+      tabindex: "0",
+      role: "region",
+      "aria-label": text.gridCaption,
+    });
+    this.chart = el("div", {
+      class: "fx-plot fx-pareto",
+      role: "group",
+      "aria-label": text.plotTitle,
+      "data-testid": "fx-pareto",
+    });
+    this.table = lazyDetails(text.table, () => this.allNumbers());
+    this.results = el("div", { class: "fx-compare-results", hidden: true });
+    this.results.append(
+      this.verdict,
+      el(
+        "div",
+        {},
+        el("h4", { class: "fx-subtitle" }, text.gridTitle),
+        el("p", { class: "fx-help" }, text.gridHint),
+        this.grid,
+      ),
+      el(
+        "div",
+        {},
+        el("h4", { class: "fx-subtitle" }, text.plotTitle),
+        el("p", { class: "fx-help" }, text.plotHint),
+        choiceOf(text.xLabel, text.x, this.cost, (cost) => this.setCost(cost)),
+        this.chart,
+      ),
+      this.table,
+    );
+    this.nothing = el("p", { class: "fx-muted", "data-testid": "fx-grid-empty", hidden: true }, text.empty);
+    this.node.append(el("p", { class: "fx-help" }, text.help), this.form, this.line.node, this.nothing, this.results);
+  }
+
+  update() {
+    const theme = themeOf(this.app.root);
+    if (this.run !== this.app.run) {
+      this.run = this.app.run;
+      this.cells = /** @type {any} */ (null);
+      this.results.hidden = this.nothing.hidden = true;
+      this.watch();
+    } else {
+      if ((this.theme !== theme || this.late) && this.cells !== null && this.cells.length > 0) this.draw();
+      this.late = false;
+      if (this.busy) this.watch();
+    }
+    this.theme = theme;
+  }
+
+  /** @param {GridPayload} answer */
+  received(answer) {
+    const first = this.cells === null;
+    const stamp = JSON.stringify(
+      answer.cells.map((cell) => [cell.kind, cell.top_k, cell.window_size, cell.measured_at]),
+    );
+    this.setting = answer.setting;
+    if (first) this.suggest(answer);
+    this.nothing.hidden = answer.cells.length > 0 || (this.busy && this.isMine(answer.job));
+    if (stamp === this.stamp && !first) return;
+    this.stamp = stamp;
+    this.cells = answer.cells;
+    this.byKey = new Map(answer.cells.map((cell) => [keyOf(cell.kind, cell.top_k, cell.window_size), cell]));
+    this.results.hidden = answer.cells.length === 0;
+    if (answer.cells.length > 0) this.showCells();
+  }
+
+  /** @param {GridPayload} given */
+  suggest({ suggested }) {
+    this.topK.value = suggested.top_k.join(", ");
+    this.window.value = suggested.window.join(", ");
+  }
+
+  begin() {
+    const values = { top_k: numbers(this.topK.value), window: numbers(this.window.value) };
+    if (values.top_k === null) return this.line.fail(text.badNumbers(text.topK));
+    if (values.window === null) return this.line.fail(text.badNumbers(text.window));
+    this.asked = values;
+    return this.start({ ...values, repeats: Number(this.repeats.value) });
+  }
+
+  showCells() {
+    this.verdict.replaceChildren(...sentences(this.cells, this.byKey).map((words) => el("p", {}, words)));
+    this.grid.replaceChildren(this.gridTable());
+    if (this.table.open) this.table.refresh();
+    this.late = !this.open; // drawn when the part is opened again
+    if (this.open) this.draw();
+  }
+
+  gridTable() {
+    const asked = this.busy && this.asked ? this.asked : { top_k: [], window: [] };
+    /** @param {"top_k" | "window_size"} name @param {number[]} more */
+    const unique = (name, more) =>
+      [...new Set([...this.cells.map((cell) => cell[name]), ...more])]
+        .filter((value) => name !== "top_k" || value > 0)
+        .sort((a, b) => a - b);
+    const ks = unique("top_k", asked.top_k);
+    const rows = unique("window_size", asked.window).map((window) => [
+      format.count(window),
+      this.cellNode(this.byKey.get(keyOf("window", 0, window)), null),
+      ...ks.map((k) =>
+        this.cellNode(this.byKey.get(keyOf("focus", k, window)), this.byKey.get(keyOf("random", k, window))),
+      ),
+    ]);
+    const table = tableOf([text.windowColumn, text.aloneColumn, ...ks.map(text.topKColumn)], rows, {
+      "aria-label": text.gridCaption,
+      "data-testid": "fx-grid",
+    });
+    table.classList.add("fx-grid");
+    return table;
+  }
+
+  /**
+   * @param {GridCellPayload | undefined} cell
+   * @param {GridCellPayload | null | undefined} random
+   */
+  cellNode(cell, random) {
+    if (!cell) return el("span", { class: "fx-muted" }, text.waiting);
+    const own = cell.kind === "focus" && cell.top_k === this.setting.top_k && cell.window_size === this.setting.window;
+    return el(
+      "div",
+      { class: `fx-cell${own ? " fx-own" : ""}`, "data-cell": keyOf(cell.kind, cell.top_k, cell.window_size) },
+      el("strong", { class: "fx-number" }, nats(cell.delta_mean)),
+      el("span", { class: "fx-interval" }, text.interval(nats(cell.delta_low), nats(cell.delta_high))),
+      el("span", {}, text.pairs(format.percent(cell.retained_pairs))),
+      el("span", {}, text.time(format.ratio(timeRatio(cell))), hedge(cell)),
+      el("span", {}, text.whole(format.ratio(cell.total_focus / cell.total_full))),
+      random
+        ? el(
+            "span",
+            { class: "fx-interval" },
+            `${text.random}: ${nats(random.delta_mean)} (${text.interval(nats(random.delta_low), nats(random.delta_high))}), ${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`,
+          )
+        : null,
+      own ? el("span", { class: "fx-own-mark" }, text.own) : null,
+    );
+  }
+
+  /** @param {string} cost */
+  setCost(cost) {
+    this.cost = cost;
+    this.draw();
+  }
+
+  draw() {
+    const { root } = this.app;
+    const cost = this.cost === "time" ? timeRatio : (cell) => cell.retained_pairs;
+    const base = this.cells[0].perplexity_full; // of the same text and model in every cell
+    const full = { ...marks(root, "full"), x: [1], y: [base], customdata: [null] };
+    const points = [...this.cells.map((cell) => [cost(cell), perplexityAt(base, cell.delta_mean)]), [1, base]];
+    const ends = this.cells.flatMap((cell) => [
+      perplexityAt(base, cell.delta_low),
+      perplexityAt(base, cell.delta_high),
+    ]);
+    const wide = Math.max(base, ...ends) > WIDE * Math.min(base, ...ends);
+    const places = this.labelPlaces(cost, base, wide);
+    const series = ["window", "random", "focus"]
+      .map((kind) => this.series(/** @type {Kind} */ (kind), cost, base, places))
+      .filter((one) => one.x.length > 0);
+    const line = frontier(/** @type {[number, number][]} */ (points));
+    const joined = {
+      type: "scatter",
+      mode: "lines",
+      name: text.frontier,
+      x: line.map(([x]) => x),
+      y: line.map(([, y]) => y),
+      hoverinfo: "none",
+      line: { dash: "dot", width: 2, color: cssColour(root, "muted") },
+    };
+    const layout = plotLayout(root, {
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      xaxis: plotAxis(root, text.xAxis[this.cost], {
+        rangemode: "tozero",
+        tickformat: this.cost === "pairs" ? ".0%" : "",
+      }),
+      yaxis: plotAxis(root, wide ? text.yAxisLog : text.yAxis, { zeroline: false, type: wide ? "log" : "linear" }),
+      ...fullLine(root, wide ? Math.log10(base) : base, base),
+    });
+    drawPlot(this.app, this.chart, [joined, ...series, full], layout, {
+      hover: (point) => describe(point.customdata, base),
+    });
+  }
+
+  /**
+   * On which side of its point every label has room, in pixels of the chart as it will be.
+   * @param {Cost} cost
+   * @param {number} base
+   * @param {boolean} logarithmic
+   */
+  labelPlaces(cost, base, logarithmic) {
+    /** @param {number} delta */
+    const height = (delta) => (logarithmic ? delta : Math.exp(delta));
+    const [low, high] = [
+      Math.min(...this.cells.map((cell) => cell.delta_low), 0),
+      Math.max(...this.cells.map((cell) => cell.delta_high), 0),
+    ].map(height);
+    const [width, tall] = [Math.max(200, this.chart.clientWidth - AXES.x), this.chart.clientHeight - AXES.y];
+    const right = Math.max(1, ...this.cells.map(cost)) * 1.06;
+    /** @param {number} x */
+    const across = (x) => (x / right) * width;
+    /** @param {number} delta */
+    const down = (delta) => ((high - height(delta)) / (high - low || 1)) * tall;
+    const points = this.cells.map((cell) => ({
+      x: across(cost(cell)),
+      y: down(cell.delta_mean),
+      top: down(cell.delta_high),
+      bottom: down(cell.delta_low),
+      words: text.shortSetting(cell),
+    }));
+    const name = {
+      left: width - LETTER * text.fullLine(format.perplexity(base)).length,
+      right: width,
+      top: down(0) - 22,
+      bottom: down(0) + 2,
+    };
+    const line = { left: 0, right: width, top: down(0) - 2, bottom: down(0) + 2 };
+    const found = labelSides(points, [name, line], LETTER);
+    return new Map(this.cells.map((cell, i) => [cell, found[i]]));
+  }
+
+  /**
+   * @param {Kind} kind
+   * @param {Cost} cost
+   * @param {number} base
+   * @param {Map<GridCellPayload, string | null>} places
+   */
+  series(kind, cost, base, places) {
+    const cells = this.cells.filter((cell) => cell.kind === kind);
+    const [y, low, high] = ["delta_mean", "delta_low", "delta_high"].map((name) =>
+      cells.map((cell) => perplexityAt(base, cell[name])),
+    );
+    const error = {
+      type: "data",
+      symmetric: false,
+      thickness: 1,
+      width: 3,
+      array: y.map((value, i) => high[i] - value),
+      arrayminus: y.map((value, i) => value - low[i]),
+    };
+    return {
+      ...marks(this.app.root, kind),
+      mode: "markers+text",
+      text: cells.map((cell) => (places.get(cell) === null ? "" : text.shortSetting(cell))),
+      textposition: cells.map((cell) => places.get(cell) || "middle right"),
+      textfont: { size: 11, color: cssColour(this.app.root, "muted") },
+      cliponaxis: false,
+      x: cells.map(cost),
+      y,
+      error_y: error,
+      customdata: cells,
+    };
+  }
+
+  allNumbers() {
+    const rows = this.cells.map((cell) => [
+      text.setting(cell),
+      text.kinds[cell.kind],
+      format.perplexity(cell.perplexity_full),
+      format.perplexity(cell.perplexity_focus),
+      format.signed(cell.delta_mean, 4),
+      text.interval(format.signed(cell.delta_low, 4), format.signed(cell.delta_high, 4)),
+      format.percent(cell.retained_pairs, 1),
+      cell.dominance === null ? text.noGroups : format.percent(cell.dominance, 1),
+      format.ms(cell.attention_full),
+      format.ms(cell.attention_focus),
+      text.range(format.msNumber(cell.attention_focus_low), format.msNumber(cell.attention_focus_high)),
+      format.ms(cell.total_full),
+      format.ms(cell.total_focus),
+      String(cell.repeats),
+    ]);
+    return tableOf(text.columns, rows, { "aria-label": text.table });
+  }
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {Kind} kind
+ */
+function marks(root, kind) {
+  const colour = cssColour(root, COLOURS[kind]);
+  return {
+    type: "scatter",
+    mode: "markers",
+    name: text.kinds[kind],
+    hoverinfo: "none",
+    marker: { symbol: SYMBOLS[kind], size: 10, color: colour, line: { width: 1, color: colour } },
+  };
+}
+
+/**
+ * @param {number} base
+ * @param {number} delta
+ */
+const perplexityAt = (base, delta) => base * Math.exp(delta);
+
+/**
+ * Full attention across the whole chart, with its number.
+ * @param {HTMLElement} root
+ * @param {number} y
+ * @param {number} base
+ */
+function fullLine(root, y, base) {
+  const colour = cssColour(root, "text");
+  return {
+    shapes: [
+      { type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: colour, width: 1, dash: "dash" } },
+    ],
+    annotations: [
+      {
+        xref: "paper",
+        x: 1,
+        xanchor: "right",
+        y,
+        yanchor: "bottom",
+        yshift: 5,
+        showarrow: false,
+        text: text.fullLine(format.perplexity(base)),
+        font: { size: 12, color: colour },
+      },
+    ],
+  };
+}
+
+/** @param {string} words */
+function numbers(words) {
+  const parts = words.split(/[\s,;]+/).filter(Boolean);
+  return parts.length > 0 && parts.every((part) => /^\d+$/.test(part)) ? parts.map(Number) : null;
+}
+
+/**
+ * @param {GridCellPayload | null} cell
+ * @param {number} base
+ */
+function describe(cell, base) {
+  if (!cell)
+    return [
+      el("div", { class: "fx-tooltip-head" }, text.kinds.full),
+      el("div", {}, text.fullPoint(format.perplexity(base))),
+    ];
+  const [low, high] = [cell.delta_low, cell.delta_high].map((delta) => format.perplexity(perplexityAt(base, delta)));
+  return [
+    el("div", { class: "fx-tooltip-head" }, `${text.kinds[cell.kind]}, ${text.setting(cell)}`),
+    el("div", {}, text.perplexities(format.perplexity(base), format.perplexity(perplexityAt(base, cell.delta_mean)))),
+    el("div", {}, text.perplexityRange(low, high)),
+    el("div", {}, text.difference(nats(cell.delta_mean), text.interval(nats(cell.delta_low), nats(cell.delta_high)))),
+    el("div", {}, text.pairs(format.percent(cell.retained_pairs, 1))),
+    el("div", {}, text.times(format.ms(cell.attention_full), format.ms(cell.attention_focus), cell.repeats)),
+  ];
+}
+
+/**
+ * @param {GridCellPayload[]} cells
+ * @param {Map<string, GridCellPayload>} byKey
+ */
+function sentences(cells, byKey) {
+  const own = cells.filter((cell) => cell.kind === "focus");
+  const last = cells[cells.length - 1];
+  const found = [];
+  if (own.length > 0) {
+    /** @param {(cell: GridCellPayload) => number} value */
+    const least = (value) => own.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
+    const closest = least((cell) => Math.abs(cell.delta_mean));
+    /** @param {GridCellPayload} cell */
+    const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
+    found.push(
+      text.best(
+        text.setting(closest),
+        .../** @type {[any, any, any]} */ (ends(closest)),
+        format.percent(closest.retained_pairs),
+        format.ratio(timeRatio(closest)),
+        hedge(closest),
+      ),
+    );
+    const faster = own.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
+    const quickest = faster.reduce(
+      (best, cell) => (best === null || timeRatio(cell) < timeRatio(best) ? cell : best),
+      /** @type {GridCellPayload | null} */ (null),
+    );
+    found.push(
+      quickest
+        ? text.quickest(
+            text.setting(quickest),
+            format.ratio(timeRatio(quickest)),
+            .../** @type {[any, any, any]} */ (ends(quickest)),
+          )
+        : text.noneFaster,
+    );
+    found.push(text.wholePass(own.filter((cell) => cell.total_focus < cell.total_full).length, own.length));
+  }
+  const pairs = own
+    .map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))])
+    .filter(([, random]) => random);
+  if (pairs.length > 0) {
+    const better = pairs.filter(
+      ([cell, random]) =>
+        /** @type {GridCellPayload} */ (cell).delta_high < /** @type {GridCellPayload} */ (random).delta_low,
+    ).length;
+    const worse = pairs.filter(
+      ([cell, random]) =>
+        /** @type {GridCellPayload} */ (cell).delta_low > /** @type {GridCellPayload} */ (random).delta_high,
+    ).length;
+    found.push(text.againstRandom(better, worse, pairs.length));
+  }
+  /** @param {(cell: GridCellPayload) => string} value */
+  const each = (value) => [...new Set(cells.map(value))].join(" / "); // parts of a grid may be measured on another day
+  found.push(
+    text.measured(
+      format.count(last.scored),
+      each((cell) => String(cell.repeats)),
+      each((cell) => cell.device),
+      each((cell) => cell.dtype),
+      each((cell) => text.threads(cell.threads)),
+    ),
+  );
+  return found;
+}

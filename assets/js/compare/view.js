@@ -1,0 +1,65 @@
+// @ts-check
+// The Compare view: Focus against full attention on the same text, and the parts that compare with something else.
+import { CompareGeneration } from "./generation.js";
+import { CompareLengths } from "./lengths.js";
+import { Overview } from "./overview.js";
+import { CompareRuns } from "./runs.js";
+import { CompareSettings } from "./settings.js";
+import { addressedPart } from "../core/address.js";
+import { resizePlots } from "../core/plot.js";
+import { choiceOf } from "../core/widgets.js";
+import { parts as partsText } from "../strings/compare.js";
+/** @import { App } from "../shell/app.js" */
+
+const PARTS = { settings: CompareSettings, runs: CompareRuns, lengths: CompareLengths, generation: CompareGeneration };
+
+// One part at a time, so that the view stays short; the address remembers which.
+export class CompareView {
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
+  constructor(app, panel) {
+    this.app = app;
+    const words = partsText;
+    this.parts = { overview: new Overview(app) };
+    for (const [name, Part] of Object.entries(PARTS)) this.parts[name] = new Part(app);
+    this.open = addressedPart(Object.keys(this.parts), "overview");
+    const choice = choiceOf(words.label, words.names, this.open, (name) => this.choose(name));
+    choice.classList.add("fx-compare-choice");
+    panel.append(choice, ...Object.values(this.parts).map((part) => part.node));
+  }
+
+  // For the address: nothing for the part that opens by itself.
+  get part() {
+    return this.open === "overview" ? null : this.open;
+  }
+
+  // For the address: the run beside this one, while it is looked at.
+  get parameters() {
+    return { with: this.open === "runs" ? this.parts.runs.other : null };
+  }
+
+  /** @param {string} name */
+  choose(name) {
+    this.open = name;
+    this.app.writeAddress();
+    this.app.tooltip.hide();
+    this.update();
+    resizePlots(this.parts[name].node); // the window may have changed while the part was hidden
+  }
+
+  update() {
+    for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.open;
+    this.parts[this.open].update();
+    this.selectionChanged();
+  }
+
+  selectionChanged() {
+    const part = this.parts[this.open];
+    if (part.selectionChanged && part.marked !== this.app.selection) {
+      part.marked = this.app.selection;
+      part.selectionChanged();
+    }
+  }
+}

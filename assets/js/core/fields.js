@@ -1,0 +1,28 @@
+// @ts-check
+// Form fields with labels and hints.
+import { el, newId } from "./dom.js";
+
+/**
+ * @param {string} label
+ * @param {HTMLElement} field
+ * @param {Node | null} [hint]
+ */
+export const labelledField = (label, field, hint = null) =>
+  el("div", { class: "fx-field" }, el("label", { for: field.id }, label), hint, field);
+
+/**
+ * A few choices as one labelled drop-down.
+ * @param {string} label
+ * @param {Record<string, string>} options
+ * @param {string | null} chosen
+ * @param {(value: string) => unknown} changed
+ * @param {Node | null} [hint]
+ */
+export const dropdown = (label, options, chosen, changed, hint = null) => {
+  const select = el(
+    "select",
+    { id: newId("select"), onchange: () => changed(select.value) },
+    Object.entries(options).map(([value, name]) => el("option", { value, selected: value === chosen }, name)),
+  );
+  return labelledField(label, select, hint);
+};

@@ -1,0 +1,81 @@
+// @ts-check
+// Loads one answer per layer: debounced, cached, and without late answers.
+import { callServer } from "./server.js";
+/** @import { Answer } from "./types.js" */
+
+const KEPT_ANSWERS = 8;
+const PAUSE = 120; // ms without another request, as while the slider moves
+
+/**
+ * What a view does with the answers; `open` says whether it is still on the screen.
+ * @template T
+ * @typedef {{
+ *   open: () => boolean,
+ *   waiting: () => unknown,
+ *   ready: (answer: T) => unknown,
+ *   failed: (message: string) => unknown,
+ * }} LoaderHandlers
+ */
+
+/**
+ * Requests each layer once.
+ * @template T
+ */
+export class LayerLoader {
+  /** The newest request, whether answered or not. */
+  requested = "";
+
+  /**
+   * @param {(runId: string, layerId: any) => Promise<Answer<T>>} load
+   * @param {LoaderHandlers<T>} handlers
+   */
+  constructor(load, handlers) {
+    this.load = load;
+    this.handlers = handlers;
+    /** @type {Map<string, T>} */
+    /** @type {Map<any, any>} */
+    this.cache = new Map();
+    this.timer = 0;
+  }
+
+  /**
+   * @param {string} runId
+   * @param {number | string} layerId
+   */
+  request(runId, layerId) {
+    const key = JSON.stringify([runId, layerId]);
+    this.requested = key;
+    clearTimeout(this.timer);
+    const known = this.cache.get(key);
+    if (known !== undefined) {
+      this.handlers.ready(known);
+      return;
+    }
+    this.handlers.waiting();
+    this.timer = setTimeout(() => this.fetch(key, runId, layerId), PAUSE);
+  }
+
+  /**
+   * @param {string} key
+   * @param {string} runId
+   * @param {number | string} layerId
+   */
+  async fetch(key, runId, layerId) {
+    const answer = await callServer(() => this.load(runId, layerId));
+    if (answer.error === undefined) this.remember(key, answer);
+    // A chart must not be drawn into a view that is closed by now; it asks again when it opens.
+    if (this.requested !== key || !this.handlers.open()) return;
+    if (answer.error !== undefined) this.handlers.failed(answer.error);
+    else this.handlers.ready(answer);
+  }
+
+  /**
+   * @param {string} key
+   * @param {T} answer
+   */
+  remember(key, answer) {
+    this.cache.set(key, answer);
+    const [oldest] = this.cache.keys();
+    if (this.cache.size > KEPT_ANSWERS) this.cache.delete(oldest);
+  }
+}

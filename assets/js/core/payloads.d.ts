@@ -1,0 +1,1001 @@
+// The payloads that the server sends, one interface for each Python function that builds one. The comment above an
+// interface names that function. Only simple types are used, so that a small parser can compare both sides: string,
+// number, boolean, null, T[], [T, U], Record<string, T>, unions, other interfaces, and `?` for a key that may be absent.
+
+// ---- runs: focus_explorer/views/payload.py, focus_explorer/run_data.py
+
+/** FocusConfig as JSON. */
+export interface ConfigPayload {
+  num_groups: number;
+  routing_dim: number;
+  top_k: number;
+  window: number;
+  num_sinks: number;
+  temperature: number;
+  sinkhorn_iterations: number;
+  normalisation: string;
+  assignment: string;
+  gate: string;
+  layers: number[] | null;
+}
+
+/** `run` of run_payload. */
+export interface RunInfoPayload {
+  run_id: string;
+  title: string;
+  name: string;
+  model_id: string;
+  centroids_name: string;
+  num_tokens: number;
+  device: string;
+  dtype: string;
+  backend: string;
+  seed: number;
+  created_at: string;
+  config: ConfigPayload;
+  notes: string[];
+}
+
+/** A cell of `groups` of run_payload: one group of one layer. */
+export interface RunGroupPayload {
+  share: number;
+  confidence: number | null;
+  tokens: [string, number][];
+}
+
+/** Pair counts by cause (CAUSES of the runtime's mask). */
+export interface CausesPayload {
+  local_only: number;
+  group_only: number;
+  local_and_group: number;
+  sink_only: number;
+  dropped: number;
+}
+
+/** A cell of `layers` of run_payload. */
+export interface LayerPayload {
+  layer: number;
+  attention_kind: string;
+  dominance: number;
+  retained_pairs: number;
+  distant_kept: number | null;
+  pairs: CausesPayload;
+}
+
+/** `quality` of run_payload: perplexities, and the mean loss difference with its 95 % interval. */
+export interface QualityPayload {
+  full: number;
+  focus: number;
+  scored: number;
+  delta_mean: number;
+  delta_low: number;
+  delta_high: number;
+}
+
+/** A cell of `timings` of run_payload: milliseconds over the repeats. */
+export interface TimingPayload {
+  mode: string;
+  stage: string;
+  median: number;
+  low: number;
+  high: number;
+  repeats: number;
+  sequence_length: number;
+  backend: string;
+  peak_memory_bytes: number | null;
+}
+
+/** `losses` of run_payload: base64 of float32, one for each token but the first. */
+export interface LossesPayload {
+  full: string;
+  focus: string;
+}
+
+/** run_payload and load_run; `cells` by layer number, empty for a long run. */
+export interface RunPayload {
+  run: RunInfoPayload;
+  num_layers: number;
+  layer_ids: number[];
+  pieces: string[];
+  top: string;
+  groups: RunGroupPayload[][];
+  layers: LayerPayload[];
+  losses: LossesPayload;
+  quality: QualityPayload;
+  timings: TimingPayload[];
+  cells: Record<string, LayerCellsPayload>;
+}
+
+/** cells_payload and layer_cells: base64 of `width`-byte bit sets, and of bytes. */
+export interface LayerCellsPayload {
+  width: number;
+  membership: string;
+  probabilities: string;
+  entropy: string;
+}
+
+/** word_classes: `classes` is base64 of bytes. */
+export interface WordClassesPayload {
+  names: string[];
+  classes: string;
+}
+
+/** mask_payload: `counts` is base64 of uint32, cause by cause, the lower triangle row by row. */
+export interface MaskPayload {
+  block_size: number;
+  num_blocks: number;
+  causes: string[];
+  counts: string;
+}
+
+/** projection_payload of focus_explorer/views/payload.py with `preliminary` of focus_explorer/maps.py. */
+export interface MapPayload {
+  method: string;
+  parameters: MapParametersPayload;
+  seed: number;
+  trustworthiness: number | null;
+  positions: number[];
+  x: number[];
+  y: number[];
+  centroid_x: number[];
+  centroid_y: number[];
+  preliminary: boolean;
+}
+
+/** `parameters` of a map. */
+export interface MapParametersPayload {
+  metric?: string;
+  n_neighbors?: number;
+  min_dist?: number;
+}
+
+// ---- groups: focus_explorer/group_views.py
+
+/** A cell of `groups` of group_payload: one group of one layer. */
+export interface GroupPayload {
+  tokens: number;
+  share: number;
+  balance: number;
+  flags: string[];
+  classes: number[];
+  top_class: number | null;
+  purity: number | null;
+  base_rate: number | null;
+  null_mean: number | null;
+  null_high: number | null;
+  characteristic: [string, number, number][];
+  attention_mass: number | null;
+  confidence: number | null;
+  entropy: number | null;
+}
+
+/** group_payload. */
+export interface GroupsPayload {
+  groups: GroupPayload[][];
+  class_names: string[];
+  class_shares: number[];
+  classes: string;
+  seed: number;
+  draws: number;
+  prior_size: number;
+  least_z: number;
+  attention_tokens: number | null;
+  attention_heads: number | null;
+}
+
+/** agreement_payload. */
+export interface LayerAgreementPayload {
+  agreement: number[][];
+  shuffled: [number, number] | null;
+  pairs: number;
+  seed: number;
+}
+
+// ---- pairs: focus_explorer/views/attention.py, focus_explorer/attention_views.py
+
+/** tile_payload: `counts` is base64 of unsigned integers of `bytes` bytes; rows and keys are first and one past last. */
+export interface MaskTilePayload {
+  block_size: number;
+  rows: [number, number];
+  keys: [number, number];
+  num_rows: number;
+  num_columns: number;
+  causes: string[];
+  bytes: number;
+  counts: string;
+}
+
+/** distance_payload. */
+export interface DistancePayload {
+  first: number[];
+  last: number[];
+  causes: string[];
+  counts: number[][];
+  sharing: number;
+  beyond: (number | null)[];
+  shuffled: number[];
+  window_only: number[];
+}
+
+/** mean_payload. */
+export interface DistanceMeanPayload {
+  first: number[];
+  last: number[];
+  causes: string[];
+  pairs: number[];
+  layers: number;
+  shares: number[][];
+  kept_least: number[];
+  kept_most: number[];
+  shuffled: number[];
+  window_only: number[];
+  sharing: number[];
+  beyond: (number | null)[];
+  layer_shuffled: number[];
+  whole_window_only: number;
+}
+
+/** mass_payload with `state: "done"`: layers by heads. */
+export interface AttentionMassPayload {
+  state: "done";
+  num_tokens: number;
+  mass_kept: number[][];
+  distant_mass_kept: (number | null)[][];
+  local: number[][];
+  sinks: number[][];
+  grouped: number[][];
+  dropped: number[][];
+  sharing: number[];
+}
+
+/** SparsityViews.attention while a measurement is at work. */
+export interface AttentionRunningPayload {
+  state: "running";
+  stage: string;
+  fraction: number;
+}
+
+/** SparsityViews.attention before a measurement, or after one that failed. */
+export interface AttentionPlannedPayload {
+  state: "none" | "failed";
+  num_tokens: number;
+  whole: number;
+  problem?: string;
+}
+
+/** links_payload: head, query, key, probability, affinity. */
+export interface AttentionLinksPayload {
+  columns: string[];
+  dropped: [number, number, number, number, number][];
+  kept: [number, number, number, number, number][];
+}
+
+// ---- jobs and the Compare view: focus_explorer/jobs.py, comparing.py, pairing.py, lengths.py, ui/answers_compare.py
+
+/** The state of a background job. */
+export interface JobPayload {
+  kind: string;
+  run_id: string;
+  state: "waiting" | "running" | "stopping" | "done" | "stopped" | "failed";
+  stage: string;
+  fraction: number;
+  message: string;
+}
+
+/** Answers that hold a job alone: compare_stop, statistics_measure, statistics_stop, statistics_job. */
+export interface JobAnswerPayload {
+  job: JobPayload | null;
+}
+
+/** A row of grid_rows: one measured setting. */
+export interface GridCellPayload {
+  run_id: string;
+  kind: "focus" | "window" | "random";
+  top_k: number;
+  window_size: number;
+  num_sinks: number;
+  assignment: string;
+  measured_at: string;
+  scored: number;
+  perplexity_full: number;
+  perplexity_focus: number;
+  delta_mean: number;
+  delta_low: number;
+  delta_high: number;
+  retained_pairs: number;
+  dominance: number | null;
+  backend: string;
+  device: string;
+  dtype: string;
+  threads: number;
+  repeats: number;
+  attention_full: number;
+  attention_full_low: number;
+  attention_full_high: number;
+  attention_focus: number;
+  attention_focus_low: number;
+  attention_focus_high: number;
+  total_full: number;
+  total_focus: number;
+}
+
+/** `suggested` of grid. */
+export interface GridValuesPayload {
+  top_k: number[];
+  window: number[];
+}
+
+/** `setting` of grid. */
+export interface GridSettingPayload {
+  top_k: number;
+  window: number;
+  num_sinks: number;
+}
+
+/** grid with the job: compare_grid and compare_grid_start. */
+export interface GridPayload {
+  cells: GridCellPayload[];
+  suggested: GridValuesPayload;
+  setting: GridSettingPayload;
+  num_groups: number;
+  job: JobPayload | null;
+}
+
+/** A row of partners. */
+export interface PartnerPayload {
+  run_id: string;
+  name: string;
+  created_at: string;
+  model_id: string;
+  centroids_name: string;
+  centroids_sha256: string;
+  config: ConfigPayload;
+  perplexity_focus: number;
+  retained_pairs: number;
+}
+
+/** compare_partners. */
+export interface PartnersPayload {
+  runs: PartnerPayload[];
+}
+
+/** A row of `layers` of beside. */
+export interface MatchedLayerPayload {
+  layer: number;
+  names: number[];
+  overlap: number;
+  rand: number;
+}
+
+/** `difference` of beside. */
+export interface LossDifferencePayload {
+  mean: number;
+  low: number;
+  high: number;
+  count: number;
+}
+
+/** beside: two runs of the same tokens; `top` is base64 of bytes, layer by layer. */
+export interface MatchedRunsPayload {
+  layers: MatchedLayerPayload[];
+  top: string;
+  losses: (number | null)[];
+  difference: LossDifferencePayload;
+}
+
+/** `perplexity` of Service.summary. */
+export interface PerplexityPayload {
+  full: number;
+  focus: number;
+}
+
+/** A mode of a stage of `milliseconds` of Service.summary. */
+export interface SpreadPayload {
+  median: number;
+  low: number;
+  high: number;
+  repeats: number;
+}
+
+/** A stage of `milliseconds` of Service.summary; `peak_memory_bytes` by mode. */
+export interface StagePayload {
+  full?: SpreadPayload;
+  focus?: SpreadPayload;
+  peak_memory_bytes: Record<string, number | null>;
+}
+
+/** Service.summary with title and name: `first` and `second` of numbers. */
+export interface RunSummaryPayload {
+  run_id: string;
+  num_tokens: number;
+  scored_tokens: number;
+  perplexity: PerplexityPayload;
+  retained_pairs: number;
+  distant_pairs_kept: number | null;
+  dominance: number;
+  milliseconds: Record<string, StagePayload>;
+  config: ConfigPayload;
+  model: string;
+  centroids: string;
+  device: string;
+  dtype: string;
+  backend: string;
+  notes: string[];
+  db: string;
+  title: string;
+  name: string;
+}
+
+/** numbers: two runs of any texts. */
+export interface RunNumbersPayload {
+  first: RunSummaryPayload;
+  second: RunSummaryPayload;
+  settings_that_differ: Record<string, (string | number | number[] | null)[]>;
+}
+
+/** A row of `points` of lengths. */
+export interface LengthPayload {
+  run_id: string;
+  layer: number;
+  tokens: number;
+  top_k: number;
+  window_size: number;
+  measured_at: string;
+  full_median: number;
+  full_low: number;
+  full_high: number;
+  focus_median: number;
+  focus_low: number;
+  focus_high: number;
+  routing_median: number;
+  retained_pairs: number;
+  repeats: number;
+  backend: string;
+  device: string;
+  dtype: string;
+  threads: number;
+}
+
+/** crossing_payload of focus_explorer/crossover.py. */
+export interface CrossingPayload {
+  kind: "interpolated" | "from the start" | "never" | "mixed";
+  tokens: number | null;
+  below: number | null;
+  above: number | null;
+  clear: boolean;
+}
+
+/** A layer of lengths. */
+export interface LayerLengthsPayload {
+  points: LengthPayload[];
+  crossing: CrossingPayload | null;
+}
+
+/** lengths with the job: compare_lengths and compare_lengths_start. */
+export interface LengthsPayload {
+  layers: Record<string, LayerLengthsPayload>;
+  job: JobPayload | null;
+}
+
+/** One side of a generation (focus_explorer/generating.py); `groups` by layer number, for each token. */
+export interface GeneratedSidePayload {
+  text: string;
+  pieces: string[];
+  groups: Record<string, number>[];
+  ms: number[];
+}
+
+/** `sides` of a generation; empty before the first. */
+export interface GeneratedPayload {
+  full?: GeneratedSidePayload;
+  focus?: GeneratedSidePayload;
+  prompt_tokens?: number;
+}
+
+/** compare_generation and compare_generation_start. */
+export interface GenerationPayload {
+  job: JobPayload | null;
+  sides: GeneratedPayload;
+}
+
+// ---- statistics: focus_explorer/ui/answers_statistics.py, focus_explorer/views/statistics.py; tables as columns
+
+/** Any statistics answer that is still being computed. */
+export interface ComputingPayload {
+  state: "computing";
+  fraction: number;
+}
+
+/** compact(…, SHOWN): rows of statistics as columns. */
+export interface StatisticColumnsPayload {
+  layer: (number | null)[];
+  group: (string | null)[];
+  statistic: string[];
+  category: string[];
+  value: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+  shuffled: (number | null)[];
+  shuffled_low: (number | null)[];
+  shuffled_high: (number | null)[];
+  random: (number | null)[];
+  random_low: (number | null)[];
+  random_high: (number | null)[];
+  window_only: (number | null)[];
+  difference: (number | null)[];
+  difference_low: (number | null)[];
+  difference_high: (number | null)[];
+  p_value: (number | null)[];
+  q_value: (number | null)[];
+  count: number[];
+  denominator: string[];
+  warning: string[];
+  from_shuffled: (string | null)[];
+  from_random: (string | null)[];
+}
+
+/** `about` of the overview. */
+export interface StatisticsBasisPayload {
+  tokens: number;
+  units: number;
+  unit: string;
+  tagger: string | null;
+  random_seed: number | null;
+  attention_tokens: number | null;
+  notes: string[];
+  length: "few" | "rough" | "enough";
+}
+
+/** `missing` of the overview. */
+export interface StatisticsMissingPayload {
+  tags: boolean;
+  random: boolean;
+  attention: boolean;
+}
+
+/** StatisticsViews.overview when it is computed. */
+export interface StatisticsPayload {
+  state: "done";
+  about: StatisticsBasisPayload;
+  missing: StatisticsMissingPayload;
+  run: StatisticColumnsPayload;
+  layers: StatisticColumnsPayload;
+  job: JobPayload | null;
+}
+
+/** characteristic_table of one layer. */
+export interface CharacteristicColumnsPayload {
+  layer: number[];
+  group: string[];
+  kind: string[];
+  rank: number[];
+  piece: string[];
+  uses: number[];
+  uses_in_text: number[];
+  z: number[];
+  p_value: number[];
+  q_value: number[];
+}
+
+/** categories_table of one layer. */
+export interface CategoryColumnsPayload {
+  layer: number[];
+  group: string[];
+  scheme: string[];
+  category: string[];
+  tokens: number[];
+  group_tokens: number[];
+  share: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+  share_of_text: number[];
+  lift: (number | null)[];
+  z: (number | null)[];
+  p_value: (number | null)[];
+  q_value: (number | null)[];
+  random: (number | null)[];
+  units: number[];
+  unit: string[];
+}
+
+/** StatisticsViews.layer when it is computed. */
+export interface LayerStatisticsPayload {
+  state: "done";
+  groups: StatisticColumnsPayload;
+  characteristic: CharacteristicColumnsPayload;
+  categories: CategoryColumnsPayload;
+}
+
+/** distances_table of one layer and of the mean over layers. */
+export interface DistanceColumnsPayload {
+  layer: (number | null)[];
+  first: number[];
+  last: number[];
+  pairs: number[];
+  kept: number[];
+  share: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+  shuffled: (number | null)[];
+  random: (number | null)[];
+  random_low: (number | null)[];
+  random_high: (number | null)[];
+  window_only: (number | null)[];
+  units: number[];
+  unit: string[];
+}
+
+/** Pairs of distant words of one layer. */
+export interface DistantPairColumnsPayload {
+  layer: number[];
+  rank: number[];
+  query: number[];
+  key: number[];
+  query_piece: string[];
+  key_piece: string[];
+  distance: number[];
+  affinity: number[];
+  group: string[];
+}
+
+/** links_table of one layer. */
+export interface LinkColumnsPayload {
+  layer: number[];
+  head: number[];
+  kind: string[];
+  rank: number[];
+  query: number[];
+  key: number[];
+  query_piece: string[];
+  key_piece: string[];
+  distance: number[];
+  probability: number[];
+  affinity: number[];
+}
+
+/** StatisticsViews.pairs when it is computed. */
+export interface PairStatisticsPayload {
+  state: "done";
+  distances: DistanceColumnsPayload;
+  pairs: DistantPairColumnsPayload;
+  links: LinkColumnsPayload;
+  links_stored: Record<string, number>;
+  links_measured: boolean;
+}
+
+/** agreement_between: two runs, layer by layer. */
+export interface AgreementColumnsPayload {
+  layer: number[];
+  other_layer: number[];
+  adjusted_rand: number[];
+  low: (number | null)[];
+  high: (number | null)[];
+  shuffled: number[];
+  shuffled_high: number[];
+  random: (number | null)[];
+  overlap: number[];
+  overlap_low: (number | null)[];
+  overlap_high: (number | null)[];
+  overlap_shuffled: number[];
+  overlap_random: (number | null)[];
+  count: number[];
+  units: number[];
+  unit: string[];
+}
+
+/** StatisticsViews.agreement when it is computed. */
+export interface RunAgreementPayload {
+  state: "done";
+  rows: AgreementColumnsPayload;
+}
+
+// ---- exports: focus_explorer/ui/exporting.py
+
+/** A row of `tables` or `figures` of choices. */
+export interface ExportItemPayload {
+  name: string;
+  about: string;
+  layers: boolean;
+}
+
+/** A row of `presets` of choices; millimetres. */
+export interface PresetPayload {
+  name: string;
+  about: string;
+  width: number;
+  height: number;
+}
+
+/** choices. */
+export interface ExportChoicesPayload {
+  title: string;
+  kinds: string[];
+  tables: ExportItemPayload[];
+  formats: string[];
+  figures: ExportItemPayload[];
+  figure_formats: string[];
+  report_formats: string[];
+  presets: PresetPayload[];
+}
+
+/** export_command. */
+export interface ExportCommandPayload {
+  command: string;
+}
+
+/** `file` of an export. */
+export interface ExportFilePayload {
+  name: string;
+  bytes: number;
+  address: string;
+}
+
+/** Exports.state, also of export_start and export_stop. */
+export interface ExportPayload {
+  id: string;
+  job: JobPayload;
+  file: ExportFilePayload | null;
+}
+
+// ---- trainings: focus_explorer/views/training.py, focus_explorer/training_service.py
+
+/** `config` of training_summary: the fields of a configuration that the file holds. */
+export interface TrainingConfigPayload {
+  num_groups?: number;
+  routing_dim?: number;
+  top_k?: number;
+  window?: number;
+  num_sinks?: number;
+  gate?: string;
+  normalisation?: string;
+  assignment?: string;
+}
+
+/** `settings` of training_summary. */
+export interface TrainingSettingsPayload {
+  seq_len?: number;
+  batch?: number;
+  accumulation?: number;
+  learning_rate?: number;
+}
+
+/** `validation` of training_summary; perplexities, `focus` by "k=1" and so on; empty without held-out text. */
+export interface ValidationPayload {
+  full?: number;
+  scored?: number;
+  focus?: Record<string, number>;
+}
+
+/** training_summary. */
+export interface TrainingPayload {
+  training_id: string;
+  name: string;
+  status: "running" | "stopping" | "done" | "stopped" | "failed" | "interrupted";
+  message: string;
+  kind: string;
+  model_id: string;
+  device: string;
+  dtype: string;
+  seed: number;
+  steps: number;
+  step: number;
+  elapsed: number;
+  loss: number | null;
+  perplexity: number | null;
+  dominance: number | null;
+  dominance_max: number | null;
+  retained_pairs: number | null;
+  tokens_per_second: number | null;
+  resumable: boolean;
+  usable: boolean;
+  out: string;
+  created_at: string;
+  remaining: number | null;
+  texts: string[];
+  config: TrainingConfigPayload;
+  settings: TrainingSettingsPayload;
+  validation: ValidationPayload;
+  part: string;
+}
+
+/** curves_payload, one mode of one training. */
+export interface CurvePayload {
+  step: number[];
+  loss: (number | null)[];
+  dominance: (number | null)[];
+  dominance_max: (number | null)[];
+  retained_pairs: (number | null)[];
+  tokens_per_second: (number | null)[];
+  learning_rate: (number | null)[];
+  stride: number;
+  last: number;
+}
+
+/** The process that was started last, while no row describes it. */
+export interface TrainingJobPayload {
+  name: string;
+  out: string;
+  state: "starting" | "stopping" | "stopped" | "failed";
+  message: string;
+}
+
+/** Trainings.payload; curves by training and mode. */
+export interface TrainingsPayload {
+  trainings: TrainingPayload[];
+  curves: Record<string, Record<string, CurvePayload>>;
+  job: TrainingJobPayload | null;
+}
+
+/** Trainings.use. */
+export interface UsedTrainingPayload {
+  sha256: string;
+  name: string;
+  model: string;
+}
+
+/** resume_training. */
+export interface ResumedTrainingPayload {
+  out: string;
+}
+
+// ---- centroid files: focus_explorer/centroid_cards.py
+
+/** The facts of a training that a file holds. */
+export interface CentroidTrainingPayload {
+  texts?: string | number | string[];
+  training_tokens?: string | number | string[];
+  tokens_seen?: string | number | string[];
+  steps?: string | number | string[];
+  seq_len?: string | number | string[];
+  batch?: string | number | string[];
+  learning_rate?: string | number | string[];
+  train_window?: string | number | string[];
+  dtype?: string | number | string[];
+  seed?: string | number | string[];
+  seconds?: string | number | string[];
+  random_seed?: string | number | string[];
+}
+
+/** One setting of `focus` of the held-out record. */
+export interface HeldOutSettingPayload {
+  perplexity: number;
+  retained_pairs?: number;
+  dominance?: number;
+}
+
+/** The held-out record of a file. */
+export interface HeldOutPayload {
+  full: number;
+  scored: number | null;
+  focus: Record<string, HeldOutSettingPayload>;
+}
+
+/** A card; `problem` in place of `training` and `held_out` when the file cannot be read. */
+export interface CentroidCardPayload {
+  name: string;
+  sha256: string;
+  base_model: string;
+  num_groups: number;
+  routing_dim: number;
+  layers: number;
+  config: ConfigPayload;
+  added: string | null;
+  training?: CentroidTrainingPayload;
+  held_out?: HeldOutPayload | null;
+  problem?: string;
+}
+
+/** load_files. */
+export interface CentroidCardsPayload {
+  files: CentroidCardPayload[];
+}
+
+/** A row of `layers` of detail. */
+export interface SimilarityPayload {
+  layer: number;
+  similarity: number[][];
+}
+
+/** A layer of a run of detail. */
+export interface LayerBalancePayload {
+  layer: number;
+  dominance: number;
+  balance: number;
+  shares: number[];
+}
+
+/** A row of `runs` of detail. */
+export interface CentroidRunPayload {
+  run_id: string;
+  title: string;
+  name: string;
+  num_tokens: number;
+  model_id: string;
+  created_at: string;
+  layers: LayerBalancePayload[];
+}
+
+/** detail. */
+export interface CentroidDetailPayload {
+  sha256: string;
+  name: string;
+  layers: SimilarityPayload[];
+  runs: CentroidRunPayload[];
+}
+
+/** A row of `layers` of compare. */
+export interface CentroidDistancePayload {
+  layer: number;
+  pairs: [number, number, number][];
+  mean: number;
+  worst: number;
+  null: number;
+  unmatched: [number[], number[]];
+}
+
+/** compare: name, first, second for each setting that differs. */
+export interface CentroidChangesPayload {
+  names: [string, string];
+  problem: string;
+  layers: CentroidDistancePayload[];
+  settings: [string, string | number | boolean | number[] | null, string | number | boolean | number[] | null][];
+}
+
+// ---- the Runs tab: focus_explorer/views/files.py, focus_explorer/ui/runs_tab.py, focus_explorer/sql.py
+
+/** run_card. */
+export interface RunCardPayload {
+  run_id: string;
+  title: string;
+  name: string;
+  note: string;
+  tags: string[];
+  model_id: string;
+  centroids_name: string;
+  centroids_sha256: string;
+  num_tokens: number;
+  perplexity_full: number;
+  perplexity_focus: number;
+  retained_pairs: number;
+  dominance: number;
+  device: string;
+  dtype: string;
+  config: ConfigPayload;
+  created_at: string;
+  deleted_at: string | null;
+}
+
+/** load_runs. */
+export interface RunCardsPayload {
+  runs: RunCardPayload[];
+  keep_days: number;
+}
+
+/** label_run. */
+export interface RunLabelPayload {
+  run_id: string;
+  name: string;
+  note: string;
+  tags: string[];
+}
+
+/** remove and restore. */
+export interface DeletedPayload {
+  deleted: boolean;
+}
+
+/** run_sql. */
+export interface SqlResultPayload {
+  columns: string[];
+  types: string[];
+  rows: (string | number | boolean | null)[][];
+  truncated: string;
+  seconds: number;
+}
+
+/** examples: name and statement. */
+export interface SqlExamplesPayload {
+  examples: [string, string][];
+  seconds: number;
+  rows: number;
+}

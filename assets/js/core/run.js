@@ -1,0 +1,335 @@
+// @ts-check
+// A run: decodes the run payload into typed arrays with named accessors, and loads the cells of further layers.
+import { mean, range } from "./arrays.js";
+import { decodeBase64, expectLength } from "./bytes.js";
+/** @import { LayerCellsPayload, RunPayload, TimingPayload } from "./payloads.js" */
+/** @import { Answers, Ask } from "./types.js" */
+
+/**
+ * Nothing comes before the first token, so it has no loss.
+ * @param {string} text
+ * @param {number} numTokens
+ * @returns {(number | null)[]}
+ */
+function decodeLosses(text, numTokens) {
+  const values = expectLength("losses", new Float32Array(decodeBase64(text).buffer), numTokens - 1);
+  return [null, ...values];
+}
+
+const CELL_BYTES = 96 * 2 ** 20; // of layers kept at a time, beyond those that came with the run
+
+const NEIGHBOURS = [1, -1, 2, -2]; // loaded ahead of the layer on screen, nearest first
+
+const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
+
+// What one layer knows of each token beyond its top group.
+class Cells {
+  /**
+   * @param {LayerCellsPayload} payload
+   * @param {number} numTokens
+   * @param {number} numGroups
+   */
+  constructor(payload, numTokens, numGroups) {
+    // Bit sets of up to 64 groups are pairs of 32-bit words: bit tests on them are far quicker than on BigInt.
+    this.words = payload.width === 8 ? 2 : 1;
+    this.members = expectLength(
+      "membership",
+      new WORDS[payload.width](decodeBase64(payload.membership).buffer),
+      numTokens * this.words,
+    );
+    this.probabilities = expectLength("probabilities", decodeBase64(payload.probabilities), numTokens * numGroups);
+    this.entropies = expectLength("entropy", decodeBase64(payload.entropy), numTokens);
+    this.numGroups = numGroups;
+    this.bytes = this.members.byteLength + this.probabilities.byteLength + this.entropies.byteLength;
+  }
+
+  /**
+   * @param {number} pos
+   * @param {number} group
+   */
+  belongs(pos, group) {
+    return ((this.members[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
+  }
+
+  /**
+   * @param {number} pos
+   * @param {number} other
+   */
+  meet(pos, other) {
+    const { members, words } = this;
+    if ((members[pos * words] & members[other * words]) !== 0) return true;
+    return words === 2 && (members[pos * 2 + 1] & members[other * 2 + 1]) !== 0;
+  }
+}
+
+// `ask` gets what did not come with the run: a promise of an answer, or of {error}.
+export class Run {
+  /** @type {number} */
+  centre;
+  /** @type {Float32Array<ArrayBuffer>} */
+  companies;
+
+  /**
+   * @param {RunPayload} payload
+   * @param {Ask} ask
+   */
+  constructor(payload, ask) {
+    this.info = payload.run;
+    this.config = payload.run.config;
+    this.pieces = payload.pieces;
+    this.layerIds = payload.layer_ids;
+    this.layers = payload.layers;
+    this.groups = payload.groups;
+    this.quality = payload.quality;
+    this.timings = payload.timings || [];
+    this.numTokens = payload.pieces.length;
+    this.numLayers = payload.num_layers;
+    this.numGroups = payload.run.config.num_groups;
+    this.ask = ask;
+    this.tops = expectLength("top", decodeBase64(payload.top), this.numLayers * this.numTokens);
+    this.losses = {
+      full: decodeLosses(payload.losses.full, this.numTokens),
+      focus: decodeLosses(payload.losses.focus, this.numTokens),
+    };
+    this.cells = this.layerIds.map((id) => (payload.cells[id] ? this.decode(payload.cells[id]) : null));
+    /** @type {any[]} */
+    this.kept = []; // layers loaded later, the one used longest ago first
+    /** @type {Map<any, any>} */
+    this.waiting = new Map();
+    /** @type {Map<any, any>} */
+    this.answers = new Map();
+  }
+
+  /** @param {LayerCellsPayload} payload */
+  decode(payload) {
+    return new Cells(payload, this.numTokens, this.numGroups);
+  }
+
+  /**
+   * @param {number} layerIndex
+   * @param {number} pos
+   */
+  top(layerIndex, pos) {
+    return this.tops[layerIndex * this.numTokens + pos];
+  }
+
+  /**
+   * Whether membership, probabilities and entropy of a layer are here; `whenLayer` gets them.
+   * @param {number} layerIndex
+   */
+  hasLayer(layerIndex) {
+    return this.cells[layerIndex] !== null;
+  }
+
+  /**
+   * Fulfilled when the layer is here; rejected with a readable message when it cannot be had.
+   * @param {number} layerIndex
+   * @returns {Promise<void>}
+   */
+  whenLayer(layerIndex) {
+    if (this.hasLayer(layerIndex)) {
+      this.keep(layerIndex);
+      return Promise.resolve();
+    }
+    if (!this.waiting.has(layerIndex))
+      this.waiting.set(
+        layerIndex,
+        this.load(layerIndex).finally(() => this.waiting.delete(layerIndex)),
+      );
+    return this.waiting.get(layerIndex);
+  }
+
+  /** @param {number} layerIndex */
+  async load(layerIndex) {
+    const answer = await this.ask("layer_cells", { layer: this.layerIds[layerIndex] });
+    if (answer.error !== undefined) throw new Error(answer.error);
+    this.cells[layerIndex] = this.decode(answer);
+    this.kept.push(layerIndex);
+    this.keep(layerIndex);
+  }
+
+  /**
+   * The layer just used goes last; those used longest ago make room, but never the newest.
+   * @param {number} layerIndex
+   */
+  keep(layerIndex) {
+    if (!this.kept.includes(layerIndex)) return;
+    this.kept = [...this.kept.filter((other) => other !== layerIndex), layerIndex];
+    let bytes = this.kept.reduce((sum, other) => sum + /** @type {Cells} */ (this.cells[other]).bytes, 0);
+    while (bytes > CELL_BYTES && this.kept.length > 1) {
+      const oldest = this.kept.shift();
+      bytes -= /** @type {Cells} */ (this.cells[oldest]).bytes;
+      this.cells[oldest] = null;
+    }
+  }
+
+  /**
+   * One after the other, so that the layer somebody opens next never waits behind many; errors show when it is opened.
+   * @param {number} layerIndex
+   */
+  async prefetchAround(layerIndex) {
+    this.centre = layerIndex;
+    for (const step of NEIGHBOURS) {
+      const next = layerIndex + step;
+      if (next < 0 || next >= this.numLayers || this.hasLayer(next)) continue;
+      if (this.centre !== layerIndex) return;
+      await this.whenLayer(next).catch(() => {});
+    }
+  }
+
+  /**
+   * An answer about the whole run that is asked for once, such as the kinds of words.
+   * @template {keyof Answers} K
+   * @param {K} what
+   * @returns {Promise<Answers[K]>}
+   */
+  once(what) {
+    if (!this.answers.has(what)) {
+      const asked = this.ask(what).then((answer) => {
+        if (answer.error === undefined) return answer;
+        this.answers.delete(what);
+        throw new Error(answer.error);
+      });
+      this.answers.set(what, asked);
+    }
+    return this.answers.get(what);
+  }
+
+  /**
+   * Of a layer that is not here only the top group is known.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @param {number} group
+   */
+  belongs(layerIndex, pos, group) {
+    const cells = this.cells[layerIndex];
+    return cells === null ? this.top(layerIndex, pos) === group : cells.belongs(pos, group);
+  }
+
+  /**
+   * Whether two tokens share a group; the layer must be here.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @param {number} other
+   */
+  meet(layerIndex, pos, other) {
+    return /** @type {Cells} */ (this.cells[layerIndex]).meet(pos, other);
+  }
+
+  /**
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @returns {number[]}
+   */
+  groupsOf(layerIndex, pos) {
+    const top = this.top(layerIndex, pos);
+    const others = range(this.numGroups).filter((group) => group !== top && this.belongs(layerIndex, pos, group));
+    return [top, ...others];
+  }
+
+  /**
+   * These three are null while the layer is not here.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @param {number} group
+   * @returns {number | null}
+   */
+  probability(layerIndex, pos, group) {
+    const cells = this.cells[layerIndex];
+    return cells === null ? null : cells.probabilities[pos * this.numGroups + group] / 255;
+  }
+
+  /**
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @returns {number | null}
+   */
+  confidence(layerIndex, pos) {
+    return this.probability(layerIndex, pos, this.top(layerIndex, pos));
+  }
+
+  /**
+   * In nats, at most the logarithm of the number of groups.
+   * @param {number} layerIndex
+   * @param {number} pos
+   * @returns {number | null}
+   */
+  entropy(layerIndex, pos) {
+    const cells = this.cells[layerIndex];
+    return cells === null ? null : (cells.entropies[pos] / 255) * Math.log(this.numGroups);
+  }
+
+  // How far each token keeps company with its group: for every step to the next layer the share of its group that goes
+  // where it goes, averaged. Letters of two layers have nothing in common, so no letter is compared.
+  company() {
+    if (this.companies) return this.companies;
+    const { numTokens, numGroups, tops } = this;
+    const sums = new Float32Array(numTokens);
+    for (let layer = 0; layer + 1 < this.numLayers; layer += 1) {
+      const here = layer * numTokens;
+      const next = here + numTokens;
+      const sizes = new Uint32Array(numGroups);
+      const moves = new Uint32Array(numGroups * numGroups);
+      for (let pos = 0; pos < numTokens; pos += 1) {
+        sizes[tops[here + pos]] += 1;
+        moves[tops[here + pos] * numGroups + tops[next + pos]] += 1;
+      }
+      for (let pos = 0; pos < numTokens; pos += 1) {
+        const group = tops[here + pos];
+        sums[pos] += moves[group * numGroups + tops[next + pos]] / sizes[group];
+      }
+    }
+    const steps = Math.max(1, this.numLayers - 1);
+    this.companies = sums.map((sum) => sum / steps);
+    return this.companies;
+  }
+
+  /**
+   * @param {number} pos
+   * @returns {number | null}
+   */
+  lossDifference(pos) {
+    const full = this.losses.full[pos];
+    const focus = this.losses.focus[pos];
+    return full === null || focus === null ? null : focus - full;
+  }
+
+  /**
+   * @param {number} pos
+   * @param {number} reach
+   */
+  context(pos, reach) {
+    return {
+      before: this.pieces.slice(Math.max(0, pos - reach), pos).join(""),
+      token: this.pieces[pos],
+      after: this.pieces.slice(pos + 1, pos + 1 + reach).join(""),
+    };
+  }
+
+  /**
+   * @param {string} mode
+   * @param {string} stage
+   * @returns {TimingPayload | null}
+   */
+  timing(mode, stage) {
+    return this.timings.find((timing) => timing.mode === mode && timing.stage === stage) || null;
+  }
+
+  /**
+   * @param {string} stage
+   * @returns {number | null}
+   */
+  timeRatio(stage) {
+    const full = this.timing("full", stage);
+    const focus = this.timing("focus", stage);
+    return full && focus && full.median > 0 ? focus.median / full.median : null;
+  }
+
+  meanKept() {
+    return mean(this.layers.map((layer) => layer.retained_pairs));
+  }
+
+  meanDominance() {
+    return mean(this.layers.map((layer) => layer.dominance));
+  }
+}

@@ -1,0 +1,67 @@
+// @ts-check
+// The rows of the finder's table: how they are made, filtered and ranked.
+/** @import { GroupPayload, GroupsPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+
+/**
+ * A group of a layer as a row of the table; `hits` and `selected` follow the selection.
+ * @typedef {GroupPayload & { layerIndex: number, order: number, group: number, layer: number, className: string | null,
+ *   lift: number | null, frequent: [string, number][], hits: number, selected: number | null }} Row
+ */
+/** @typedef {{ layer: string, class: string, only: string, token: string }} Filter */
+
+/** @param {Row} row */
+export const above = (row) => row.purity !== null && row.purity > /** @type {number} */ (row.null_high);
+
+/**
+ * @param {Run} run
+ * @param {GroupsPayload} data
+ * @returns {Row[]}
+ */
+export function rowsOf(run, data) {
+  return data.groups.flatMap((groups, layerIndex) =>
+    groups.map((group, index) => ({
+      ...group,
+      layerIndex,
+      order: layerIndex * run.numGroups + index,
+      group: index,
+      layer: run.layerIds[layerIndex],
+      className: group.top_class === null ? null : data.class_names[group.top_class],
+      lift: group.base_rate ? /** @type {number} */ (group.purity) / group.base_rate : null,
+      frequent: run.groups[layerIndex][index].tokens,
+      hits: 0,
+      selected: null,
+    })),
+  );
+}
+
+/**
+ * @param {Row} row
+ * @param {Filter} filter
+ */
+export function fits(row, filter) {
+  if (filter.layer !== "all" && filter.layer !== `l${row.layerIndex}`) return false;
+  if (filter.class !== "all" && filter.class !== row.className) return false;
+  if (filter.only === "above" && !above(row)) return false;
+  if (filter.only === "flagged" && row.flags.length === 0) return false;
+  const wanted = filter.token.trim().toLowerCase();
+  return (
+    wanted === "" || [...row.characteristic, ...row.frequent].some(([piece]) => piece.toLowerCase().includes(wanted))
+  );
+}
+
+/**
+ * Groups without a value come last either way.
+ * @param {Row[]} rows
+ * @param {(row: Row) => any} value
+ * @param {boolean} down
+ */
+export function ranked(rows, value, down) {
+  /** @param {any} a @param {any} b */
+  const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : b - a);
+  return [...rows].sort((a, b) => {
+    const [x, y] = [value(a), value(b)];
+    if (x === null || y === null) return Number(x === null) - Number(y === null);
+    return down ? order(x, y) : order(y, x);
+  });
+}

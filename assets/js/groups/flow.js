@@ -1,0 +1,449 @@
+// @ts-check
+// How tokens move between the groups of a few layers: columns of blocks, and bands between them.
+import { range } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { groupLabel } from "../core/labels.js";
+import { selectGroup, selectTokens } from "../core/selection.js";
+import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
+import { BLOCK, HEIGHT, bandPath, countFlow, place } from "./flow-layout.js";
+import { groups as groupsText } from "../strings/groups.js";
+/** @import { Attributes, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Band, Block, Column, Flow } from "./flow-layout.js" */
+
+const text = groupsText.flow;
+
+const MOST_LAYERS = 5;
+
+const NEAR = 3;
+
+const LEAST_SHARE = 0.0075; // of all tokens; thinner bands could not be hit with a mouse
+
+const TABLE_ROWS = 30;
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * @param {string} tag
+ * @param {Attributes} attributes
+ * @param {...(Node | string)} children
+ */
+const svg = (tag, attributes, ...children) => {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else if (value !== null) node.setAttribute(name, String(value));
+  }
+  node.append(...children);
+  return node;
+};
+
+export class GroupFlow {
+  /** @type {Run} */
+  run;
+  /** @type {any} */
+  toggleButtons;
+  /** @type {any[]} */
+  layers;
+  /** @type {number} */
+  width;
+  /** @type {any} */
+  flows;
+  /** @type {Column[]} */
+  columns;
+  /** @type {Band[]} */
+  bands;
+
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.preset = "near";
+    /** @type {any[] | number[] | undefined} */
+    this.chosen = [];
+    this.toggles = el("div", { class: "fx-layer-toggles", role: "group", "aria-label": text.layers });
+    this.presets = el("div");
+    this.chart = el("div", { class: "fx-flow", "data-testid": "fx-flow" });
+    this.note = el("p", { class: "fx-help" });
+    this.table = lazyDetails(text.table, () => this.flowTable());
+    this.node = el(
+      "section",
+      {},
+      el("h3", { class: "fx-subtitle" }, text.title),
+      el("p", { class: "fx-help" }, text.help),
+      el("div", { class: "fx-flow-layers" }, this.presets, this.toggles),
+      el("p", { class: "fx-help" }, text.limit(MOST_LAYERS)),
+      this.chart,
+      this.note,
+      this.table,
+    );
+    this.drawPresets();
+    // Bands are laid out in pixels, so a new width needs a new drawing.
+    new ResizeObserver(
+      () => this.width !== this.chart.clientWidth && this.chart.clientWidth > 0 && this.layers && this.draw(),
+    ).observe(this.chart);
+  }
+
+  drawPresets() {
+    /** @param {string} value */
+    const changed = (value) => {
+      this.preset = value;
+      if (value === "chosen") this.chosen = this.layers;
+      this.update();
+    };
+    this.presets.replaceChildren(choiceOf(text.layers, text.presets, this.preset, changed));
+  }
+
+  update() {
+    if (this.run !== this.app.run) {
+      this.run = this.app.run;
+      this.chosen = [];
+      if (this.preset === "chosen") this.preset = "near";
+      this.drawPresets();
+      this.toggleButtons = this.run.layerIds.map((layer, index) =>
+        el(
+          "button",
+          {
+            type: "button",
+            class: "fx-layer-toggle",
+            "aria-label": text.toggle(layer),
+            onclick: () => this.toggle(index),
+          },
+          layer,
+        ),
+      );
+      this.toggles.replaceChildren(...this.toggleButtons);
+    }
+    this.layers = this.shownLayers();
+    this.toggleButtons.forEach((button, index) => {
+      const shown = this.layers.includes(index);
+      button.setAttribute("aria-pressed", String(shown));
+      button.disabled =
+        index === this.app.layerIndex || (!shown && this.preset === "chosen" && this.layers.length >= MOST_LAYERS);
+    });
+    this.draw();
+    this.table.refresh();
+  }
+
+  /**
+   * Show just these two layers; the open one is one of them.
+   * @param {number} first
+   * @param {number} second
+   */
+  compare(first, second) {
+    this.preset = "chosen";
+    this.chosen = [first, second];
+    this.drawPresets();
+  }
+
+  /** @param {number} index */
+  toggle(index) {
+    this.chosen = this.layers.includes(index)
+      ? this.layers.filter((other) => other !== index)
+      : this.preset === "chosen"
+        ? [...this.layers, index]
+        : [index];
+    if (this.preset !== "chosen") {
+      this.preset = "chosen";
+      this.drawPresets();
+    }
+    this.update();
+  }
+
+  shownLayers() {
+    const { run, layerIndex } = this.app;
+    const last = run.numLayers - 1;
+    const presets = {
+      near: () => {
+        const first = Math.max(0, Math.min(layerIndex - 1, last - NEAR + 1));
+        return range(Math.min(NEAR, last + 1)).map((i) => first + i);
+      },
+      spread: () => {
+        const even = range(MOST_LAYERS).map((i) => Math.round((i * last) / (MOST_LAYERS - 1)));
+        const nearest = even.reduce((best, layer) =>
+          Math.abs(layer - layerIndex) < Math.abs(best - layerIndex) ? layer : best,
+        );
+        return even.map((layer) => (layer === nearest ? layerIndex : layer));
+      },
+      chosen: () => [
+        layerIndex,
+        .../** @type {any[] | number[]} */ (this.chosen)
+          .filter((layer) => layer !== layerIndex)
+          .slice(0, MOST_LAYERS - 1),
+      ],
+    };
+    return [...new Set(presets[this.preset]())].sort((a, b) => a - b);
+  }
+
+  draw() {
+    this.width = this.chart.clientWidth;
+    if (this.width === 0) return;
+    const { run } = this.app;
+    this.flows = this.layers
+      .slice(1)
+      .map((layer, i) => ({ from: this.layers[i], to: layer, counts: countFlow(run, this.layers[i], layer) }));
+    this.columns = place(run, this.layers, this.flows, this.width);
+    const bands = this.flows.flatMap((flow, i) => this.bandsOf(flow, this.columns[i], this.columns[i + 1]));
+    this.bands = bands.filter((band) => band.count / run.numTokens >= LEAST_SHARE);
+    const ids = this.layers.map((layer) => run.layerIds[layer]).join(", ");
+    const drawing = svg(
+      "svg",
+      {
+        width: this.width,
+        height: HEIGHT,
+        viewBox: `0 0 ${this.width} ${HEIGHT}`,
+        role: "group",
+        "aria-label": text.chart(ids),
+      },
+      ...this.bands.map((band) => this.band(band)),
+      ...this.columns.map((column) => this.column(column)),
+    );
+    this.chart.replaceChildren(drawing);
+    this.writeNote(bands);
+    this.selectionChanged();
+  }
+
+  /** @param {Band[]} bands */
+  writeNote(bands) {
+    if (this.layers.length < 2) {
+      this.note.textContent = text.single;
+      return;
+    }
+    const all = bands.reduce((sum, band) => sum + band.count, 0);
+    const drawn = this.bands.reduce((sum, band) => sum + band.count, 0);
+    this.note.textContent =
+      drawn === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 2), format.percent(1 - drawn / all, 1));
+  }
+
+  /**
+   * Bands leave a block in the order in which their targets stand, so that they cross little.
+   * @param {Flow} flow
+   * @param {Column} left
+   * @param {Column} right
+   * @returns {Band[]}
+   */
+  bandsOf(flow, left, right) {
+    const scale = left.scale;
+    const groups = this.app.run.numGroups;
+    const leftAt = left.blocks.map((block) => block.y);
+    const rightAt = right.blocks.map((block) => block.y);
+    const found = [];
+    for (const from of left.order) {
+      for (const to of right.order) {
+        const count = flow.counts[from * groups + to];
+        if (count === 0) continue;
+        const height = count * scale;
+        found.push({
+          flow,
+          from,
+          to,
+          count,
+          height,
+          x0: left.x + BLOCK,
+          x1: right.x,
+          y0: leftAt[from],
+          y1: rightAt[to],
+        });
+        leftAt[from] += height;
+        rightAt[to] += height;
+      }
+    }
+    return found;
+  }
+
+  /** @param {Band} band */
+  band(band) {
+    const hide = () => this.app.tooltip.hide();
+    band.chosen = svg("path", { class: "fx-band-chosen", d: "" });
+    return svg(
+      "g",
+      {
+        class: "fx-band",
+        "data-shade": `g${band.from}`,
+        onclick: () => this.selectBand(band),
+        onmousemove: (event) => this.describeBand(band, event),
+        onmouseleave: hide,
+      },
+      svg("path", { class: "fx-band-all", d: bandPath(band, 0, band.height) }),
+      band.chosen,
+    );
+  }
+
+  /** @param {Column} column */
+  column(column) {
+    const { run, layerIndex } = this.app;
+    const layer = run.layerIds[column.layer];
+    const open = column.layer === layerIndex;
+    const anchor = column.place === "first" ? "start" : column.place === "last" ? "end" : "middle";
+    const x = { start: column.x, middle: column.x + BLOCK / 2, end: column.x + BLOCK }[anchor];
+    const title = svg(
+      "text",
+      { class: open ? "fx-flow-layer fx-open" : "fx-flow-layer", x, y: 16, "text-anchor": anchor },
+      this.width < 560 ? String(layer) : text.column(layer),
+    );
+    return svg(
+      "g",
+      {},
+      title,
+      ...column.blocks.filter((block) => block.count > 0).map((block) => this.block(column, block)),
+    );
+  }
+
+  /**
+   * @param {Column} column
+   * @param {Block} block
+   */
+  block(column, block) {
+    const { app } = this;
+    const { run } = app;
+    const layer = run.layerIds[column.layer];
+    const label = text.node(groupLabel(block.group), layer, format.percent(block.count / run.numTokens, 1));
+    const choose = () => app.toggleSelection(selectGroup(run, column.layer, block.group));
+    /** @param {UiEvent<KeyboardEvent>} event */
+    const key = (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choose();
+    };
+    /** @param {UiEvent<Event>} event */
+    const show = (event) =>
+      app.tooltip.show(el("p", { class: "fx-tooltip-text" }, label), event.currentTarget.getBoundingClientRect());
+    const hide = () => app.tooltip.hide();
+    const shape = svg("rect", { x: column.x, y: block.y, width: BLOCK, height: Math.max(1, block.height), rx: 3 });
+    const letter =
+      block.height < 13
+        ? []
+        : [
+            svg(
+              "text",
+              {
+                x: column.x + BLOCK / 2,
+                y: block.y + block.height / 2,
+                "text-anchor": "middle",
+                "dominant-baseline": "central",
+              },
+              groupLabel(block.group),
+            ),
+          ];
+    block.node = svg(
+      "g",
+      {
+        class: "fx-flow-block",
+        "data-shade": `g${block.group}`,
+        role: "button",
+        tabindex: 0,
+        "aria-label": label,
+        onclick: choose,
+        onkeydown: key,
+        onmouseenter: show,
+        onmouseleave: hide,
+        onfocus: show,
+        onblur: hide,
+      },
+      shape,
+      ...letter,
+    );
+    return block.node;
+  }
+
+  /**
+   * @param {Band} band
+   * @param {UiEvent<MouseEvent>} event
+   */
+  describeBand(band, event) {
+    const { run } = this.app;
+    const { flow } = band;
+    const [from, to] = [groupLabel(band.from), groupLabel(band.to)];
+    const left = /** @type {Column} */ (this.columns.find((column) => column.layer === flow.from)).blocks[band.from]
+      .count;
+    const right = /** @type {Column} */ (this.columns.find((column) => column.layer === flow.to)).blocks[band.to].count;
+    const words = [
+      text.link(from, run.layerIds[flow.from], to, run.layerIds[flow.to]),
+      text.linkShares(
+        format.count(band.count),
+        from,
+        format.percent(band.count / left),
+        to,
+        format.percent(band.count / right),
+      ),
+    ];
+    const { clientX: x, clientY: y } = event;
+    this.app.tooltip.show(
+      words.map((line) => el("p", { class: "fx-tooltip-text" }, line)),
+      { left: x, right: x, top: y - 8, bottom: y + 8, width: 0 },
+    );
+  }
+
+  /** @param {Band} band */
+  selectBand(band) {
+    const { run } = this.app;
+    const { flow } = band;
+    const positions = range(run.numTokens).filter(
+      (pos) => run.top(flow.from, pos) === band.from && run.top(flow.to, pos) === band.to,
+    );
+    const label = text.selection(
+      groupLabel(band.from),
+      run.layerIds[flow.from],
+      groupLabel(band.to),
+      run.layerIds[flow.to],
+    );
+    this.app.toggleSelection(selectTokens(positions, "tokens", label));
+  }
+
+  // The selected part of every band is drawn strong, from its upper edge.
+  selectionChanged() {
+    if (!this.bands) return;
+    const { run, selection } = this.app;
+    this.chart.classList.toggle("fx-flow-selecting", selection !== null);
+    const counts = new Map(
+      this.flows.map((flow) => [
+        flow,
+        selection === null ? null : countFlow(run, flow.from, flow.to, selection.positions),
+      ]),
+    );
+    for (const band of this.bands) {
+      const chosen = selection === null ? 0 : counts.get(band.flow)[band.from * run.numGroups + band.to];
+      /** @type {Element} */ (band.chosen).setAttribute(
+        "d",
+        chosen === 0 ? "" : bandPath(band, 0, (band.height * chosen) / band.count),
+      );
+    }
+    const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
+    for (const column of this.columns) {
+      for (const block of column.blocks) {
+        if (block.node)
+          block.node.setAttribute(
+            "aria-pressed",
+            String(origin !== null && origin.layer === run.layerIds[column.layer] && origin.group === block.group),
+          );
+      }
+    }
+  }
+
+  flowTable() {
+    const { run } = this.app;
+    const rows = [...this.bands].sort((a, b) => b.count - a.count).slice(0, TABLE_ROWS);
+    /** @param {number} layer @param {number} group */
+    const size = (layer, group) =>
+      /** @type {Column} */ (this.columns.find((column) => column.layer === layer)).blocks[group].count;
+    return tableOf(
+      text.columns,
+      rows.map((band) => {
+        const { from: a, to: b } = band.flow;
+        const words = text.link(groupLabel(band.from), run.layerIds[a], groupLabel(band.to), run.layerIds[b]);
+        const button = el(
+          "button",
+          { type: "button", class: "fx-button", onclick: () => this.selectBand(band) },
+          words,
+        );
+        return [
+          button,
+          format.count(band.count),
+          format.percent(band.count / size(a, band.from)),
+          format.percent(band.count / size(b, band.to)),
+        ];
+      }),
+    );
+  }
+}

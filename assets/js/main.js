@@ -1,0 +1,14 @@
+// @ts-check
+// The entry of the page: the explorer, the other tabs, the keyboard shortcuts and the tour.
+import { FocusFiles } from "./centroids/app.js";
+import { FocusRuns } from "./runs/app.js";
+import { FocusSql } from "./runs/sql.js";
+import { FocusExplorer } from "./shell/app.js";
+import { installKeys } from "./shell/keys.js";
+import { startTourOnFirstVisit } from "./shell/tour.js";
+import { FocusTraining } from "./training/app.js";
+
+// The tabs of the page create these; see focus_explorer/ui.
+Object.assign(window, { FocusExplorer, FocusFiles, FocusRuns, FocusSql, FocusTraining });
+installKeys();
+startTourOnFirstVisit();

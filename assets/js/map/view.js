@@ -1,0 +1,562 @@
+// @ts-check
+// The Map view: tokens in two dimensions, by the routing vectors of one layer or by their groups in all layers.
+import { addressOf } from "../core/address.js";
+import { requestOnce } from "../core/answers.js";
+import { range } from "../core/arrays.js";
+import { groupColour } from "../core/colours.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { groupLabel } from "../core/labels.js";
+import { LayerLoader } from "../core/loader.js";
+import { asChart, drawPlot, plotLayout, scatterType } from "../core/plot.js";
+import { selectToken, selectTokens } from "../core/selection.js";
+import { cssColour, themeOf } from "../core/theme.js";
+import { tokenSummary } from "../core/token-text.js";
+import { hintButton } from "../core/tooltip.js";
+import { alertBox, choiceOf, groupChip, progressBox } from "../core/widgets.js";
+import { centroids, diamondLetters, groupMeans, selectedPoints } from "./points.js";
+import { common } from "../strings/common.js";
+import { map as text } from "../strings/map.js";
+/** @import { MapPayload } from "../core/payloads.js" */
+/** @import { PlotPoint, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Diamond } from "./points.js" */
+/** @import { Selection } from "../core/selection.js" */
+
+const SYMBOLS = ["circle", "square", "triangle-up", "cross", "triangle-down", "x", "pentagon", "hexagon"];
+
+const CROWDED = 3000;
+
+const LINGER = 1000; // ms on a layer before its UMAP is worth making: passing layers by should not keep the server busy
+
+const ALL = "all"; // stands for all layers where a layer number is expected
+
+const NORMAL = 0.75;
+
+const CHOSEN = 0.95;
+
+const DIMMED = 0.08;
+
+export class MapView {
+  /** @type {HTMLDivElement} */
+  status;
+  /** @type {HTMLDivElement} */
+  plot;
+  /** @type {HTMLElement} */
+  caption;
+  /** @type {HTMLButtonElement} */
+  goTo;
+  /** @type {HTMLDivElement} */
+  tools;
+  /** @type {HTMLParagraphElement} */
+  drawn;
+  /** @type {MapPayload} */
+  map;
+  /** @type {Run} */
+  run;
+  /** @type {any[] | null} */
+  traces;
+  /** @type {string | null} */
+  refining;
+  /** @type {Diamond[]} */
+  diamonds;
+  /** @type {Uint8Array<ArrayBuffer>} */
+  classes;
+  /** @type {string[]} */
+  classNames;
+  /** @type {Run} */
+  classesOf;
+  /** @type {boolean} */
+  listening;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
+  constructor(app, panel) {
+    this.app = app;
+    const wanted = addressOf("map");
+    this.scope = Object.hasOwn(text.scopes, /** @type {PropertyKey} */ (wanted.get("scope")))
+      ? wanted.get("scope")
+      : "layer";
+    this.colouring = Object.hasOwn(text.colourings, /** @type {PropertyKey} */ (wanted.get("colour")))
+      ? wanted.get("colour")
+      : "group";
+    this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
+    this.build(panel);
+    this.loader = new LayerLoader((run, layer) => this.load(run, layer), {
+      open: () => app.isOpen("map"),
+      waiting: () => this.wait(),
+      ready: (map) => this.show(map),
+      failed: (message) => this.fail(message),
+    });
+  }
+
+  /** @param {HTMLElement} panel */
+  build(panel) {
+    /**
+     * @param {any} name
+     * @param {Record<string, string>} options
+     * @param {(value: string) => unknown} changed
+     */
+    const choice = (name, options, changed) =>
+      choiceOf(text[name], options, this[name === "colourBy" ? "colouring" : name], changed);
+    this.status = el("div", { class: "fx-status fx-map-status", role: "status" });
+    this.plot = el("div", { class: "fx-plot fx-map", role: "group", "data-testid": "fx-map" });
+    this.caption = el("figcaption", { class: "fx-caption" });
+    this.goTo = el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button",
+        disabled: true,
+        onclick: () => this.app.goToToken(/** @type {Selection} */ (this.app.selection).positions[0]),
+      },
+      text.showInText,
+    );
+    this.tools = el(
+      "div",
+      { class: "fx-toolbar" },
+      choice("scope", text.scopes, (value) => this.set("scope", value)),
+      this.colourSelect(),
+      choice("drag", text.drags, (value) => this.setDrag(value)),
+      this.goTo,
+    );
+    this.drawn = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
+    panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.drawn, this.caption));
+  }
+
+  colourSelect() {
+    /** @param {UiEvent<Event>} event */
+    const changed = (event) => {
+      this.colouring = event.target.value;
+      this.draw();
+      this.app.writeAddress();
+    };
+    return el(
+      "label",
+      { class: "fx-select" },
+      text.colourBy,
+      el(
+        "select",
+        { "data-testid": "fx-map-colour", onchange: changed },
+        Object.entries(text.colourings).map(([value, label]) =>
+          el("option", { value, selected: value === this.colouring }, label),
+        ),
+      ),
+    );
+  }
+
+  get parameters() {
+    return {
+      scope: this.scope === "layer" ? null : this.scope,
+      colour: this.colouring === "group" ? null : this.colouring,
+    };
+  }
+
+  /**
+   * @param {"scope" | "colouring"} name
+   * @param {string} value
+   */
+  set(name, value) {
+    this[name] = value;
+    this.update();
+    this.app.writeAddress();
+  }
+
+  /** @param {string} value */
+  setDrag(value) {
+    this.drag = value;
+    if (this.map) Plotly.relayout(this.plot, { dragmode: value });
+  }
+
+  update() {
+    const { run, layerIndex } = this.app;
+    if (this.run !== run) this.map = /** @type {any} */ (null);
+    this.run = run;
+    this.loader.request(run.info.run_id, this.scope === "all" ? ALL : run.layerIds[layerIndex]);
+  }
+
+  /**
+   * @param {string} run
+   * @param {number | string} layer
+   */
+  load(run, layer) {
+    return this.app.ask("map", { run, layer: layer === ALL ? null : layer, quick: true });
+  }
+
+  wait() {
+    this.plot.classList.add("fx-stale");
+    this.status.replaceChildren(el("p", { class: "fx-muted" }, text.waiting));
+  }
+
+  /**
+   * The map of another layer must not stand under this one's name.
+   * @param {string} message
+   */
+  fail(message) {
+    this.traces = null;
+    this.map = /** @type {any} */ (null);
+    this.diamonds = [];
+    if (this.plot.classList.contains("js-plotly-plot"))
+      drawPlot(this.app, this.plot, [], this.layout(), { hover: () => null });
+    this.plot.classList.remove("fx-stale");
+    this.status.replaceChildren(alertBox(message, () => this.update()));
+  }
+
+  /** @param {MapPayload} map */
+  show(map) {
+    this.map = map;
+    this.plot.classList.remove("fx-stale");
+    this.status.replaceChildren();
+    this.draw();
+    if (map.preliminary) this.refine(map);
+  }
+
+  /**
+   * The server's quick PCA is on the screen; its UMAP takes its place when it is ready.
+   * @param {MapPayload} map
+   */
+  async refine(map) {
+    const key = this.loader.requested;
+    const [, layer] = JSON.parse(key);
+    const { run } = this.app;
+    this.status.replaceChildren(progressBox(text.refining(format.count(map.positions.length))));
+    if (this.refining === key) return;
+    this.refining = key;
+    await new Promise((done) => setTimeout(done, LINGER));
+    if (this.refining !== key) return;
+    if (this.loader.requested !== key || !this.app.isOpen("map")) {
+      this.refining = null;
+      return;
+    }
+    const better = await this.app.ask("map", { layer: layer === ALL ? null : layer });
+    if (this.refining === key) this.refining = null;
+    if (better.error === undefined) this.loader.remember(key, better);
+    if (this.loader.requested !== key || this.app.run !== run || !this.app.isOpen("map")) return;
+    if (better.error === undefined) this.show(better);
+    else this.status.replaceChildren(alertBox(text.refineFailed(better.error), () => this.refine(map)));
+  }
+
+  async draw() {
+    const { app, map } = this;
+    if (!map) return;
+    if (this.colouring === "class" && this.classesOf !== app.run && !(await this.loadClasses())) return;
+    const all = map.centroid_x.length === 0;
+    this.plot.setAttribute("aria-label", all ? text.allLabel : text.plotLabel(app.run.layerIds[app.layerIndex]));
+    this.caption.replaceChildren(...this.captionOf(all));
+    this.diamonds = all ? groupMeans(app, map) : centroids(map);
+    this.traces = [...this.tokenTraces(), this.diamondTrace(all)];
+    await drawPlot(app, this.plot, this.traces, this.layout(), {
+      hover: (point) => this.describe(point),
+      click: (point) =>
+        point.data.meta.tokens && app.toggleSelection(selectToken(point.data.meta.tokens[point.pointNumber])),
+    });
+    this.listen();
+    this.updateGoTo();
+    this.countDrawn();
+  }
+
+  async loadClasses() {
+    const { run } = this.app;
+    const answer = await requestOnce(this.app, "groups");
+    if (this.app.run !== run || !this.app.isOpen("map") || this.colouring !== "class") return false;
+    if (answer.error !== undefined) {
+      this.status.replaceChildren(alertBox(answer.error, () => this.draw()));
+      return false;
+    }
+    const binary = atob(answer.classes);
+    this.classes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
+    this.classNames = answer.class_names;
+    this.classesOf = run;
+    return true;
+  }
+
+  listen() {
+    if (this.listening) return;
+    this.listening = true;
+    asChart(this.plot).on("plotly_selected", (event) => event && event.points && this.lassoed(event.points));
+  }
+
+  /** @param {PlotPoint[]} points */
+  lassoed(points) {
+    const positions = points
+      .filter((point) => point.data.meta.tokens)
+      .map((point) => point.data.meta.tokens[point.pointNumber]);
+    // The outline has done its work; what is selected shows in every view from here on.
+    Plotly.relayout(this.plot, { selections: [] });
+    if (positions.length > 0)
+      this.app.select(selectTokens(positions, "lasso", text.lassoed(format.count(positions.length))));
+    else this.selectionChanged();
+  }
+
+  // Only the opacity of points changes: their places and colours stay in the graphics memory.
+  selectionChanged() {
+    if (!this.map || !this.traces) return;
+    const { selection } = this.app;
+    const tokens = this.traces.slice(0, -1);
+    const chosen = tokens.map(({ meta }) => selectedPoints(meta.tokens, selection));
+    Plotly.restyle(this.plot, { selectedpoints: chosen }, range(tokens.length));
+    this.updateGoTo();
+    this.countDrawn();
+  }
+
+  // A map of some of the tokens cannot show all of a selection; its line keeps its place, so that nothing moves.
+  countDrawn() {
+    const { run, selection } = this.app;
+    this.drawn.hidden = this.map.positions.length === run.numTokens;
+    if (this.drawn.hidden) return;
+    const shown = selection === null ? 0 : this.map.positions.filter((pos) => selection.has(pos)).length;
+    this.drawn.textContent =
+      selection === null || shown === selection.size
+        ? ""
+        : text.selectionDrawn(format.count(shown), format.count(selection.size));
+  }
+
+  updateGoTo() {
+    this.goTo.disabled = this.app.selection === null;
+  }
+
+  layout() {
+    const bare = { showticklabels: false, zeroline: false, showgrid: false };
+    return plotLayout(this.app.root, {
+      dragmode: this.drag === "none" ? false : this.drag,
+      annotations: diamondLetters(this.app, this.diamonds),
+      // A zoomed map stays zoomed when only colours change.
+      uirevision: `${this.app.run.info.run_id} ${this.loader.requested} ${this.map?.method}`,
+      xaxis: { ...bare },
+      yaxis: { ...bare, scaleanchor: "x" },
+      legend: { orientation: "h", x: 0, y: -0.02, yanchor: "top", itemsizing: "constant" },
+      newselection: { line: { color: cssColour(this.app.root, "accent"), width: 2, dash: "solid" } },
+    });
+  }
+
+  tokenTraces() {
+    const { app } = this;
+    const { run, layerIndex } = app;
+    const theme = themeOf(app.root);
+    const parts = {
+      group: () =>
+        this.partition(
+          run.numGroups,
+          (pos) => run.top(layerIndex, pos),
+          (group) => ({
+            name: common.group(groupLabel(group)),
+            color: groupColour(group, theme),
+            symbol: SYMBOLS[group % SYMBOLS.length],
+          }),
+        ),
+      class: () =>
+        this.partition(
+          this.classNames.length,
+          (pos) => this.classes[pos],
+          (index) => ({
+            name: common.wordClasses[this.classNames[index]],
+            color: cssColour(app.root, `class-${index}`),
+            symbol: SYMBOLS[index % SYMBOLS.length],
+          }),
+        ),
+      confidence: () =>
+        this.scaled((pos) => run.confidence(layerIndex, pos), {
+          cmin: 1 / run.numGroups,
+          cmax: 1,
+          colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]),
+          format: ".0%",
+        }),
+      entropy: () =>
+        this.scaled((pos) => run.entropy(layerIndex, pos), {
+          cmin: 0,
+          cmax: Math.log(run.numGroups) || 1,
+          colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]),
+          format: ".2f",
+        }),
+      path: () => this.pathTraces(run.company()),
+      loss: () =>
+        this.scaled((pos) => Math.max(-1, Math.min(1, run.lossDifference(pos) || 0)), {
+          cmin: -1,
+          cmax: 1,
+          colorscale: this.scale(["better", "scale-low", "worse"]),
+          format: ".1f",
+        }),
+      position: () =>
+        this.scaled((pos) => pos, {
+          cmin: 0,
+          cmax: run.numTokens - 1,
+          colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]),
+          format: ",d",
+        }),
+    };
+    return parts[this.colouring]();
+  }
+
+  /** @param {Float32Array} company */
+  pathTraces(company) {
+    const drawn = this.map.positions.map((pos) => company[pos]);
+    const [cmin, cmax] = drawn.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [1, 0]);
+    return this.scaled((pos) => company[pos], {
+      cmin,
+      cmax,
+      colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]),
+      format: ".0%",
+    });
+  }
+
+  /**
+   * @param {string[]} names
+   * @returns {[number, string][]}
+   */
+  scale(names) {
+    return names.map((name, i) => [i / (names.length - 1), cssColour(this.app.root, name)]);
+  }
+
+  /**
+   * @param {number} count
+   * @param {(pos: number) => number} partOf
+   * @param {(part: number) => { name: string, color: string, symbol: string }} look
+   */
+  partition(count, partOf, look) {
+    const members = range(count).map(() => /** @type {number[]} */ ([]));
+    this.map.positions.forEach((pos, i) => members[partOf(pos)].push(i));
+    return members.flatMap((points, part) => {
+      const { name, color, symbol } = look(part);
+      return points.length > 0 ? [this.trace(points, name, { color, symbol })] : [];
+    });
+  }
+
+  /**
+   * @param {(pos: number) => number | null} value
+   * @param {{ cmin: number, cmax: number, colorscale: [number, string][], format: string }} given
+   */
+  scaled(value, { cmin, cmax, colorscale, format: tickformat }) {
+    const points = range(this.map.positions.length);
+    const title = {
+      text: text.scales[/** @type {keyof typeof text.scales} */ (this.colouring)],
+      side: "top",
+      font: { size: 12 },
+    };
+    const colorbar = {
+      orientation: "h",
+      y: -0.02,
+      yanchor: "top",
+      thickness: 12,
+      len: 0.6,
+      tickformat,
+      outlinewidth: 0,
+      title,
+    };
+    const color = this.map.positions.map(value);
+    return [
+      {
+        ...this.trace(points, text.scales[/** @type {keyof typeof text.scales} */ (this.colouring)], {
+          color,
+          cmin,
+          cmax,
+          colorscale,
+          colorbar,
+          showscale: true,
+          line: { width: 1, color: cssColour(this.app.root, "border-strong") },
+        }),
+        showlegend: false,
+      },
+    ];
+  }
+
+  /**
+   * @param {number[]} points
+   * @param {string} name
+   * @param {object} marker
+   */
+  trace(points, name, marker) {
+    const { map, app } = this;
+    const tokens = points.map((i) => map.positions[i]);
+    const size = map.positions.length > CROWDED ? 5 : 7;
+    return {
+      type: scatterType(),
+      mode: "markers",
+      name,
+      x: points.map((i) => map.x[i]),
+      y: points.map((i) => map.y[i]),
+      meta: { tokens },
+      hoverinfo: "none",
+      selectedpoints: selectedPoints(tokens, app.selection),
+      selected: { marker: { opacity: CHOSEN } },
+      unselected: { marker: { opacity: DIMMED } },
+      marker: { size, opacity: NORMAL, ...marker },
+    };
+  }
+
+  /** @param {PlotPoint} point */
+  describe(point) {
+    const { app } = this;
+    const { tokens } = point.data.meta;
+    if (!tokens) return [el("p", { class: "fx-tooltip-text" }, this.diamondWords(this.diamonds[point.pointNumber]))];
+    const pos = tokens[point.pointNumber];
+    return tokenSummary(
+      app.run,
+      pos,
+      el(
+        "div",
+        {},
+        app.run.groupsOf(app.layerIndex, pos).map((group) => groupChip(group)),
+      ),
+    );
+  }
+
+  /** @param {Diamond} given */
+  diamondWords({ group, count }) {
+    const { run, layerIndex } = this.app;
+    if (count === undefined) return text.centroid(groupLabel(group));
+    const whole = this.map.positions.length === run.numTokens;
+    return (whole ? text.mean : text.meanDrawn)(groupLabel(group), run.layerIds[layerIndex], format.count(count));
+  }
+
+  /** @param {boolean} all */
+  diamondTrace(all) {
+    const { root } = this.app;
+    const theme = themeOf(root);
+    return {
+      type: scatterType(),
+      mode: "markers",
+      name: all ? text.means : text.centroids,
+      x: this.diamonds.map(({ x }) => x),
+      y: this.diamonds.map(({ y }) => y),
+      hoverinfo: "none",
+      meta: {},
+      showlegend: false,
+      selectedpoints: null,
+      marker: {
+        symbol: "diamond",
+        size: all ? 24 : 30,
+        color: cssColour(root, "surface"),
+        line: { width: 4, color: this.diamonds.map(({ group }) => groupColour(group, theme)) },
+      },
+    };
+  }
+
+  /** @param {boolean} all */
+  captionOf(all) {
+    const { map, app } = this;
+    const { n_neighbors: neighbours, min_dist: minDist, metric } = map.parameters || {};
+    const parts = [
+      text.drawn(format.count(map.positions.length), format.count(app.run.numTokens)),
+      text.seed(map.seed),
+      neighbours === undefined ? null : text.neighbours(neighbours),
+      minDist === undefined ? null : text.minDist(minDist),
+      metric === undefined ? null : text.metric(metric),
+    ].filter((part) => part !== null);
+    const words = (all ? text.allCaption : text.layerCaption)(
+      map.method,
+      parts.join(", "),
+      app.run.layerIds[app.layerIndex],
+    );
+    const measured = map.trustworthiness === null ? common.notMeasured : format.decimal(map.trustworthiness, 2);
+    const trust = el(
+      "strong",
+      {},
+      text.trustworthiness(measured),
+      hintButton(app.tooltip, text.trustworthinessSubject, text.trustworthinessHint),
+    );
+    return [words, all ? hintButton(app.tooltip, text.allSubject, text.allHint) : "", ` ${text.use} `, trust];
+  }
+}

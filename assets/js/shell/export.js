@@ -1,0 +1,431 @@
+// @ts-check
+// The export dialog: a table, figure, bundle or report of one run, made by the server and then downloaded.
+import { el, newId } from "../core/dom.js";
+import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
+import { exporting as text } from "../strings/export.js";
+/** @import { ExportFilePayload, ExportPayload, JobPayload } from "../core/payloads.js" */
+/** @import { Ask, Details, UiEvent } from "../core/types.js" */
+/** @import { App } from "./app.js" */
+
+/**
+ * The run to export, and its open layer if there is one.
+ * @typedef {{ ask: Ask, run: string, layer: number | null }} ExportSource
+ */
+/**
+ * The fields of the dialog.
+ * @typedef {{ kind: "table" | "figure" | "bundle" | "report", table: string, format: string, figure: string,
+ *   figureFormat: string, preset: string, reportFormat: string, text: boolean, only: boolean }} Choice
+ */
+
+const POLL_MS = 400;
+
+const LIVE = ["waiting", "running", "stopping"];
+
+let opened = null;
+
+class Dialog {
+  /** @type {Ask} */
+  ask;
+  /** @type {ExportSource} */
+  run;
+  /** @type {ExportSource} */
+  layer;
+  /** @type {string} */
+  kind;
+  /** @type {number} */
+  turn;
+  /** @type {any} */
+  choices;
+  /** @type {any} */
+  wish;
+  /** @type {string} */
+  id;
+  /** @type {JobPayload} */
+  job;
+  /** @type {number} */
+  timer;
+  /** @type {HTMLParagraphElement} */
+  stage;
+  /** @type {HTMLProgressElement} */
+  bar;
+
+  /**
+   * `ask(what, details)` asks the server about the run; `layer` is the open one, null where none is.
+   * @param {ExportSource} given
+   */
+  constructor({ ask, run, layer }) {
+    Object.assign(this, { ask, run, layer, kind: "table", turn: 0 });
+    const title = el("h2", { class: "fx-title", id: newId("export"), tabindex: "-1", autofocus: true }, text.title);
+    this.about = el("p", { class: "fx-help" });
+    this.fields = el("div", { class: "fx-export-fields" });
+    this.label = el("p", { class: "fx-export-label" });
+    this.command = el("code", { class: "fx-export-command", "data-testid": "fx-export-command", tabindex: "0" });
+    this.copy = el("button", { type: "button", class: "fx-button", onclick: () => this.copyCommand() }, text.copy);
+    this.state = el("div", { class: "fx-export-state", role: "status", "data-testid": "fx-export-state" });
+    this.make = el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button fx-main-button",
+        "data-testid": "fx-export-make",
+        onclick: () => this.start(),
+      },
+      text.make,
+    );
+    const close = el("button", { type: "button", class: "fx-button", onclick: () => this.node.close() }, text.close);
+    this.body = el(
+      "div",
+      { hidden: true },
+      this.fields,
+      el(
+        "div",
+        { class: "fx-export-shell" },
+        this.label,
+        el("div", { class: "fx-export-line" }, this.command, this.copy),
+      ),
+      this.state,
+    );
+    this.waiting = el("div", {}, progressBox(text.loading));
+    this.node = el(
+      "dialog",
+      {
+        class: "fx-root fx-sheet fx-export",
+        "aria-labelledby": title.id,
+        "data-testid": "fx-export",
+        onclick: (event) => event.target === this.node && this.node.close(),
+        onclose: () => this.closed(),
+      },
+      title,
+      this.about,
+      this.waiting,
+      this.body,
+      el("div", { class: "fx-sheet-foot" }, this.make, close),
+    );
+    this.make.disabled = true;
+  }
+
+  async open() {
+    document.body.append(this.node);
+    this.node.showModal();
+    const choices = await this.ask("export_choices");
+    if (!this.node.open) return;
+    if (choices.error !== undefined) {
+      this.waiting.replaceChildren(alertBox(choices.error));
+      return;
+    }
+    this.choices = choices;
+    this.about.textContent = text.of(choices.title, this.run);
+    this.waiting.remove();
+    this.body.hidden = false;
+    this.make.disabled = false;
+    this.wish = {
+      kind: "table",
+      table: choices.tables[0].name,
+      format: "csv",
+      figure: choices.figures[0].name,
+      figureFormat: choices.figure_formats[0],
+      preset: choices.presets[0].name,
+      reportFormat: choices.report_formats[0],
+      text: false,
+      only: false,
+    };
+    this.draw();
+  }
+
+  closed() {
+    clearTimeout(this.timer);
+    if (this.job && LIVE.includes(this.job.state)) this.ask("export_stop", { id: this.id });
+    this.node.remove();
+    if (opened === this) opened = null;
+  }
+
+  draw() {
+    const { wish } = this;
+    const kinds = Object.fromEntries(this.choices.kinds.map((kind) => [kind, text.kinds[kind]]));
+    const choice = choiceOf(text.kindLabel, kinds, wish.kind, (kind) => this.change("kind", kind));
+    const focused =
+      this.node.contains(document.activeElement) &&
+      /** @type {HTMLElement} */ (document.activeElement).getAttribute("data-field");
+    this.fields.replaceChildren(
+      ...[choice, el("p", { class: "fx-help" }, text.help[wish.kind]), ...this[wish.kind]()].filter(Boolean),
+    );
+    for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (choice.querySelectorAll("input")))
+      input.dataset.field = `kind-${input.value}`;
+    const again = focused && this.fields.querySelector(`[data-field="${focused}"]`);
+    if (again) again.focus();
+    this.tell();
+  }
+
+  /**
+   * What is on the screen must not be older than what was chosen.
+   * @param {keyof Choice} name
+   * @param {string | boolean} value
+   */
+  change(name, value) {
+    this.wish[name] = value;
+    this.state.replaceChildren();
+    this.draw();
+  }
+
+  /**
+   * @param {keyof Choice} name
+   * @param {string} label
+   * @param {[string, string][]} options
+   */
+  select(name, label, options) {
+    /** @param {UiEvent<Event>} event */
+    const changed = (event) => this.change(name, event.target.value);
+    return el(
+      "label",
+      { class: "fx-entry" },
+      el("span", {}, label),
+      el(
+        "select",
+        { "data-field": name, onchange: changed },
+        options.map(([value, words]) => el("option", { value, selected: value === this.wish[name] }, words)),
+      ),
+    );
+  }
+
+  /**
+   * @param {keyof Choice} name
+   * @param {string} label
+   */
+  check(name, label) {
+    return el(
+      "label",
+      { class: "fx-toggle" },
+      el("input", {
+        type: "checkbox",
+        "data-field": name,
+        checked: this.wish[name],
+        onchange: (event) => this.change(name, event.target.checked),
+      }),
+      label,
+    );
+  }
+
+  /**
+   * @param {keyof Choice} name
+   * @param {string[]} known
+   */
+  formats(name, known) {
+    return this.select(
+      name,
+      text.format,
+      known.map((format) => [format, text.formats[format]]),
+    );
+  }
+
+  table() {
+    const { choices, wish } = this;
+    const one = choices.tables.find(({ name }) => name === wish.table);
+    const notes = [one.about, text.formatNotes[wish.format]].filter(Boolean).join(" ");
+    const only = one.layers && this.layer !== null ? this.check("only", text.layerOnly(this.layer)) : null;
+    return [
+      el(
+        "div",
+        { class: "fx-export-row" },
+        this.select(
+          "table",
+          text.table,
+          choices.tables.map(({ name }) => [name, name.replaceAll("_", " ")]),
+        ),
+        this.formats("format", choices.formats),
+      ),
+      only,
+      el("p", { class: "fx-help" }, notes),
+    ];
+  }
+
+  figure() {
+    const { choices, wish } = this;
+    const one = choices.figures.find(({ name }) => name === wish.figure);
+    const row = [
+      this.select(
+        "figure",
+        text.figure,
+        choices.figures.map(({ name }) => [name, name.replaceAll("_", " ")]),
+      ),
+      this.formats("figureFormat", choices.figure_formats),
+    ];
+    const preset =
+      wish.figureFormat === "html"
+        ? null
+        : this.select(
+            "preset",
+            text.preset,
+            choices.presets.map((size) => [size.name, text.presetOption(size)]),
+          );
+    const notes = [
+      one.about,
+      one.layers && this.layer !== null ? text.layerOf(this.layer) : null,
+      preset === null ? text.presetFree : null,
+    ]
+      .filter(Boolean)
+      .join(" ");
+    return [el("div", { class: "fx-export-row" }, row), preset, el("p", { class: "fx-help" }, notes)];
+  }
+
+  bundle() {
+    return [
+      this.check("text", text.text),
+      el("p", { class: "fx-help" }, this.wish.text ? text.textHelp.with : text.textHelp.without),
+    ];
+  }
+
+  report() {
+    return [this.formats("reportFormat", this.choices.report_formats)];
+  }
+
+  get question() {
+    const { wish, layer } = this;
+    if (wish.kind === "table")
+      return {
+        kind: "table",
+        name: wish.table,
+        format: wish.format,
+        layer: this.offersLayer("tables", wish.table) && wish.only ? layer : null,
+      };
+    if (wish.kind === "figure")
+      return {
+        kind: "figure",
+        name: wish.figure,
+        format: wish.figureFormat,
+        preset: wish.preset,
+        layer: this.offersLayer("figures", wish.figure) ? layer : null,
+      };
+    return wish.kind === "report" ? { kind: "report", format: wish.reportFormat } : { kind: "bundle", text: wish.text };
+  }
+
+  /**
+   * @param {"tables" | "figures"} list
+   * @param {string} name
+   */
+  offersLayer(list, name) {
+    return this.layer !== null && this.choices[list].find((one) => one.name === name).layers;
+  }
+
+  async tell() {
+    const turn = (this.turn += 1);
+    const alike = this.wish.kind === "figure" && ["pdf", "svg"].includes(this.wish.figureFormat);
+    this.label.textContent = alike ? text.commandAlike : text.command;
+    const answer = await this.ask("export_command", this.question);
+    if (turn !== this.turn) return;
+    this.command.textContent = answer.error === undefined ? answer.command : "";
+    this.copy.disabled = answer.error !== undefined;
+    if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error));
+  }
+
+  async copyCommand() {
+    const done = await navigator.clipboard.writeText(this.command.textContent).then(
+      () => text.copied,
+      () => text.notCopied,
+    );
+    this.copy.textContent = done;
+    setTimeout(() => (this.copy.textContent = text.copy), 2000);
+  }
+
+  start() {
+    this.make.disabled = true;
+    this.showRunning({ stage: text.making, fraction: 0 });
+    this.follow("export_start", this.question);
+  }
+
+  /**
+   * @param {"export_start" | "export_state"} what
+   * @param {Details} details
+   */
+  async follow(what, details) {
+    const answer = await this.ask(what, details);
+    if (!this.node.open) {
+      if (answer.error === undefined) this.ask("export_stop", { id: answer.id });
+      return;
+    }
+    if (answer.error !== undefined) this.end(alertBox(answer.error));
+    else this.take(answer);
+  }
+
+  /** @param {ExportPayload} given */
+  take({ id, job, file }) {
+    Object.assign(this, { id, job });
+    if (file) this.offer(file);
+    else if (job.state === "failed") this.end(alertBox(job.message));
+    else if (job.state === "stopped") this.end(el("p", {}, text.stopped));
+    else {
+      this.showRunning(job);
+      this.timer = setTimeout(() => this.follow("export_state", { id }), POLL_MS);
+    }
+  }
+
+  /** @param {Node} node */
+  end(node) {
+    this.make.disabled = false;
+    this.state.replaceChildren(node);
+  }
+
+  /** @param {{ stage: string, fraction: number }} given */
+  showRunning({ stage, fraction }) {
+    if (!this.bar || !this.bar.isConnected) {
+      this.stage = el("p", {});
+      this.bar = el("progress", { max: "1", "aria-label": text.progressLabel });
+      const stop = el(
+        "button",
+        { type: "button", class: "fx-button", onclick: () => this.id && this.ask("export_stop", { id: this.id }) },
+        text.stop,
+      );
+      this.state.replaceChildren(el("div", { class: "fx-invite" }, this.stage, this.bar, stop));
+    }
+    this.stage.textContent = stage;
+    this.bar.value = fraction;
+  }
+
+  /** @param {ExportFilePayload} file */
+  offer(file) {
+    const link = el(
+      "a",
+      { class: "fx-button fx-link-button", href: file.address, download: file.name, "data-testid": "fx-export-link" },
+      text.download,
+    );
+    this.end(
+      el(
+        "div",
+        { class: "fx-export-ready" },
+        el("p", {}, text.ready(file.name, text.size(file.bytes))),
+        link,
+        el("p", { class: "fx-help" }, text.kept),
+      ),
+    );
+    link.click();
+    link.focus();
+  }
+}
+
+/** @param {ExportSource} from */
+export const openExport = (from) => {
+  if (opened !== null) return; // pressed twice
+  opened = new Dialog(from);
+  opened.open();
+};
+
+/** @param {App} app */
+export const exportButton = (app) => {
+  const { run } = app;
+  const open = () =>
+    openExport({
+      ask: (what, details = {}) => app.ask(what, details),
+      run: run.info.run_id,
+      layer: run.layerIds[app.layerIndex],
+    });
+  return el(
+    "button",
+    {
+      type: "button",
+      class: "fx-button fx-export-open",
+      "data-testid": "fx-export-open",
+      "aria-haspopup": "dialog",
+      onclick: open,
+    },
+    text.open,
+  );
+};

@@ -1,0 +1,184 @@
+// @ts-check
+// The guided tour of the first visit: a card next to one part of the page after another, never modal.
+import { el, newId } from "../core/dom.js";
+import { tour as text } from "../strings/tour.js";
+
+const DONE = "fx-tour-done";
+
+const GAP = 14;
+
+const START_TRIES = 300;
+
+const TARGETS = {
+  text: "#fe-text",
+  cards: ".fx-cards",
+  views: "#fe-view .fx-tabs",
+  layer: "#fe-view .fx-layer",
+  tokens: "[data-testid=fx-tokens]",
+  more: "#fe-tabs [role=tablist]",
+};
+
+let tour = null;
+
+/** @param {keyof typeof TARGETS} name */
+const find = (name) => {
+  const node = document.querySelector(TARGETS[name]);
+  return node !== null && node.offsetParent !== null ? node : null;
+};
+
+function remembered() {
+  try {
+    return window.localStorage.getItem(DONE) !== null;
+  } catch {
+    return true; // no memory at all: better no tour than one at every visit
+  }
+}
+
+function remember() {
+  try {
+    window.localStorage.setItem(DONE, "1");
+  } catch {
+    // private browsing: the tour was closed, and that is what counts
+  }
+}
+
+class Tour {
+  /** @type {HTMLElement | null} */
+  target;
+
+  constructor() {
+    this.names = /** @type {(keyof typeof TARGETS)[]} */ (Object.keys(TARGETS)).filter(find);
+    this.at = 0;
+    this.before = /** @type {HTMLElement | null} */ (document.activeElement);
+    this.title = el("h2", { class: "fx-subtitle", id: newId("tour") });
+    this.words = el("p", { id: newId("tour-words") });
+    this.count = el("span", { class: "fx-muted", role: "status" });
+    this.back = el("button", { type: "button", class: "fx-button", onclick: () => this.show(this.at - 1) }, text.back);
+    this.next = el("button", {
+      type: "button",
+      class: "fx-button fx-primary",
+      "data-testid": "fx-tour-next",
+      onclick: () => this.show(this.at + 1),
+    });
+    this.node = el(
+      "div",
+      {
+        class: "fx-root fx-tour",
+        role: "dialog",
+        "aria-label": text.label,
+        "aria-describedby": this.words.id,
+        "data-testid": "fx-tour",
+        onkeydown: (event) => this.key(event),
+      },
+      this.title,
+      this.words,
+      el("div", { class: "fx-tour-foot" }, this.count, this.back, this.next),
+      el(
+        "button",
+        { type: "button", class: "fx-tour-skip", "data-testid": "fx-tour-skip", onclick: () => this.end() },
+        text.skip,
+      ),
+    );
+    document.body.append(this.node);
+    this.moved = () => this.place();
+    window.addEventListener("resize", this.moved);
+    this.show(0);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const steps = { ArrowRight: 1, ArrowLeft: -1 };
+    if (event.key === "Escape") this.end();
+    else if (event.key in steps) this.show(Math.max(0, this.at + steps[event.key]));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** @param {number} at */
+  show(at) {
+    if (at >= this.names.length) return this.end();
+    this.at = at;
+    const [title, words] = text.steps[this.names[at]];
+    this.title.textContent = title;
+    this.words.textContent = words;
+    this.count.textContent = text.step(at + 1, this.names.length);
+    this.back.disabled = at === 0;
+    this.next.textContent = at === this.names.length - 1 ? text.done : text.next;
+    this.mark(find(/** @type {"text" | "tokens" | "layer" | "more" | "cards" | "views"} */ (this.names[at])));
+    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (this.target) this.target.scrollIntoView({ block: "center", behavior: still ? "auto" : "smooth" });
+    this.place();
+    this.next.focus({ preventScroll: true });
+    return undefined;
+  }
+
+  /** @param {HTMLElement | null} target */
+  mark(target) {
+    if (this.target) this.target.classList.remove("fx-tour-target");
+    this.target = target;
+    if (target) target.classList.add("fx-tour-target");
+  }
+
+  // Below its target where there is room for both, else over the lower part of it.
+  place() {
+    const { offsetWidth: width, offsetHeight: height } = this.node;
+    const rect = this.target
+      ? this.target.getBoundingClientRect()
+      : { left: GAP, bottom: GAP, height: 0, top: GAP, right: GAP };
+    const tall = rect.height > window.innerHeight / 2;
+    const beside = rect.right + GAP + width < document.documentElement.clientWidth;
+    const left = beside
+      ? rect.right + GAP
+      : Math.min(Math.max(GAP, rect.left), document.documentElement.clientWidth - width - GAP);
+    const top = beside ? rect.top : tall ? rect.top + window.innerHeight / 3 : rect.bottom + GAP;
+    this.node.style.left = `${left + window.scrollX}px`;
+    this.node.style.top = `${Math.min(top + window.scrollY, Math.max(0, document.documentElement.scrollHeight - height - GAP))}px`;
+  }
+
+  end() {
+    remember();
+    this.mark(null);
+    window.removeEventListener("resize", this.moved);
+    this.node.remove();
+    tour = null;
+    if (this.before && this.before.isConnected) this.before.focus({ preventScroll: true });
+  }
+}
+
+export const startTour = () => {
+  if (tour !== null) tour.end();
+  const explore = document.querySelector("#fe-tabs [role=tab]"); // its steps are all on the first tab
+  if (explore && explore.getAttribute("aria-selected") !== "true") explore.click();
+  setTimeout(() => {
+    tour = new Tour();
+  }, 50);
+};
+
+// A program that drives the page is not a first visit, unless it asks for the tour.
+function wanted() {
+  const asked = new URLSearchParams(window.location.search).get("tour");
+  if (asked !== null) return asked === "on";
+  return !navigator.webdriver && !remembered();
+}
+
+// Whoever has begun to do something by the time the first run is drawn is not interrupted.
+let busy = false;
+
+const begun = () => {
+  busy = true;
+};
+
+/** @param {number} tries */
+function startWhenReady(tries) {
+  if (busy) return;
+  if (document.querySelector("[data-testid=fx-header]")) startTour();
+  else if (tries > 0) setTimeout(() => startWhenReady(tries - 1), 200);
+}
+
+/** Starts the tour once the first run is drawn, if this is a person's first visit. */
+export function startTourOnFirstVisit() {
+  if (!wanted() || window.self !== window.top) return;
+  for (const event of ["keydown", "pointerdown"]) window.addEventListener(event, begun, { once: true, capture: true });
+  startWhenReady(START_TRIES);
+}

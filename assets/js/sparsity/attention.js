@@ -1,0 +1,388 @@
+// @ts-check
+// Full attention under the mask: measured on request, then a heatmap of layers by heads and the strongest links.
+import { mean, range } from "../core/arrays.js";
+import { setAttentionState } from "../core/attention-state.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour } from "../core/theme.js";
+import { hintButton } from "../core/tooltip.js";
+import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
+import { LinkLists } from "./links.js";
+import { pairs as pairsText } from "../strings/sparsity.js";
+/** @import { AttentionMassPayload, AttentionPlannedPayload } from "../core/payloads.js" */
+/** @import { Answer, AttentionPayload, Child } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+
+/** A part of the attention. @typedef {"local" | "sinks" | "grouped" | "dropped"} Part */
+
+const text = pairsText.attention;
+
+const POLL_MS = 700;
+
+const NARROW = 560; // pixels; names beside each other would overlap
+
+const PARTS = Object.keys(text.parts);
+
+export class AttentionPart {
+  /** @type {AttentionMassPayload} */
+  found;
+  /** @type {HTMLParagraphElement} */
+  stage;
+  /** @type {HTMLProgressElement} */
+  bar;
+  /** @type {number} */
+  timer;
+  /** @type {number} */
+  heads;
+
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.hasFound = false;
+    this.kind = "mass_kept";
+    /** @type {Run | null} */
+    this.run = null;
+    this.state = el("div", { class: "fx-attention-state", "data-testid": "fx-attention" });
+    this.plot = el("div", {
+      class: "fx-plot fx-heads",
+      role: "group",
+      "aria-label": text.plotLabel,
+      "data-testid": "fx-heads",
+    });
+    this.finding = el("p", { class: "fx-finding" });
+    this.denominator = el("p", { class: "fx-help" });
+    this.table = lazyDetails(text.table, () => (this.hasFound ? this.buildTable() : ""));
+    this.links = new LinkLists(app);
+    this.scaleLow = el("span", {});
+    const scale = el(
+      "ul",
+      { class: "fx-causes" },
+      el("li", {}, this.scaleLow, el("span", { class: "fx-ramp", "aria-hidden": "true" }), text.scaleHigh),
+    );
+    const kinds = el(
+      "div",
+      { class: "fx-toolbar" },
+      choiceOf(text.show, text.kinds, this.kind, (kind) =>
+        this.choose(/** @type {"mass_kept" | "distant_mass_kept"} */ (kind)),
+      ),
+      scale,
+    );
+    this.measured = el(
+      "div",
+      { hidden: true },
+      this.finding,
+      this.denominator,
+      kinds,
+      el("p", { class: "fx-help" }, text.kindHint, " ", text.clickHint),
+      this.plot,
+      this.table,
+      this.links.node,
+    );
+    const title = el("h3", { class: "fx-subtitle" }, text.title, hintButton(app.tooltip, text.title, text.hint));
+    this.node = el("section", { class: "fx-part" }, title, this.state, this.measured);
+  }
+
+  /** @param {"mass_kept" | "distant_mass_kept"} kind */
+  choose(kind) {
+    this.kind = kind;
+    this.draw();
+  }
+
+  // Asks once per run; the answer of a measured run does not change.
+  async update() {
+    const { run } = this.app;
+    if (this.run === run && this.hasFound) {
+      this.draw();
+      this.links.update();
+      return;
+    }
+    if (this.run !== run) {
+      this.run = run;
+      this.hasFound = false;
+      this.measured.hidden = true;
+      this.state.replaceChildren(progressBox(text.waiting));
+    }
+    await this.ask("attention");
+  }
+
+  /** @param {"attention" | "measure_attention" | "stop_attention"} what */
+  async ask(what) {
+    const { run } = this.app;
+    clearTimeout(this.timer);
+    const answer = await this.app.ask(what);
+    if (this.app.run !== run || !this.app.isOpen("sparsity")) return;
+    this.take(answer);
+  }
+
+  /** @param {Answer<AttentionPayload>} answer */
+  take(answer) {
+    if (answer.error === undefined) setAttentionState(this.app.run, answer.state);
+    if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error, () => this.ask("attention")));
+    else if (answer.state === "running") this.showRunning(answer);
+    else if (answer.state === "done") this.showFound(answer);
+    else this.invite(answer);
+  }
+
+  /** @param {AttentionPlannedPayload} answer */
+  invite(answer) {
+    const count = format.count(answer.num_tokens);
+    const children = [el("p", {}, text.invite(count))];
+    if (answer.num_tokens < answer.whole)
+      children.push(el("p", { class: "fx-help" }, text.cut(count, format.count(answer.whole))));
+    if (answer.state === "failed") children.unshift(alertBox(/** @type {string} */ (answer.problem)));
+    const start = el(
+      "button",
+      { type: "button", class: "fx-button fx-main-button", onclick: () => this.measure() },
+      answer.state === "failed" ? text.again : text.measure,
+    );
+    this.state.replaceChildren(
+      el("div", { class: "fx-invite" }, children, start, el("p", { class: "fx-help" }, text.commandHint)),
+    );
+  }
+
+  measure() {
+    this.showRunning({ stage: text.waiting, fraction: 0 });
+    this.ask("measure_attention");
+  }
+
+  /** @param {{ stage: string, fraction: number }} given */
+  showRunning({ stage, fraction }) {
+    if (!this.bar || !this.bar.isConnected) {
+      this.stage = el("p", {});
+      this.bar = el("progress", { max: "1", "aria-label": text.progressLabel });
+      const stop = el(
+        "button",
+        { type: "button", class: "fx-button", onclick: () => this.ask("stop_attention") },
+        text.stop,
+      );
+      this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
+    }
+    this.stage.textContent = stage;
+    this.bar.value = fraction;
+    this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.ask("attention"), POLL_MS);
+  }
+
+  /** @param {AttentionMassPayload} answer */
+  showFound(answer) {
+    this.found = answer;
+    this.hasFound = true;
+    this.state.replaceChildren();
+    this.measured.hidden = false;
+    this.links.setHeads(answer.mass_kept[0].length);
+    this.draw();
+    this.links.update();
+  }
+
+  /**
+   * What shuffled groups and the window alone would keep of a layer; the mean over its heads.
+   * @param {number} layer
+   */
+  nulls(layer) {
+    const { found } = this;
+    const heads = found.local[layer].map((local, head) => local + found.sinks[layer][head]);
+    const near = mean(heads);
+    const far = mean(found.grouped[layer].map((grouped, head) => grouped + found.dropped[layer][head]));
+    const distant = this.kind === "distant_mass_kept";
+    return {
+      shuffled: distant ? found.sharing[layer] : near + far * found.sharing[layer],
+      windowOnly: distant ? 0 : near,
+    };
+  }
+
+  /**
+   * Distant attention of several heads: a share of their sum, so that heads without any do not count.
+   * @param {number} layer
+   */
+  layerMean(layer) {
+    const { found } = this;
+    if (this.kind === "mass_kept") return mean(found.mass_kept[layer]);
+    const grouped = mean(found.grouped[layer]);
+    const far = grouped + mean(found.dropped[layer]);
+    return far > 0 ? grouped / far : null;
+  }
+
+  draw() {
+    const { app, found } = this;
+    const { root, layerIndex } = app;
+    this.heads = found.mass_kept[0].length;
+    const columns = [...range(this.heads), this.heads + 1, this.heads + 2, this.heads + 3];
+    const z = found[this.kind].map((row, layer) => {
+      const { shuffled, windowOnly } = this.nulls(layer);
+      return [...row, null, this.layerMean(layer), shuffled, this.kind === "mass_kept" ? windowOnly : null];
+    });
+    const colours = [
+      [0, cssColour(root, "scale-low")],
+      [0.5, cssColour(root, "scale-middle")],
+      [1, cssColour(root, "scale-high")],
+    ];
+    const low = this.floor(z);
+    this.scaleLow.textContent = format.percent(low);
+    const trace = {
+      type: "heatmap",
+      z,
+      x: range(this.heads + 4),
+      y: range(z.length),
+      zmin: low,
+      zmax: 1,
+      colorscale: colours,
+      showscale: false,
+      hoverinfo: "none",
+      hoverongaps: false,
+      xgap: 1,
+      ygap: 1,
+    };
+    this.say();
+    this.table.refresh();
+    drawPlot(app, this.plot, [trace], this.layout(columns, layerIndex), {
+      hover: (point) => this.describe(.../** @type {[any, any]} */ (point.pointNumber)),
+      click: (point) => this.click(.../** @type {[any, any]} */ (point.pointNumber)),
+    });
+  }
+
+  /**
+   * Where the colours begin: the tenth below the smallest share, so that differences show; the scale above says so.
+   * @param {(number | null)[][]} z
+   */
+  floor(z) {
+    const shares = z.flat().filter((value) => value !== null);
+    return Math.min(0.9, Math.floor(Math.min(...shares) * 10) / 10);
+  }
+
+  // Of the distant attention, window and sinks keep nothing by definition: no column for that.
+  nullNames() {
+    const names = [text.mean, text.shuffled, this.kind === "mass_kept" ? text.windowOnly : ""];
+    return this.plot.clientWidth < NARROW ? names : names.map((name) => name.replace(" ", "<br>"));
+  }
+
+  /**
+   * @param {number[]} columns
+   * @param {number} layerIndex
+   */
+  layout(columns, layerIndex) {
+    const { run, root } = this.app;
+    const every = Math.ceil(run.numLayers / 16);
+    const layers = range(run.numLayers).filter((index) => index % every === 0);
+    const wide = Math.ceil(this.heads / 16);
+    const heads = range(this.heads).filter((head) => head % wide === 0);
+    const frame = {
+      type: "rect",
+      xref: "paper",
+      x0: 0,
+      x1: 1,
+      y0: layerIndex - 0.5,
+      y1: layerIndex + 0.5,
+      line: { color: cssColour(root, "accent"), width: 2 },
+    };
+    return plotLayout(root, {
+      dragmode: false,
+      shapes: [frame],
+      xaxis: plotAxis(root, text.head, {
+        tickvals: [...heads, ...columns.slice(-3)],
+        ticktext: [...heads, ...this.nullNames()],
+        tickangle: this.plot.clientWidth < NARROW ? -90 : 0,
+        showgrid: false,
+        zeroline: false,
+        fixedrange: true,
+      }),
+      yaxis: plotAxis(root, text.layer, {
+        range: [run.numLayers - 0.5, -0.5],
+        tickvals: layers,
+        ticktext: layers.map((index) => run.layerIds[index]),
+        showgrid: false,
+        zeroline: false,
+        fixedrange: true,
+      }),
+    });
+  }
+
+  say() {
+    const { found, app } = this;
+    const layers = range(found.mass_kept.length);
+    const nulls = layers.map((layer) => this.nulls(layer));
+    const kept = format.percent(
+      mean(layers.map((layer) => this.layerMean(layer)).filter((value) => value !== null)),
+      1,
+    );
+    const shuffled = format.percent(mean(nulls.map((value) => value.shuffled)), 1);
+    const alone = format.percent(mean(nulls.map((value) => value.windowOnly)), 1);
+    this.finding.textContent =
+      this.kind === "mass_kept" ? text.summary(kept, shuffled, alone) : text.summaryDistant(kept, shuffled);
+    const counts = [layers.length, this.heads, found.num_tokens].map(format.count);
+    this.denominator.textContent =
+      found.num_tokens < app.run.numTokens
+        ? text.denominatorCut(.../** @type {[any, any, any]} */ (counts), format.count(app.run.numTokens))
+        : text.denominator(.../** @type {[any, any, any]} */ (counts));
+  }
+
+  /**
+   * @param {number} layer
+   * @param {number} column
+   */
+  describe(layer, column) {
+    const { found, app } = this;
+    const id = app.run.layerIds[layer];
+    /** @param {Child | Child[]} label @param {string} value */
+    const row = (label, value) =>
+      el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
+    /** @param {string} title */
+    const head = (title) => el("div", { class: "fx-tooltip-head" }, el("strong", {}, title));
+    /** @param {number | null} value */
+    const share = (value) => (value === null ? text.none : format.percent(value, 1));
+    if (column === this.heads || (column === this.heads + 3 && this.kind !== "mass_kept")) return null;
+    const { shuffled, windowOnly } = this.nulls(layer);
+    if (column === this.heads + 2)
+      return [head(text.nullCell(id, text.shuffled)), row(text.kinds[this.kind], share(shuffled))];
+    if (column === this.heads + 3)
+      return [head(text.nullCell(id, text.windowOnly)), row(text.kinds[this.kind], share(windowOnly))];
+    const whole = column > this.heads;
+    /** @param {Part} name */
+    const part = (name) => (whole ? mean(found[name][layer]) : found[name][layer][column]);
+    /** @param {Part} name */
+    const swatch = (name) => el("span", { class: `fx-cause fx-cause-${text.partCauses[name]}`, "aria-hidden": "true" });
+    const far = part("grouped") + part("dropped");
+    return [
+      head(whole ? text.meanCell(id) : text.cell(id, column)),
+      ...PARTS.map((name) =>
+        row([swatch(/** @type {Part} */ (name)), text.parts[name]], share(part(/** @type {Part} */ (name)))),
+      ),
+      row(text.kept, share(1 - part("dropped"))),
+      row(text.distantKept, share(far > 0 ? part("grouped") / far : null)),
+    ];
+  }
+
+  /**
+   * @param {number} layer
+   * @param {number} column
+   */
+  click(layer, column) {
+    this.links.setHead(column < this.heads ? column : null);
+    if (layer === this.app.layerIndex) this.links.update();
+    else this.app.setLayer(layer);
+  }
+
+  buildTable() {
+    const { run } = this.app;
+    const rows = this.found[this.kind].map((values, layer) => {
+      const { shuffled, windowOnly } = this.nulls(layer);
+      const nulls = this.kind === "mass_kept" ? [shuffled, windowOnly] : [shuffled];
+      return [
+        run.layerIds[layer],
+        ...[...values, this.layerMean(layer), ...nulls].map((value) =>
+          value === null ? text.none : format.percent(value, 1),
+        ),
+      ];
+    });
+    return tableOf(
+      [
+        text.layer,
+        ...range(this.heads).map((head) => pairsText.links.headNumber(head)),
+        text.mean,
+        text.shuffled,
+        ...(this.kind === "mass_kept" ? [text.windowOnly] : []),
+      ],
+      rows,
+    );
+  }
+}

@@ -1,0 +1,242 @@
+// @ts-check
+// Pairs kept by distance, of one layer or of all, next to what random groups and the window alone would keep.
+import { range, sum } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { LayerLoader } from "../core/loader.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour } from "../core/theme.js";
+import { hintButton } from "../core/tooltip.js";
+import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
+import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { DistanceMeanPayload } from "../core/payloads.js" */
+/** @import { Child } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+
+const text = pairsText.distance;
+const causeNames = sparsityText.causes;
+const nulls = pairsText.nulls;
+
+const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
+
+const MEAN = "mean";
+
+export class DistanceChart {
+  /** @type {any} */
+  answer;
+  /** @type {any} */
+  pairs;
+  /** @type {any} */
+  shares;
+
+  /**
+   * `nullsReady(answer)` is told the nulls of every layer once they are known.
+   * @param {App} app
+   * @param {(answer: DistanceMeanPayload) => unknown} nullsReady
+   */
+  constructor(app, nullsReady) {
+    this.app = app;
+    this.scope = "layer";
+    this.nullsReady = nullsReady;
+    this.status = el("div", { class: "fx-status" });
+    this.plot = el("div", { class: "fx-plot fx-distance", role: "group", "data-testid": "fx-distance" });
+    this.far = el("p", { class: "fx-finding" });
+    this.table = lazyDetails(text.table, () => this.buildTable());
+    this.node = el(
+      "section",
+      { class: "fx-part" },
+      el("h3", { class: "fx-subtitle" }, text.title),
+      el("p", { class: "fx-help" }, text.help),
+      el(
+        "div",
+        { class: "fx-toolbar" },
+        choiceOf(text.show, text.scopes, this.scope, (scope) => this.choose(scope)),
+        nullLegend(app),
+      ),
+      this.status,
+      this.plot,
+      this.far,
+      this.table,
+    );
+    /** @param {string} scope @param {(answer: any) => unknown} ready */
+    const handlers = (scope, ready) => ({
+      open: () => app.isOpen("sparsity"),
+      waiting: () => this.scope === scope && this.wait(),
+      ready: (answer) => {
+        ready(answer);
+        if (this.scope === scope) this.show(answer);
+      },
+      failed: (message) => this.scope === scope && this.status.replaceChildren(alertBox(message, () => this.update())),
+    });
+    this.layer = new LayerLoader(
+      (run, layer) => app.ask("pair_distances", { layer }),
+      handlers("layer", () => {}),
+    );
+    this.mean = new LayerLoader(
+      () => app.ask("pair_distances_mean"),
+      handlers(MEAN, (answer) => nullsReady(answer)),
+    );
+  }
+
+  /** @param {string} scope */
+  choose(scope) {
+    this.scope = scope;
+    this.update();
+  }
+
+  update() {
+    const { run, layerIndex } = this.app;
+    this.layer.request(run.info.run_id, run.layerIds[layerIndex]);
+    this.mean.request(run.info.run_id, MEAN);
+  }
+
+  wait() {
+    this.plot.classList.add("fx-stale");
+    this.status.replaceChildren(progressBox(text.waiting));
+  }
+
+  /** @param {any} answer */
+  show(answer) {
+    this.answer = answer;
+    this.pairs = answer.pairs || answer.first.map((_, bin) => sum(answer.counts.map((counts) => counts[bin])));
+    this.shares = answer.shares || answer.counts.map((counts) => counts.map((count, bin) => count / this.pairs[bin]));
+    this.status.replaceChildren();
+    this.plot.classList.remove("fx-stale");
+    this.plot.setAttribute("aria-label", text.plotLabel(text.scopes[this.scope]));
+    this.far.textContent = this.farSentence();
+    this.table.refresh();
+    drawPlot(this.app, this.plot, [...this.bars(), ...this.lines()], this.layout(), {
+      hover: (point) => this.describe(point.pointNumber),
+    });
+  }
+
+  kept() {
+    return this.answer.causes.map((cause, i) => [cause, i]).filter(([cause]) => cause !== "dropped");
+  }
+
+  bars() {
+    return this.kept().map(([cause, i]) => ({
+      type: "bar",
+      name: causeNames[cause],
+      x: range(this.pairs.length),
+      y: this.shares[i],
+      hoverinfo: "none",
+      marker: { color: cssColour(this.app.root, `cause-${cause}`) },
+    }));
+  }
+
+  lines() {
+    /** @param {number[]} y @param {string} dash @param {string} colour */
+    const line = (y, dash, colour) => ({
+      type: "scatter",
+      mode: "lines",
+      x: range(this.pairs.length),
+      y,
+      hoverinfo: "skip",
+      line: { dash, width: 2.5, shape: "hvh", color: cssColour(this.app.root, colour) },
+    });
+    return [line(this.answer.window_only, "dot", "muted"), line(this.answer.shuffled, "solid", "text")];
+  }
+
+  // Share of pairs beyond window and sinks, in one number: the groups' and that of shuffled ones.
+  farSentence() {
+    /** @param {number[]} values */
+    const mean = (values) => sum(values) / values.length;
+    const { beyond, sharing } = this.answer;
+    return beyond.includes(null)
+      ? ""
+      : text.far(format.percent(mean(beyond), 1), format.percent(mean([sharing].flat()), 1));
+  }
+
+  /** @param {number} at */
+  bin(at) {
+    return text.bin(format.count(this.answer.first[at]), format.count(this.answer.last[at]));
+  }
+
+  /** @param {number} at */
+  describe(at) {
+    const { answer } = this;
+    const pairs = format.count(this.pairs[at]);
+    const title =
+      this.scope === MEAN
+        ? text.binTitleMean(this.bin(at), pairs, format.count(answer.layers))
+        : text.binTitle(this.bin(at), pairs);
+    /** @param {Child | Child[]} label @param {string} value */
+    const row = (label, value) =>
+      el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
+    /** @param {string} cause */
+    const swatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
+    return [
+      el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
+      ...answer.causes.map((cause, i) =>
+        row([swatch(cause), causeNames[cause]], format.percent(this.shares[i][at], 1)),
+      ),
+      answer.kept_least
+        ? row(text.span, text.range(format.percent(answer.kept_least[at], 1), format.percent(answer.kept_most[at], 1)))
+        : null,
+      row(nulls.shuffled, format.percent(answer.shuffled[at], 1)),
+      row(nulls.windowOnly, format.percent(answer.window_only[at], 1)),
+    ].filter(Boolean);
+  }
+
+  layout() {
+    const { root } = this.app;
+    const every = Math.ceil(this.pairs.length / (this.plot.clientWidth < 600 ? 7 : 16));
+    const ticks = range(this.pairs.length).filter((bin) => bin % every === 0);
+    return plotLayout(root, {
+      barmode: "stack",
+      bargap: 0.12,
+      dragmode: false,
+      showlegend: false,
+      xaxis: plotAxis(root, text.axis, {
+        tickvals: ticks,
+        ticktext: ticks.map((bin) => this.bin(bin)),
+        showgrid: false,
+        zeroline: false,
+        fixedrange: true,
+      }),
+      yaxis: plotAxis(root, text.share, {
+        range: [0, 1.02],
+        tickvals: SHARE_TICKS,
+        tickformat: ".0%",
+        fixedrange: true,
+      }),
+    });
+  }
+
+  buildTable() {
+    if (!this.answer) return "";
+    const { causes, shuffled, window_only: alone } = this.answer;
+    const rows = this.pairs.map((_, bin) => [
+      this.bin(bin),
+      ...causes.map((_, i) => format.percent(this.shares[i][bin], 1)),
+      format.percent(shuffled[bin], 1),
+      format.percent(alone[bin], 1),
+    ]);
+    return tableOf(
+      [text.distanceColumn, ...causes.map((cause) => causeNames[cause]), nulls.shuffled, nulls.windowOnly],
+      rows,
+    );
+  }
+}
+
+/** @param {App} app */
+const nullLegend = (app) =>
+  el(
+    "ul",
+    { class: "fx-causes" },
+    el(
+      "li",
+      {},
+      el("span", { class: "fx-line-sample fx-line-solid", "aria-hidden": "true" }),
+      nulls.shuffled,
+      hintButton(app.tooltip, nulls.shuffled, nulls.shuffledHint),
+    ),
+    el(
+      "li",
+      {},
+      el("span", { class: "fx-line-sample fx-line-dotted", "aria-hidden": "true" }),
+      nulls.windowOnly,
+      hintButton(app.tooltip, nulls.windowOnly, nulls.windowOnlyHint),
+    ),
+  );

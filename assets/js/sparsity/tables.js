@@ -1,0 +1,97 @@
+// @ts-check
+// The numbers of the Sparsity view as tables.
+import { range, sum } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { selectTokens } from "../core/selection.js";
+import { tableOf } from "../core/widgets.js";
+import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
+/** @import { Mask } from "../core/mask.js" */
+/** @import { App } from "../shell/app.js" */
+
+const tables = pairsText.tables;
+
+/**
+ * @param {Mask} mask
+ * @param {number} block
+ * @param {number} numTokens
+ */
+const blockRange = (mask, block, numTokens) => [
+  block * mask.blockSize,
+  Math.min((block + 1) * mask.blockSize, numTokens) - 1,
+];
+
+/** @param {string[]} causes */
+const causeColumns = (causes) => causes.map((cause) => text.causes[cause]);
+
+/** @param {number[]} counts */
+const causeCells = (counts) =>
+  counts.map((count) => text.pairs(format.count(count), format.percent(count / sum(counts), 1)));
+
+/**
+ * @param {Mask} mask
+ * @param {number} row
+ * @param {number} numTokens
+ */
+export function rowSelection(mask, row, numTokens) {
+  const [first, last] = blockRange(mask, row, numTokens);
+  const positions = range(last - first + 1).map((i) => first + i);
+  return selectTokens(positions, "row", pairsText.zoom.row(text.range(format.count(first), format.count(last))));
+}
+
+/**
+ * @param {App} app
+ * @param {(index: number) => unknown} open
+ */
+export function layerTable(app, open) {
+  const { run } = app;
+  const causes = Object.keys(text.causes);
+  /** @param {number} id @param {number} index */
+  const button = (id, index) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button fx-row-choose",
+        "data-layer": index,
+        "aria-label": tables.openLayer(id),
+        "aria-current": index === app.layerIndex ? "true" : null,
+        onclick: () => open(index),
+      },
+      id,
+    );
+  const rows = run.layers.map((layer, index) => [
+    button(layer.layer, index),
+    format.percent(layer.retained_pairs, 1),
+    ...causeCells(causes.map((cause) => layer.pairs[cause])),
+  ]);
+  return tableOf([text.layerColumn, text.keptColumn, ...causeColumns(causes)], rows);
+}
+
+/**
+ * @param {App} app
+ * @param {Mask | null} mask
+ */
+export function rowTable(app, mask) {
+  if (!mask) return "";
+  const { numTokens } = app.run;
+  /** @param {number} row */
+  const button = (row) => {
+    const words = text.range(.../** @type {[any, any]} */ (blockRange(mask, row, numTokens).map(format.count)));
+    const selection = rowSelection(mask, row, numTokens);
+    return el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button fx-row-choose",
+        "data-row": row,
+        "aria-label": tables.selectRow(words),
+        "aria-pressed": String(selection.equals(app.selection)),
+        onclick: () => app.toggleSelection(selection),
+      },
+      words,
+    );
+  };
+  const rows = range(mask.numBlocks).map((row) => [button(row), ...causeCells(mask.rowCounts(row))]);
+  return tableOf([text.queryColumn, ...causeColumns(mask.causes)], rows);
+}

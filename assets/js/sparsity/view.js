@@ -1,0 +1,412 @@
+// @ts-check
+// The Sparsity view: which pairs one layer computes and why, and the same totals for every layer.
+import { range, sum } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { LayerLoader } from "../core/loader.js";
+import { Mask } from "../core/mask.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour } from "../core/theme.js";
+import { hintButton } from "../core/tooltip.js";
+import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
+import { AttentionPart } from "./attention.js";
+import { DistanceChart } from "./distance.js";
+import { ZoomMask } from "./mask.js";
+import { layerTable, rowSelection, rowTable } from "./tables.js";
+import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
+/** @import { DistanceMeanPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { LazyDetails, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { MaskTile } from "./tile.js" */
+
+const DROPPED = "dropped";
+
+const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
+
+export class SparsityView {
+  /** @type {HTMLDivElement} */
+  status;
+  /** @type {HTMLUListElement} */
+  legend;
+  /** @type {HTMLSpanElement} */
+  causesHint;
+  /** @type {HTMLHeadingElement} */
+  maskTitle;
+  /** @type {ZoomMask} */
+  mask;
+  /** @type {HTMLDivElement} */
+  layers;
+  /** @type {LazyDetails} */
+  layerTable;
+  /** @type {LazyDetails} */
+  rowTable;
+  /** @type {any} */
+  nulls;
+  /** @type {DistanceChart} */
+  distance;
+  /** @type {AttentionPart} */
+  attention;
+  /** @type {Mask} */
+  maskData;
+  /** @type {Run} */
+  explained;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
+  constructor(app, panel) {
+    this.app = app;
+    this.kind = "kept"; // the most frequent cause of a block hides every scattered pair
+    this.build(panel);
+    this.loader = new LayerLoader((run, layer) => app.server.load_mask(run, layer), {
+      open: () => app.isOpen("sparsity"),
+      waiting: () => this.wait(),
+      ready: (answer) => this.showMask(new Mask(answer)),
+      failed: (message) => this.fail(message),
+    });
+  }
+
+  /** @param {HTMLElement} panel */
+  build(panel) {
+    const { app } = this;
+    this.status = el("div", { class: "fx-status" });
+    this.legend = el("ul", { class: "fx-causes" });
+    this.causesHint = el("span", {});
+    this.maskTitle = el("h3", { class: "fx-subtitle" });
+    this.mask = new ZoomMask(
+      app,
+      (tile) => this.look(tile),
+      (tile, row, column) => this.describeBlock(tile, row, column),
+    );
+    this.layers = el("div", {
+      class: "fx-plot fx-layers",
+      role: "group",
+      "aria-label": text.layersTitle,
+      "data-testid": "fx-layers-chart",
+    });
+    this.layerTable = lazyDetails(text.layerTable, () => layerTable(app, (index) => this.openLayer(index)));
+    this.rowTable = lazyDetails(text.rowTable, () => rowTable(app, this.maskData));
+    this.nulls = null;
+    this.distance = new DistanceChart(app, (answer) => this.takeNulls(answer));
+    this.attention = new AttentionPart(app);
+    panel.append(
+      el("div", { class: "fx-toolbar" }, this.kindSelect(), this.causesHint, this.legend),
+      this.status,
+      el(
+        "div",
+        { class: "fx-charts" },
+        el(
+          "section",
+          { class: "fx-chart" },
+          this.maskTitle,
+          el("p", { class: "fx-help" }, text.maskHint),
+          this.mask.node,
+        ),
+        el(
+          "section",
+          { class: "fx-chart" },
+          el("h3", { class: "fx-subtitle" }, text.layersTitle),
+          el("p", { class: "fx-help" }, text.layersHint),
+          this.layers,
+          el("p", { class: "fx-help" }, pairsText.nulls.layersHint),
+        ),
+      ),
+      this.layerTable,
+      this.rowTable,
+      this.distance.node,
+      this.attention.node,
+    );
+  }
+
+  kindSelect() {
+    const options = Object.entries(text.kinds).map(([value, label]) =>
+      el("option", { value, selected: value === this.kind }, label),
+    );
+    /** @param {UiEvent<Event>} event */
+    const changed = (event) => {
+      this.kind = event.target.value;
+      this.updateLegend();
+      this.mask.redraw();
+    };
+    return el("label", { class: "fx-select" }, text.show, el("select", { onchange: changed }, options));
+  }
+
+  update() {
+    const { run, layerIndex } = this.app;
+    this.layerTable.refresh();
+    if (this.nulls && this.nulls.run !== run) this.nulls = null;
+    this.drawLayers();
+    this.maskTitle.textContent = text.maskTitle(run.layerIds[layerIndex]);
+    this.loader.request(run.info.run_id, run.layerIds[layerIndex]);
+    this.distance.update();
+    this.attention.update();
+  }
+
+  selectionChanged() {
+    this.mask.selectionChanged();
+    this.attention.links.selectionChanged();
+    for (const button of this.rowTable.querySelectorAll("[data-row]"))
+      button.setAttribute("aria-pressed", String(this.rowSelected(Number(button.dataset.row))));
+  }
+
+  /** @param {number} row */
+  rowSelected(row) {
+    return rowSelection(this.maskData, row, this.app.run.numTokens).equals(this.app.selection);
+  }
+
+  /**
+   * The table is built anew for its mark; the keyboard stays where it was.
+   * @param {number} index
+   */
+  openLayer(index) {
+    this.app.setLayer(index);
+    const button = this.layerTable.querySelector(`[data-layer="${index}"]`);
+    if (button) button.focus({ preventScroll: true });
+  }
+
+  /**
+   * Nulls of every layer, known once the pairs of all layers are counted by distance.
+   * @param {DistanceMeanPayload} answer
+   */
+  takeNulls(answer) {
+    if (this.nulls && this.nulls.answer === answer) return;
+    this.nulls = { run: this.app.run, answer };
+    this.drawLayers();
+  }
+
+  wait() {
+    this.mask.plot.classList.add("fx-stale");
+    this.status.replaceChildren(progressBox(text.waiting));
+  }
+
+  /** @param {string} message */
+  fail(message) {
+    this.status.replaceChildren(alertBox(message, () => this.update()));
+  }
+
+  /** @param {Mask} mask */
+  showMask(mask) {
+    this.maskData = mask;
+    this.status.replaceChildren();
+    this.mask.plot.classList.remove("fx-stale");
+    this.rowTable.refresh();
+    this.updateLegend();
+    this.mask.plot.setAttribute("aria-label", text.maskTitle(this.app.run.layerIds[this.app.layerIndex]));
+    this.mask.setWhole(mask);
+  }
+
+  /**
+   * Values and colours of a tile; a single pair has one cause and nothing to share.
+   * @param {MaskTile} tile
+   */
+  look(tile) {
+    return this.kind === "main" || (this.kind === "kept" && tile.blockSize === 1)
+      ? this.causeScale(tile)
+      : this.shareScale(tile);
+  }
+
+  /** @param {MaskTile} tile */
+  causeScale(tile) {
+    const { causes } = tile;
+    const steps = causes.flatMap((cause, i) => [
+      [i / causes.length, cssColour(this.app.root, `cause-${cause}`)],
+      [(i + 1) / causes.length, cssColour(this.app.root, `cause-${cause}`)],
+    ]);
+    return { z: tile.matrix(mainCause), zmin: -0.5, zmax: causes.length - 0.5, colorscale: steps };
+  }
+
+  /** @param {MaskTile} tile */
+  shareScale(tile) {
+    const { root } = this.app;
+    const cause = tile.causes.indexOf(this.kind);
+    const dropped = tile.causes.indexOf(DROPPED);
+    const value =
+      this.kind === "kept" ? (counts) => 1 - counts[dropped] / sum(counts) : (counts) => counts[cause] / sum(counts);
+    return {
+      z: tile.matrix(value),
+      zmin: 0,
+      zmax: 1,
+      colorscale: [
+        [0, cssColour(root, "scale-low")],
+        [0.5, cssColour(root, "scale-middle")],
+        [1, cssColour(root, "scale-high")],
+      ],
+    };
+  }
+
+  // Kept while the run stays: a hint in focus must not be replaced.
+  explainCauses() {
+    const { run, tooltip } = this.app;
+    if (this.explained === run) return;
+    this.explained = run;
+    const hints = text.causeHints(run.config.window, run.config.num_sinks);
+    const lines = Object.entries(text.causes).map(([cause, name]) =>
+      el(
+        "span",
+        { class: "fx-cause-line" },
+        causeSwatch(cause),
+        el("span", {}, el("strong", {}, name), ` – ${hints[cause]}`),
+      ),
+    );
+    this.causesHint.replaceChildren(hintButton(tooltip, pairsText.causesSubject, lines));
+  }
+
+  updateLegend() {
+    if (!this.maskData) return;
+    this.explainCauses();
+    const { causes } = this.maskData;
+    const { config, layers } = this.app.run;
+    const { pairs } = layers[this.app.layerIndex];
+    const total = sum(causes.map((cause) => pairs[cause]));
+    const hints = text.causeHints(config.window, config.num_sinks);
+    const scale =
+      this.kind === "main" ? [] : [el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh)];
+    this.legend.replaceChildren(
+      ...scale,
+      ...causes.map((cause) =>
+        el(
+          "li",
+          { title: hints[cause] },
+          causeSwatch(cause),
+          text.causes[cause],
+          el("span", { class: "fx-muted" }, format.percent(pairs[cause] / total, 1)),
+        ),
+      ),
+    );
+  }
+
+  /**
+   * @param {MaskTile} tile
+   * @param {number} row
+   * @param {number} column
+   */
+  describeBlock(tile, row, column) {
+    const title = text.blockTitle(
+      .../** @type {[any, any, any, any]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
+    );
+    return countRows(title, tile.causes, tile.blockCounts(row, column));
+  }
+
+  drawLayers() {
+    const { app } = this;
+    const { run, root } = app;
+    const kept = Object.keys(text.causes).filter((cause) => cause !== DROPPED);
+    const bars = kept.map((cause) => ({
+      type: "bar",
+      orientation: "h",
+      name: text.causes[cause],
+      y: range(run.numLayers),
+      x: run.layers.map(({ pairs }) => pairs[cause] / sum(Object.values(pairs))),
+      hoverinfo: "none",
+      marker: { color: cssColour(root, `cause-${cause}`) },
+    }));
+    drawPlot(app, this.layers, [...bars, ...this.nullTraces()], this.layersLayout(), {
+      hover: (point) => describeLayer(run, point.pointNumber),
+      click: (point) => app.setLayer(point.pointNumber),
+    });
+  }
+
+  nullTraces() {
+    if (!this.nulls) return [];
+    const { layer_shuffled: shuffled, whole_window_only: alone } = this.nulls.answer;
+    const colour = cssColour(this.app.root, "text");
+    const ground = cssColour(this.app.root, "bg");
+    return [
+      {
+        type: "scatter",
+        mode: "lines",
+        x: [alone, alone],
+        y: [-0.5, shuffled.length - 0.5],
+        hoverinfo: "skip",
+        line: { dash: "dash", width: 2, color: colour },
+      },
+      {
+        type: "scatter",
+        mode: "markers",
+        x: shuffled,
+        y: range(shuffled.length),
+        hoverinfo: "skip",
+        marker: { symbol: "diamond", size: 8, color: colour, line: { width: 1, color: ground } },
+      },
+    ];
+  }
+
+  layersLayout() {
+    const { run, root, layerIndex } = this.app;
+    const every = Math.ceil(run.numLayers / 16);
+    const ticks = range(run.numLayers).filter((index) => index % every === 0);
+    const frame = {
+      type: "rect",
+      xref: "paper",
+      x0: 0,
+      x1: 1,
+      y0: layerIndex - 0.5,
+      y1: layerIndex + 0.5,
+      line: { color: cssColour(root, "accent"), width: 2 },
+    };
+    return plotLayout(root, {
+      margin: { l: 8, r: 24, t: 32, b: 8 },
+      barmode: "stack",
+      bargap: 0.25,
+      dragmode: false,
+      showlegend: false,
+      shapes: [frame],
+      xaxis: plotAxis(root, text.keptAxis, {
+        range: [0, 1],
+        tickvals: SHARE_TICKS,
+        tickformat: ".0%",
+        fixedrange: true,
+      }),
+      yaxis: plotAxis(root, text.layerAxis, {
+        range: [run.numLayers - 0.4, -0.6],
+        tickvals: ticks,
+        ticktext: ticks.map((index) => run.layerIds[index]),
+        showgrid: false,
+        zeroline: false,
+        fixedrange: true,
+      }),
+    });
+  }
+}
+
+/** @param {number[]} counts */
+const mainCause = (counts) => counts.indexOf(Math.max(...counts));
+
+/** @param {string} cause */
+const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
+
+/**
+ * @param {string} title
+ * @param {string[]} causes
+ * @param {number[]} counts
+ */
+function countRows(title, causes, counts) {
+  const total = sum(counts);
+  return [
+    el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
+    ...causes.map((cause, i) =>
+      el(
+        "div",
+        { class: "fx-tooltip-row" },
+        el("span", {}, causeSwatch(cause), text.causes[cause]),
+        el("span", { class: "fx-number" }, text.pairs(format.count(counts[i]), format.percent(counts[i] / total, 1))),
+      ),
+    ),
+  ];
+}
+
+/**
+ * @param {Run} run
+ * @param {number} index
+ */
+function describeLayer(run, index) {
+  const { pairs } = run.layers[index];
+  const causes = Object.keys(text.causes);
+  return countRows(
+    text.layerTitle(run.layerIds[index]),
+    causes,
+    causes.map((cause) => pairs[cause]),
+  );
+}

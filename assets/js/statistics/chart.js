@@ -1,0 +1,95 @@
+// @ts-check
+// Charts of the Statistics view: lines with intervals and baselines, their legend and tooltip.
+import { el } from "../core/dom.js";
+import { cssColour } from "../core/theme.js";
+
+/** One line of a chart with its band. @typedef {{ y: any[], low?: any[], high?: any[] }} Line */
+/** @typedef {Partial<Record<"window" | "shuffled" | "random" | "value", Line | null>>} Series */
+
+/**
+ * @param {string} hex
+ * @param {number} alpha
+ */
+const clear = (hex, alpha) => `rgba(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join(",")},${alpha})`;
+
+// How each line looks: colour name, dash, whether it has markers.
+const LINES = {
+  window: ["border-strong", "dot", false],
+  shuffled: ["muted", "dash", false],
+  random: ["worse", "solid", false],
+  value: ["accent", "solid", true],
+};
+
+/**
+ * Lines with bands; `series`: {value: {y, low, high}, shuffled…}; what is missing everywhere is left out.
+ * @param {HTMLElement} root
+ * @param {number[]} x
+ * @param {Series} series
+ */
+export const statTraces = (root, x, series) => {
+  const traces = [];
+  for (const name of Object.keys(LINES)) {
+    const one = series[name];
+    if (!one || one.y.every((value) => value === null || value === undefined)) continue;
+    const [colour, dash, markers] = LINES[name];
+    const strong = cssColour(root, colour);
+    if (one.low && one.low.some((value) => value !== null && value !== undefined))
+      traces.push(...band(x, one, clear(strong, name === "value" ? 0.22 : 0.14)));
+    traces.push({
+      type: "scatter",
+      mode: markers ? "lines+markers" : "lines",
+      x,
+      y: one.y,
+      hoverinfo: "none",
+      connectgaps: false,
+      line: { color: strong, width: markers ? 2.5 : 2, dash },
+      marker: { color: strong, size: 7 },
+    });
+  }
+  return traces;
+};
+
+/**
+ * @param {number[]} x
+ * @param {Line} given
+ * @param {string} fill
+ */
+const band = (x, { low, high }, fill) => [
+  { type: "scatter", mode: "lines", x, y: low, hoverinfo: "skip", line: { width: 0 } },
+  {
+    type: "scatter",
+    mode: "lines",
+    x,
+    y: high,
+    hoverinfo: "skip",
+    line: { width: 0 },
+    fill: "tonexty",
+    fillcolor: fill,
+  },
+];
+
+/**
+ * What the lines are; only those that are drawn.
+ * @param {Record<string, string>} names
+ * @param {Series} series
+ */
+export const statLegend = (names, series) =>
+  Object.keys(LINES)
+    .reverse()
+    .filter(
+      (name) => series[name] && names[name] && series[name].y.some((value) => value !== null && value !== undefined),
+    )
+    .map((name) =>
+      el("li", {}, el("span", { class: `fx-stat-line fx-stat-line-${name}`, "aria-hidden": "true" }), names[name]),
+    );
+
+/**
+ * @param {string} title
+ * @param {[string, string][]} lines
+ */
+export const statTip = (title, lines) => [
+  el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
+  ...lines.map(([label, value]) =>
+    el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value)),
+  ),
+];

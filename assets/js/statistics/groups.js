@@ -1,0 +1,349 @@
+// @ts-check
+// The groups of the open layer with intervals and baselines, their tokens, and the categories in each of them.
+import { range } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { groupLabel, visibleToken } from "../core/labels.js";
+import { selectGroup } from "../core/selection.js";
+import { hintButton } from "../core/tooltip.js";
+import { choiceOf, groupChip } from "../core/widgets.js";
+import { indistinctWords, isIndistinct, statCategory, statInterval } from "./numbers.js";
+import { statRows } from "./rows.js";
+import { statistics as text } from "../strings/statistics.js";
+/** @import { LayerStatisticsPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
+
+const words = text.groups;
+
+const LEAST_SHARE = 0.01; // of the text; rarer categories are left to the export
+
+const MOST_Q = 0.05;
+
+const TOKENS = 8;
+
+/** @param {number | null | undefined} share */
+const percent = (share) => (share === null || share === undefined ? text.none : format.percent(share, 1));
+
+export class StatGroups {
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {string | null} */
+  scheme;
+  /** @type {any} */
+  shown;
+  /** @type {any} */
+  rows;
+  /** @type {any} */
+  tokens;
+  /** @type {any} */
+  categories;
+  /** @type {any} */
+  cards;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
+  constructor(app, view) {
+    Object.assign(this, { app, view, scheme: null });
+    this.title = el("h3", { class: "fx-subtitle" });
+    this.list = el("div", { class: "fx-group-cards" });
+    this.schemes = el("div", { class: "fx-toolbar" });
+    this.scroll = el("div", {
+      class: "fx-stat-scroll fx-stat-whole",
+      tabindex: "0",
+      role: "region",
+      "aria-label": words.tableTitle,
+    });
+    this.rest = el("p", { class: "fx-help" });
+    const table = el(
+      "div",
+      { class: "fx-part" },
+      el("h3", { class: "fx-subtitle" }, words.tableTitle, hintButton(app.tooltip, words.tableTitle, text.qHint)),
+      el("p", { class: "fx-help" }, words.tableHelp),
+      this.schemes,
+      this.scroll,
+      this.rest,
+    );
+    this.body = el("div", { hidden: true }, this.title, el("p", { class: "fx-help" }, words.help), this.list, table);
+    this.node = el("section", { class: "fx-stat-part", "data-testid": "fx-stat-groups" }, this.body);
+  }
+
+  async update() {
+    const { app, view } = this;
+    if (this.shown !== app.run) this.body.hidden = true;
+    const layer = app.run.layerIds[app.layerIndex];
+    const answer = await view.answer("groups", "statistics_layer", { layer });
+    if (answer === null || layer !== app.run.layerIds[app.layerIndex]) return;
+    this.shown = app.run;
+    this.body.hidden = false;
+    this.title.textContent = words.title(layer);
+    this.draw(answer);
+  }
+
+  /** @param {LayerStatisticsPayload} answer */
+  draw(answer) {
+    this.rows = statRows(answer.groups);
+    this.tokens = statRows(answer.characteristic);
+    this.categories = statRows(answer.categories);
+    const groups = range(this.app.run.numGroups);
+    this.cards = groups.map((group) => this.card(group));
+    this.list.replaceChildren(...this.cards.map((card) => card.node));
+    this.drawSchemes();
+    this.selectionChanged();
+  }
+
+  selectionChanged() {
+    const { run, layerIndex, selection } = this.app;
+    if (this.shown !== run || !this.cards) return;
+    const origin = selection && selection.origin;
+    const chosen = origin && origin.kind === "group" && origin.layer === run.layerIds[layerIndex] ? origin.group : null;
+    this.cards.forEach(({ node, button, state }, group) => {
+      button.setAttribute("aria-pressed", String(group === chosen));
+      state.textContent = group === chosen ? words.selected : words.select;
+      node.classList.toggle("fx-chosen", group === chosen);
+    });
+    for (const head of this.scroll.querySelectorAll("[data-group]"))
+      head.setAttribute("aria-pressed", String(Number(head.dataset.group) === chosen));
+  }
+
+  /** @param {number} group */
+  toggle(group) {
+    this.app.toggleSelection(selectGroup(this.app.run, this.app.layerIndex, group));
+  }
+
+  /** @param {number} group */
+  card(group) {
+    const label = groupLabel(group);
+    const mine = this.rows.filter((row) => row.group === label);
+    /** @param {string} name */
+    const one = (name) => mine.find((row) => row.statistic === name);
+    const empty = !one("share") || one("share").value === 0;
+    const state = el("span", { class: "fx-button" });
+    const button = el(
+      "button",
+      {
+        type: "button",
+        class: "fx-group-choose",
+        "data-group": group,
+        disabled: empty,
+        onclick: () => this.toggle(group),
+      },
+      groupChip(group),
+      el("span", { class: "fx-group-name" }, words.of(label)),
+      state,
+    );
+    const content = empty
+      ? [el("p", { class: "fx-muted" }, words.empty)]
+      : [
+          ...this.facts(one),
+          ...mine.filter((row) => row.statistic === "purity").map((row) => this.leading(row)),
+          ...this.pieces(label),
+        ];
+    const node = el("article", { class: "fx-group-card", "aria-label": words.of(label) }, button, content);
+    return { node, button, state };
+  }
+
+  /** @param {(name: string) => any} one */
+  facts(one) {
+    /** @param {string} name @param {string} label */
+    const fact = (name, label) => {
+      const row = one(name);
+      return el(
+        "div",
+        {},
+        el("dt", {}, label),
+        el("dd", {}, percent(row.value)),
+        el("dd", { class: "fx-muted" }, statInterval(name, row.low, row.high) || text.noInterval),
+        el("dd", { class: "fx-muted" }, words.besideRandom(percent(row.random))),
+      );
+    };
+    const { warning } = one("confidence");
+    return [
+      el(
+        "dl",
+        { class: "fx-group-facts fx-stat-two" },
+        fact("share", words.share),
+        fact("confidence", words.confidence),
+      ),
+      warning ? el("p", { class: "fx-stat-told" }, warning) : null,
+    ].filter(Boolean);
+  }
+
+  /** @param {any} row */
+  leading(row) {
+    const [scheme, category] = row.category.split(/:(.*)/s);
+    const told = indistinctWords(row);
+    return el(
+      "div",
+      { class: `fx-card-part${isIndistinct(row) ? " fx-stat-pale" : ""}` },
+      el("h4", { class: "fx-card-part-title" }, words.leading(words.leadingNames[scheme])),
+      el(
+        "p",
+        {},
+        el("strong", { class: "fx-stat-value" }, statCategory(scheme, category)),
+        ` ${percent(row.value)} `,
+        el("span", { class: "fx-muted" }, `(${statInterval("purity", row.low, row.high) || text.noInterval})`),
+      ),
+      el(
+        "p",
+        { class: "fx-muted fx-class-words" },
+        words.beside(percent(row.shuffled), percent(row.random), percent(row.window_only)),
+        row.q_value === null ? null : ` · ${text.q(row.q_value)}`,
+      ),
+      told ? el("p", { class: "fx-stat-told" }, told) : null,
+    );
+  }
+
+  /** @param {string} label */
+  pieces(label) {
+    const { tooltip } = this.app;
+    /** @param {string} kind */
+    const of = (kind) => this.tokens.filter((row) => row.group === label && row.kind === kind).slice(0, TOKENS);
+    const strong = of("characteristic").map((row) =>
+      el(
+        "code",
+        {
+          title: words.z(
+            format.decimal(row.z, 1),
+            text.q(row.q_value),
+            format.count(row.uses),
+            format.count(row.uses_in_text),
+          ),
+        },
+        visibleToken(row.piece),
+        el("small", {}, format.decimal(row.z, 1)),
+      ),
+    );
+    const often = of("frequent").map((row) =>
+      el(
+        "code",
+        { title: words.uses(format.count(row.uses), format.count(row.uses_in_text)) },
+        visibleToken(row.piece),
+        el("small", {}, format.count(row.uses)),
+      ),
+    );
+    return [
+      el(
+        "div",
+        { class: "fx-card-part" },
+        el(
+          "h4",
+          { class: "fx-card-part-title" },
+          words.characteristic,
+          hintButton(tooltip, words.characteristic, words.characteristicHint),
+        ),
+        strong.length === 0
+          ? el("span", { class: "fx-muted" }, words.noneStandOut)
+          : el("span", { class: "fx-frequent fx-stat-pieces" }, strong),
+      ),
+      el(
+        "div",
+        { class: "fx-card-part" },
+        el("h4", { class: "fx-card-part-title" }, words.frequent),
+        el("span", { class: "fx-frequent fx-stat-pieces" }, often),
+      ),
+    ];
+  }
+
+  drawSchemes() {
+    const found = [...new Set(this.categories.map((row) => row.scheme))];
+    if (!found.includes(this.scheme)) this.scheme = found.includes("pos") ? "pos" : found[0];
+    /** @param {string} scheme */
+    const changed = (scheme) => {
+      this.scheme = scheme;
+      this.drawCategories();
+      this.selectionChanged();
+    };
+    this.schemes.hidden = found.length < 2;
+    this.schemes.replaceChildren(
+      choiceOf(
+        words.scheme,
+        Object.fromEntries(found.map((name) => [name, text.schemesLong[name]])),
+        this.scheme,
+        changed,
+      ),
+    );
+    this.drawCategories();
+  }
+
+  drawCategories() {
+    const rows = this.categories.filter((row) => row.scheme === this.scheme);
+    const groups = [...new Set(rows.map((row) => row.group))];
+    const all = [...new Map(rows.map((row) => [row.category, row.share_of_text]))].sort((a, b) => b[1] - a[1]);
+    const shown = all.filter(([, share]) => share >= LEAST_SHARE);
+    const at = new Map(rows.map((row) => [`${row.group} ${row.category}`, row]));
+    /** @param {string} label */
+    const index = (label) => range(this.app.run.numGroups).find((group) => groupLabel(group) === label);
+    /** @param {string} label */
+    const heading = (label) =>
+      el(
+        "th",
+        { scope: "col" },
+        el(
+          "button",
+          {
+            type: "button",
+            class: "fx-stat-group",
+            "data-group": index(label),
+            "aria-label": `${words.of(label)}: ${words.select}`,
+            onclick: () => this.toggle(/** @type {number} */ (index(label))),
+          },
+          groupChip(/** @type {number} */ (index(label))),
+        ),
+      );
+    const head = el(
+      "tr",
+      {},
+      el("th", { scope: "col" }, words.category),
+      el("th", { scope: "col" }, words.inText),
+      groups.map(heading),
+    );
+    /** @param {[string, number]} pair */
+    const line = ([category, share]) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, statCategory(/** @type {string} */ (this.scheme), category)),
+        el("td", {}, percent(share)),
+        groups.map((label) => this.cell(at.get(`${label} ${category}`))),
+      );
+    this.scroll.replaceChildren(
+      el(
+        "table",
+        {
+          class: "fx-table fx-stat-table fx-stat-heat",
+          "aria-label": words.tableTitle,
+          "data-testid": "fx-stat-categories",
+        },
+        el("thead", {}, head),
+        el("tbody", {}, shown.map(line)),
+      ),
+    );
+    this.rest.textContent = all.length > shown.length ? words.rest(format.count(all.length - shown.length)) : "";
+  }
+
+  /**
+   * Shaded by how far above its share of the text, on a scale that ends at four times.
+   * @param {any} row
+   */
+  cell(row) {
+    const told = row.q_value !== null && row.q_value <= MOST_Q;
+    const shade = told && row.lift > 1 ? Math.min(1, Math.log2(row.lift) / 2) : 0;
+    const title = words.cell(
+      percent(row.share),
+      percent(row.low),
+      percent(row.high),
+      row.q_value === null ? text.none : text.q(row.q_value),
+    );
+    return el(
+      "td",
+      { title, class: told ? null : "fx-stat-pale", style: `--fx-heat:${Math.round(shade * 34)}%` },
+      el("span", { class: "fx-stat-value" }, percent(row.share)),
+      el("span", { class: "fx-interval" }, row.lift === null ? text.none : words.lift(format.decimal(row.lift, 1))),
+    );
+  }
+}

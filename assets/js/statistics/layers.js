@@ -1,0 +1,273 @@
+// @ts-check
+// One statistic layer by layer: a line with its interval and its baselines, and the same as a sortable table.
+import { addressOf } from "../core/address.js";
+import { range } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour } from "../core/theme.js";
+import { statLegend, statTip, statTraces } from "./chart.js";
+import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statName, statNumber } from "./numbers.js";
+import { statRows } from "./rows.js";
+import { StatTable } from "./table.js";
+import { statistics as text } from "../strings/statistics.js";
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
+/** @import { StatisticRow } from "./numbers.js" */
+/** @import { Columns } from "./table.js" */
+
+const words = text.layers;
+
+const FIRST = "nmi"; // the one people came for
+
+export class StatLayers {
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {any} */
+  answer;
+  /** @type {any} */
+  shown;
+  /** @type {any[]} */
+  rows;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
+  constructor(app, view) {
+    Object.assign(this, { app, view });
+    this.key = addressOf("statistics").get("stat");
+    this.title = el("h3", { class: "fx-subtitle" });
+    this.about = el("p", { class: "fx-help" });
+    this.select = el("select", { onchange: () => this.choose(this.select.value, true) });
+    this.legend = el("ul", { class: "fx-causes" });
+    this.plot = el("div", { class: "fx-plot fx-stat-chart", role: "group", "data-testid": "fx-stat-layers" });
+    this.table = new StatTable(app, words.table, this.columns(), { "data-testid": "fx-stat-layer-table" });
+    this.body = el(
+      "div",
+      { hidden: true },
+      el(
+        "div",
+        { class: "fx-toolbar" },
+        el("label", { class: "fx-select" }, words.statistic, this.select),
+        this.legend,
+      ),
+      this.title,
+      this.about,
+      el("p", { class: "fx-help" }, words.help),
+      this.plot,
+      el("h4", { class: "fx-stat-heading" }, words.table),
+      this.table.node,
+    );
+    this.node = el("section", { class: "fx-stat-part" }, this.body);
+  }
+
+  get parameters() {
+    return { stat: this.key };
+  }
+
+  /** @returns {Columns} */
+  columns() {
+    const { columns } = words;
+    /**
+     * @param {any} name
+     * @param {any} [low]
+     * @param {any} [high]
+     * @param {boolean} [signed]
+     * @returns {[(row: any) => any, (row: any) => any]}
+     */
+    const number = (name, low, high, signed) => [
+      (row) => row[name],
+      (row) => statCell(row.statistic, row[name], row[low], row[high], signed),
+    ];
+    return {
+      layer: [columns.layer, (row) => row.layer, (row) => this.button(row.layer)],
+      value: [columns.value, (row) => row.value, (row) => this.value(row)],
+      shuffled: [columns.shuffled, ...number("shuffled", "shuffled_low", "shuffled_high"), text.baselines.shuffled[1]],
+      random: [columns.random, ...number("random", "random_low", "random_high"), text.baselines.random[1]],
+      difference: [
+        columns.difference,
+        ...number("difference", "difference_low", "difference_high", true),
+        text.baselines.difference[1],
+      ],
+      window: [columns.window, ...number("window_only"), text.baselines.window[1]],
+      q: [
+        columns.q,
+        (row) => row.q_value,
+        (row) => (row.q_value === null ? text.none : text.q(row.q_value)),
+        text.qHint,
+      ],
+    };
+  }
+
+  /** @param {StatisticRow} row */
+  value(row) {
+    const told = indistinctWords(row);
+    return [
+      el("strong", { class: "fx-stat-value" }, statNumber(row.statistic, row.value)),
+      el("span", { class: "fx-interval" }, statInterval(row.statistic, row.low, row.high) || text.noInterval),
+      told ? el("span", { class: "fx-stat-told" }, told) : null,
+    ];
+  }
+
+  /** @param {number} layer */
+  button(layer) {
+    const index = this.app.run.layerIds.indexOf(layer);
+    const pressed = () => this.app.setLayer(index);
+    return el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button fx-row-choose",
+        "data-layer": index,
+        "aria-label": words.open(layer),
+        "aria-current": index === this.app.layerIndex ? "true" : null,
+        onclick: pressed,
+      },
+      layer,
+    );
+  }
+
+  /**
+   * @param {string} key
+   * @param {boolean} [draw]
+   */
+  choose(key, draw = false) {
+    this.key = key;
+    if (!draw) return;
+    this.app.writeAddress();
+    this.draw();
+  }
+
+  async update() {
+    if (this.shown !== this.app.run) this.body.hidden = true;
+    const answer = await this.view.answer("layers", "statistics");
+    if (answer === null) return;
+    if (this.answer !== answer) {
+      this.answer = answer;
+      this.shown = this.app.run;
+      this.rows = statRows(answer.layers);
+      this.offer();
+    }
+    this.body.hidden = false;
+    this.draw();
+  }
+
+  // The statistics this run has; the one of the address, or the first.
+  offer() {
+    const keys = new Map(this.rows.map((row) => [statKey(row), row]));
+    if (!keys.has(/** @type {string} */ (this.key)))
+      this.key = [...keys.keys()].find((key) => key.startsWith(FIRST)) || [...keys.keys()][0];
+    /** @param {any} pair */
+    const options = ([title, names]) => {
+      const mine = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
+      return mine.length === 0
+        ? []
+        : [
+            el(
+              "optgroup",
+              { label: title },
+              mine.map(([key, row]) => el("option", { value: key }, statName(row))),
+            ),
+          ];
+    };
+    this.select.replaceChildren(...Object.values(text.families).flatMap(options));
+    this.app.writeAddress();
+  }
+
+  draw() {
+    const { app } = this;
+    const { run, layerIndex } = app;
+    this.select.value = this.key;
+    const rows = this.rows.filter((row) => statKey(row) === this.key).sort((a, b) => a.layer - b.layer);
+    const [row] = rows;
+    const name = statName(row);
+    this.title.textContent = words.title(name);
+    const constant = rows.every((one) => one.from_shuffled === null && one.value === one.shuffled);
+    this.about.textContent = [text.names[row.statistic][1], constant ? words.constant : null].filter(Boolean).join(" ");
+    this.plot.setAttribute("aria-label", words.chart(name));
+    this.chart(rows, row.statistic, constant);
+    this.table.show(rows, (one) => ({
+      class: isIndistinct(one) ? "fx-stat-pale" : null,
+      current: one.layer === run.layerIds[layerIndex],
+    }));
+  }
+
+  /**
+   * @param {StatisticRow[]} rows
+   * @param {string} statistic
+   * @param {boolean} constant
+   */
+  chart(rows, statistic, constant) {
+    const { app } = this;
+    const { run, root, layerIndex } = app;
+    /** @param {keyof StatisticRow} name */
+    const column = (name) => rows.map((row) => row[name]);
+    const series = {
+      value: { y: column("value"), low: column("low"), high: column("high") },
+      shuffled: constant ? null : { y: column("shuffled"), low: column("shuffled_low"), high: column("shuffled_high") },
+      random: { y: column("random"), low: column("random_low"), high: column("random_high") },
+      window: { y: column("window_only") },
+    };
+    const x = rows.map((row) => run.layerIds.indexOf(/** @type {number} */ (row.layer)));
+    this.legend.replaceChildren(...statLegend(words.key, series));
+    const every = Math.ceil(run.numLayers / (this.plot.clientWidth < 560 ? 8 : 16));
+    const ticks = range(run.numLayers).filter((index) => index % every === 0);
+    const mark = {
+      type: "line",
+      xref: "x",
+      yref: "paper",
+      x0: layerIndex,
+      x1: layerIndex,
+      y0: 0,
+      y1: 1,
+      line: { color: cssColour(root, "accent"), width: 1.5, dash: "dot" },
+      layer: "below",
+    };
+    const layout = plotLayout(root, {
+      showlegend: false,
+      dragmode: false,
+      margin: { l: 8, r: 16, t: 16, b: 8 },
+      shapes: [mark],
+      xaxis: plotAxis(root, words.axis, {
+        tickvals: ticks,
+        ticktext: ticks.map((index) => run.layerIds[index]),
+        range: [-0.5, run.numLayers - 0.5],
+        zeroline: false,
+        fixedrange: true,
+      }),
+      yaxis: plotAxis(root, statName(rows[0]), {
+        tickformat: text.decimals[statistic] === undefined ? ".0%" : "",
+        rangemode: "tozero",
+        fixedrange: true,
+      }),
+    });
+    drawPlot(app, this.plot, statTraces(root, x, series), layout, {
+      hover: (point) => this.tip(rows[x.indexOf(point.x)]),
+      click: (point) => app.setLayer(point.x),
+    });
+  }
+
+  /** @param {StatisticRow} row */
+  tip(row) {
+    /**
+     * @param {string} label
+     * @param {number | null} value
+     * @param {number | null} [low]
+     * @param {number | null} [high]
+     * @returns {[string, string]}
+     */
+    const line = (label, value, low, high) => [
+      label,
+      [statNumber(row.statistic, value), statInterval(row.statistic, low, high)].filter(Boolean).join(" · "),
+    ];
+    const lines = [
+      line(words.key.value, row.value, row.low, row.high),
+      line(words.key.shuffled, row.shuffled, row.shuffled_low, row.shuffled_high),
+      line(words.key.random, row.random, row.random_low, row.random_high),
+      line(words.key.window, row.window_only),
+    ];
+    return statTip(words.tooltip(row.layer), lines);
+  }
+}

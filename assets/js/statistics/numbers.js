@@ -1,0 +1,89 @@
+// @ts-check
+// Statistics as text: names, numbers with intervals, and what a number cannot be distinguished from.
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { shortClass } from "../core/word-classes.js";
+import { statistics as text } from "../strings/statistics.js";
+/** @import { StatisticColumnsPayload } from "../core/payloads.js" */
+
+/**
+ * One statistic as a row.
+ * @typedef {{ [K in keyof StatisticColumnsPayload]: StatisticColumnsPayload[K][number] }} StatisticRow
+ */
+
+/** @param {StatisticRow} row */
+export const statKey = (row) => (row.category ? `${row.statistic}.${row.category}` : row.statistic);
+
+/** @param {StatisticRow} row */
+export const statName = (row) => text.name(text.names[row.statistic][0], text.schemes[row.category]);
+
+/**
+ * A tag in words, with the tag itself; word lists have words of their own.
+ * @param {string} scheme
+ * @param {string} category
+ * @returns {string}
+ */
+export const statCategory = (scheme, category) => {
+  if (!category) return text.groups.noTag;
+  if (scheme === "word") return shortClass(category);
+  const name = text.tags[scheme][category];
+  return name ? text.tag(name, category) : category;
+};
+
+/**
+ * A share in per cent, or a number with the digits it deserves.
+ * @param {string} statistic
+ * @param {number | null | undefined} value
+ * @param {boolean} [signed]
+ * @returns {string}
+ */
+export const statNumber = (statistic, value, signed = false) => {
+  if (value === null || value === undefined) return text.none;
+  const digits = text.decimals[statistic];
+  if (digits === undefined) return signed ? format.signedPercent(value) : format.percent(value, 1);
+  return signed ? format.signed(value, digits) : format.decimal(value, digits);
+};
+
+/**
+ * @param {string} statistic
+ * @param {number | null | undefined} [low]
+ * @param {number | null | undefined} [high]
+ * @param {boolean} [signed]
+ * @returns {string | null}
+ */
+export const statInterval = (statistic, low, high, signed = false) => {
+  if (low === null || low === undefined || high === null || high === undefined) return null;
+  return text.interval(statNumber(statistic, low, signed), statNumber(statistic, high, signed));
+};
+
+/**
+ * What a number cannot be told from, in words; null when it can.
+ * @param {StatisticRow} row
+ * @returns {string | null}
+ */
+export const indistinctWords = (row) => {
+  const shuffled = row.from_shuffled === "same";
+  const random = row.from_random === "same";
+  if (shuffled && random) return text.told.both;
+  if (shuffled) return text.told.shuffled;
+  if (random) return text.told.random;
+  return row.from_shuffled === "below" ? text.told.below : null;
+};
+
+/** @param {StatisticRow} row */
+export const isIndistinct = (row) => row.from_shuffled === "same" || row.from_random === "same";
+
+/**
+ * @param {string} statistic
+ * @param {number | null | undefined} value
+ * @param {number | null | undefined} [low]
+ * @param {number | null | undefined} [high]
+ * @param {boolean} [signed]
+ */
+export const statCell = (statistic, value, low, high, signed = false) => [
+  statNumber(statistic, value, signed),
+  small(statInterval(statistic, low, high, signed)),
+];
+
+/** @param {string | null} words */
+const small = (words) => (words === null ? null : el("span", { class: "fx-interval" }, words));

@@ -1,0 +1,344 @@
+// @ts-check
+// The statistics of the whole run, what they are based on, and what can still be measured.
+import { setAttentionState } from "../core/attention-state.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { hintButton } from "../core/tooltip.js";
+import { alertBox } from "../core/widgets.js";
+import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statName, statNumber } from "./numbers.js";
+import { statRows } from "./rows.js";
+import { statistics as text } from "../strings/statistics.js";
+/** @import { JobPayload, StatisticsPayload } from "../core/payloads.js" */
+/** @import { Child, Details } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { StatisticsView } from "./view.js" */
+/** @import { StatisticRow } from "./numbers.js" */
+
+const words = text.overview;
+
+const POLL_MS = 700;
+
+/**
+ * What the server puts between backticks is a command.
+ * @param {string} line
+ */
+const withCode = (line) => line.split("`").map((part, i) => (i % 2 === 1 ? el("code", {}, part) : part));
+
+export class StatOverview {
+  /** @type {App} */
+  app;
+  /** @type {StatisticsView} */
+  view;
+  /** @type {any} */
+  answer;
+  /** @type {any} */
+  shown;
+  /** @type {boolean} */
+  live;
+  /** @type {HTMLParagraphElement} */
+  stage;
+  /** @type {HTMLProgressElement} */
+  bar;
+  /** @type {number} */
+  timer;
+
+  /**
+   * @param {App} app
+   * @param {StatisticsView} view
+   */
+  constructor(app, view) {
+    Object.assign(this, { app, view });
+    this.basis = el("div");
+    this.state = el("div", { "data-testid": "fx-stat-measure" });
+    this.place = el("div");
+    this.node = el("section", { "data-testid": "fx-stat-overview" }, this.basis, this.state, this.place);
+  }
+
+  async update() {
+    const { view } = this;
+    if (this.shown !== this.app.run) this.clear();
+    const answer = await view.answer("overview", "statistics");
+    if (answer === null) return;
+    if (this.answer === answer) {
+      if (this.live) this.watch();
+      return;
+    }
+    this.answer = answer;
+    this.shown = this.app.run;
+    if (answer.about.attention_tokens) {
+      view.attention = "done";
+      setAttentionState(this.app.run, "done");
+    }
+    this.drawBasis(answer);
+    this.drawTable(answer);
+    this.take(answer.job);
+  }
+
+  clear() {
+    this.answer = this.shown = null;
+    this.live = false;
+    for (const place of [this.basis, this.state, this.place]) place.replaceChildren();
+  }
+
+  /** @param {StatisticsPayload} given */
+  drawBasis({ about, missing }) {
+    const { units, unit } = about;
+    const count = format.count(units);
+    /** @param {string} label @param {Child | Child[]} value @param {string} [help] */
+    const fact = (label, value, help) =>
+      el(
+        "div",
+        { class: "fx-stat-fact" },
+        el("dt", {}, label, help ? hintButton(this.app.tooltip, label, help) : null),
+        el("dd", {}, value),
+      );
+    const facts = [
+      fact(words.tokens, words.tokensValue(format.count(about.tokens), count, unit), words.tokensHelp(unit)),
+      fact(words.tagger, about.tagger || words.noTagger, words.taggerHelp),
+      fact(
+        words.random,
+        missing.random ? words.missing : words.randomValue(about.random_seed),
+        text.baselines.random[1],
+      ),
+      fact(
+        words.attention,
+        about.attention_tokens ? words.attentionValue(format.count(about.attention_tokens)) : words.missing,
+        words.measureHelp,
+      ),
+    ];
+    const invited = Object.values(missing).some(Boolean); // the invitation says what is missing
+    const said = [
+      ...(about.length === "enough" ? [] : [words.short[about.length](count, unit)]),
+      ...(invited ? [] : about.notes),
+    ];
+    this.basis.replaceChildren(
+      el("h3", { class: "fx-subtitle" }, words.basis),
+      el("dl", { class: "fx-stat-facts" }, facts),
+      ...(said.length === 0
+        ? []
+        : [
+            el(
+              "div",
+              { class: "fx-notes", role: "note" },
+              el(
+                "ul",
+                {},
+                said.map((line) => el("li", {}, withCode(line))),
+              ),
+            ),
+          ]),
+    );
+  }
+
+  /**
+   * What was measured, is being measured, or can be.
+   * @param {JobPayload | null} job
+   */
+  take(job) {
+    if (job && ["waiting", "running", "stopping"].includes(job.state)) return this.showRunning(job);
+    this.live = false;
+    return this.invite(job);
+  }
+
+  /** @param {JobPayload | null} job */
+  invite(job) {
+    const { missing, about } = this.answer;
+    const said = [];
+    if (job && job.state === "failed") said.push(alertBox(job.message));
+    else if (job && job.state === "stopped") said.push(el("p", {}, words.stopped));
+    else if (job && job.message) said.push(alertBox(job.message));
+    const first = missing.tags || missing.random;
+    if (!first && !missing.attention) {
+      this.state.replaceChildren(...said);
+      return;
+    }
+    const help = [...about.notes, ...(missing.attention ? [words.measureHelp] : [])].map((line) =>
+      el("li", {}, withCode(line)),
+    );
+    /** @param {string} label @param {boolean} main @param {boolean} attention */
+    const button = (label, main, attention) =>
+      el(
+        "button",
+        {
+          type: "button",
+          class: main ? "fx-button fx-main-button" : "fx-button",
+          onclick: () => this.measure(attention),
+        },
+        label,
+      );
+    const buttons = [
+      first ? button(words.measure, true, false) : null,
+      missing.attention ? button(words.measureAttention, !first, true) : null,
+    ];
+    this.state.replaceChildren(
+      el(
+        "div",
+        { class: "fx-invite" },
+        said,
+        el("h4", { class: "fx-stat-heading" }, words.measureTitle),
+        el("ul", { class: "fx-stat-missing" }, help),
+        el("div", { class: "fx-stat-buttons" }, buttons.filter(Boolean)),
+        el("p", { class: "fx-help" }, withCode(words.commandHint(this.app.run.info.run_id))),
+      ),
+    );
+  }
+
+  /** @param {boolean} attention */
+  measure(attention) {
+    this.showRunning({ stage: words.measuring, fraction: 0, state: "waiting" });
+    this.ask("statistics_measure", { attention });
+  }
+
+  /** @param {{ stage: string, fraction: number, state: string }} given */
+  showRunning({ stage, fraction, state }) {
+    if (!this.live || !this.bar || !this.bar.isConnected) {
+      this.stage = el("p", {});
+      this.bar = el("progress", { max: "1", "aria-label": words.measuring });
+      const stop = el(
+        "button",
+        { type: "button", class: "fx-button", onclick: () => this.ask("statistics_stop") },
+        words.stop,
+      );
+      this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
+    }
+    this.live = true;
+    this.stage.textContent = state === "stopping" ? words.stopping : stage;
+    this.bar.value = fraction;
+    this.watch();
+  }
+
+  watch() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(
+      () => this.app.isOpen("statistics") && this.shown === this.app.run && this.ask("statistics_job"),
+      POLL_MS,
+    );
+  }
+
+  /**
+   * @param {"statistics_measure" | "statistics_stop" | "statistics_job"} what
+   * @param {Details} [details]
+   */
+  async ask(what, details = {}) {
+    const { run } = this.app;
+    clearTimeout(this.timer);
+    const answer = await this.app.ask(what, details);
+    if (this.app.run !== run || !this.app.isOpen("statistics")) return;
+    if (answer.error !== undefined) {
+      this.live = false;
+      this.state.replaceChildren(alertBox(answer.error, () => this.ask("statistics_job")));
+      return;
+    }
+    const ended = this.live && answer.job && !["waiting", "running", "stopping"].includes(answer.job.state);
+    if (!ended) {
+      this.take(answer.job);
+      return;
+    }
+    // What is stored now changes every number; all parts ask again.
+    this.live = false;
+    this.view.forget();
+    this.view.update();
+  }
+
+  /** @param {StatisticsPayload} given */
+  drawTable({ run }) {
+    const rows = statRows(run);
+    const hints = text.baselines;
+    const columns = [
+      [words.columns.name],
+      [words.columns.value, words.valueHint],
+      hints.shuffled,
+      hints.random,
+      hints.difference,
+      hints.window,
+      [words.columns.n, words.nHint],
+    ];
+    const head = el(
+      "tr",
+      {},
+      columns.map(([label, hint]) =>
+        el("th", { scope: "col" }, label, hint ? hintButton(this.app.tooltip, label, hint) : null),
+      ),
+    );
+    const families = /** @type {[string, string[]][]} */ (Object.values(text.families));
+    const bodies = families.map(([title, names]) => this.family(title, names, rows, columns.length));
+    const table = el(
+      "table",
+      { class: "fx-table fx-stat-table", "aria-label": words.table, "data-testid": "fx-stat-run" },
+      el("thead", {}, head),
+      bodies.filter(Boolean),
+    );
+    this.place.replaceChildren(
+      el("h3", { class: "fx-subtitle fx-stat-next" }, words.title),
+      el("p", { class: "fx-help" }, words.explain, " ", words.caution),
+      el(
+        "div",
+        { class: "fx-stat-scroll fx-stat-whole", tabindex: "0", role: "region", "aria-label": words.table },
+        table,
+      ),
+    );
+  }
+
+  /**
+   * @param {string} title
+   * @param {string[]} names
+   * @param {StatisticRow[]} rows
+   * @param {number} width
+   */
+  family(title, names, rows, width) {
+    const mine = names.flatMap((name) => rows.filter((row) => row.statistic === name));
+    if (mine.length === 0) return null;
+    return el(
+      "tbody",
+      {},
+      el("tr", { class: "fx-stat-family" }, el("th", { colspan: width, scope: "rowgroup" }, title)),
+      mine.map((row) => this.line(row)),
+    );
+  }
+
+  /** @param {StatisticRow} row */
+  line(row) {
+    const { statistic } = row;
+    const told = indistinctWords(row);
+    const name = statName(row);
+    /** @param {...any} numbers */
+    const cell = (...numbers) => el("td", {}, statCell(statistic, .../** @type {[any, any, any, any]} */ (numbers)));
+    const button = el("button", { type: "button", class: "fx-stat-open", onclick: () => this.open(row) }, name);
+    const value = el(
+      "td",
+      {},
+      el("strong", { class: "fx-stat-value" }, statNumber(statistic, row.value)),
+      el("span", { class: "fx-interval" }, statInterval(statistic, row.low, row.high) || text.noInterval),
+      told ? el("span", { class: "fx-stat-told" }, told) : null,
+    );
+    return el(
+      "tr",
+      { class: isIndistinct(row) ? "fx-stat-pale" : null, "data-stat": statKey(row) },
+      el(
+        "th",
+        { scope: "row", class: "fx-stat-name" },
+        el("span", { class: "fx-stat-named" }, button, hintButton(this.app.tooltip, name, text.names[statistic][1])),
+      ),
+      value,
+      cell(row.shuffled, row.shuffled_low, row.shuffled_high),
+      cell(row.random, row.random_low, row.random_high),
+      cell(row.difference, row.difference_low, row.difference_high, true),
+      el("td", {}, statNumber(statistic, row.window_only)),
+      el(
+        "td",
+        {},
+        format.count(row.count),
+        el("span", { class: "fx-interval" }, row.denominator.replace(", mean over layers", "")),
+      ),
+    );
+  }
+
+  /**
+   * Its course over the layers.
+   * @param {StatisticRow} row
+   */
+  open(row) {
+    this.view.parts.layers.choose(statKey(row));
+    this.view.openPart("layers");
+  }
+}

@@ -1,0 +1,149 @@
+// @ts-check
+// The Statistics view: every number of a run with its interval, next to its baselines. Its parts draw themselves.
+import { addressedPart } from "../core/address.js";
+import { attentionState } from "../core/attention-state.js";
+import { el } from "../core/dom.js";
+import { alertBox, choiceOf } from "../core/widgets.js";
+import { StatAgreement } from "./agreement.js";
+import { computingProgress, requestComputed } from "./computed.js";
+import { StatDistances } from "./distances.js";
+import { StatGroups } from "./groups.js";
+import { StatLayers } from "./layers.js";
+import { StatOverview } from "./overview.js";
+import { statistics as text } from "../strings/statistics.js";
+/** @import { ComputingPayload } from "../core/payloads.js" */
+/** @import { Answers, Details } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+
+/** @typedef {"overview" | "layers" | "groups" | "distances" | "agreement"} PartName */
+
+export class StatisticsView {
+  /** @type {string} */
+  shown;
+  /** @type {Run} */
+  of;
+  /** @type {string} */
+  attention;
+  /** @type {string} */
+  waitingFor;
+  /** @type {Run} */
+  answersOf;
+  /** @type {Map<any, any>} */
+  answers;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
+  constructor(app, panel) {
+    this.app = app;
+    this.section = addressedPart(Object.keys(text.parts), "overview");
+    this.status = el("div", { class: "fx-status" });
+    this.parts = {
+      overview: new StatOverview(app, this),
+      layers: new StatLayers(app, this),
+      groups: new StatGroups(app, this),
+      distances: new StatDistances(app, this),
+      agreement: new StatAgreement(app, this),
+    };
+    this.choice = choiceOf(text.show, text.parts, this.section, (name) =>
+      this.openPart(/** @type {PartName} */ (name)),
+    );
+    panel.append(
+      el("div", { class: "fx-toolbar" }, this.choice),
+      this.status,
+      ...Object.values(this.parts).map((part) => part.node),
+    );
+  }
+
+  /** @param {PartName} name */
+  openPart(name) {
+    this.section = name;
+    /** @type {HTMLInputElement} */ (this.choice.querySelector(`[value="${name}"]`)).checked = true;
+    this.app.tooltip.hide();
+    this.app.writeAddress();
+    this.update();
+  }
+
+  // For the address: nothing for the part that opens by itself.
+  get part() {
+    return this.section === "overview" ? null : this.section;
+  }
+
+  get parameters() {
+    /** @param {"layers" | "agreement"} name */
+    const own = (name) => this.parts[name].parameters;
+    /** @param {"layers" | "agreement"} name */
+    const closed = (name) => Object.fromEntries(Object.keys(own(name)).map((key) => [key, null]));
+    return Object.assign(
+      {},
+      ...["layers", "agreement"].map((name) =>
+        this.section === name
+          ? own(/** @type {"agreement" | "layers"} */ (name))
+          : closed(/** @type {"agreement" | "layers"} */ (name)),
+      ),
+    );
+  }
+
+  update() {
+    this.seeAttention();
+    for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.section;
+    if (this.shown !== this.section || this.of !== this.app.run) this.status.replaceChildren();
+    this.shown = this.section;
+    this.of = this.app.run;
+    this.parts[this.section].update();
+  }
+
+  // The sparsity view measures full attention too; then every number here is to be asked for again.
+  seeAttention() {
+    const { run } = this.app;
+    const state = attentionState(run);
+    if (this.of === run && state === "done" && this.attention !== state) this.forget();
+    this.attention = state;
+  }
+
+  selectionChanged() {
+    const part = this.parts[this.section];
+    if (part.selectionChanged) part.selectionChanged();
+  }
+
+  /** @param {string} name */
+  isOpen(name) {
+    return this.app.isOpen("statistics") && this.section === name;
+  }
+
+  /**
+   * An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
+   * any more, or when it failed, which is said.
+   * @template {keyof Answers} K
+   * @param {string} name
+   * @param {K} what
+   * @param {Details} [details]
+   * @param {boolean} [keep]
+   * @returns {Promise<Exclude<Answers[K], ComputingPayload> | null>}
+   */
+  async answer(name, what, details = {}, keep = true) {
+    const { run } = this.app;
+    if (this.answersOf !== run) this.forget();
+    const key = JSON.stringify([what, details]);
+    if (this.answers.has(key)) return this.answers.get(key);
+    const waiting = computingProgress(what === "statistics" ? text.waiting : text.waitingPart);
+    this.waitingFor = key;
+    this.status.replaceChildren(waiting.node);
+    const found = await requestComputed(this.app, what, details, waiting.told);
+    if (found === null || this.waitingFor !== key || !this.isOpen(name)) return null;
+    this.status.replaceChildren();
+    if (found.error !== undefined) {
+      this.status.replaceChildren(alertBox(found.error, () => this.update()));
+      return null;
+    }
+    if (keep) this.answers.set(key, found);
+    return found;
+  }
+
+  forget() {
+    this.answersOf = this.app.run;
+    this.answers = new Map();
+  }
+}

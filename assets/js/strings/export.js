@@ -1,0 +1,68 @@
+// @ts-check
+// Labels and sentences of the export dialog.
+/** @import { Words } from "./words.js" */
+
+/** @satisfies {Words} */
+export const exporting = {
+  open: "Export",
+  openLabel: (title) => `Export “${title}”`,
+  title: "Export",
+  of: (title, run) => `${title} (${run})`,
+  kindLabel: "What",
+  kinds: { table: "Table", figure: "Figure", bundle: "Bundle", report: "Report" },
+  help: {
+    table:
+      "The same rows the views draw, with the run and its setting in every row. Parquet also carries where they come from.",
+    figure: "Sizes and type are set for print, on white. PDF and SVG are vectors; HTML works without a network.",
+    bundle:
+      "One zip file with every table, the figures, what to cite, and a manifest from which `focus-explorer rebuild` makes the same tables again.",
+    report: "A few pages to read: setting, groups, sparsity, quality, speed and caveats.",
+  },
+  table: "Table",
+  format: "Format",
+  formats: {
+    csv: "CSV",
+    json: "JSON",
+    parquet: "Parquet",
+    latex: "LaTeX",
+    markdown: "Markdown",
+    pdf: "PDF",
+    svg: "SVG",
+    png: "PNG",
+    html: "HTML",
+  },
+  formatNotes: {
+    latex: "At most 300 rows; choose one layer of a long table.",
+    markdown: "At most 300 rows; choose one layer of a long table.",
+    csv: "Text cells that a spreadsheet would run (=, +, -, @) get an apostrophe in front.",
+  },
+  figure: "Figure",
+  preset: "Size",
+  presetOption: (preset) => `${preset.name} (${preset.width} × ${preset.height} mm): ${preset.about}`,
+  presetFree: "HTML fits the window and needs no size.",
+  layerOnly: (layer) => `Only layer ${layer}`,
+  layerOf: (layer) => `Of layer ${layer}, the open one.`,
+  text: "Include the text",
+  textHelp: {
+    without:
+      "Without the text: no table has rows in the order of the text, because tokens could be read back from it. Group statistics, categories and characteristic tokens stay, and these do show single words.",
+    with: "With the text: everything, also the text itself. Hand it on only if you may.",
+  },
+  make: "Make the file",
+  making: "Making it…",
+  stop: "Stop",
+  stopped: "Stopped; no file was made.",
+  ready: (name, size) => `${name} is ready (${size}).`,
+  download: "Download",
+  kept: "It starts by itself; the link works for some minutes.",
+  size: (bytes) => (bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1000))} kB` : `${(bytes / 1e6).toFixed(1)} MB`),
+  command: "The same bytes from the command line",
+  commandAlike:
+    "The same figure from the command line; PDF and SVG files also carry a time or random names, so their bytes differ",
+  copy: "Copy",
+  copied: "Copied",
+  notCopied: "Not copied: select it instead",
+  close: "Close",
+  progressLabel: "Progress of the file",
+  loading: "Looking at what there is…",
+};

@@ -1,0 +1,127 @@
+// @ts-check
+// Labels and sentences of the Training tab.
+/** @import { Words } from "./words.js" */
+
+/** @satisfies {Words} */
+export const training = {
+  empty: {
+    title: "No training yet",
+    body: "Give a text, or leave the field empty to try it on the sample texts, and press Start training. The curve of its loss and the balance of its groups then grow here, step by step.",
+  },
+  loading: "Loading the trainings…",
+  starting: (name) => `Starting “${name}”: reading the text and loading the model…`,
+  stoppingStart: (name) => `Stopping “${name}”…`,
+  stoppedStart: (name) => `“${name}” was stopped before its first step; nothing was kept.`,
+  failedStart: (name, message) => `“${name}” could not be trained: ${message}.`,
+  listTitle: "Trainings",
+  listHint: "Click a name to look at that training alone. Tick up to four to lay their curves over each other.",
+  show: (name) => `Draw the curves of ${name}`,
+  open: (name) => `Look at ${name} alone`,
+  columns: {
+    name: "Name",
+    status: "Status",
+    model: "Model",
+    groups: "Groups",
+    steps: "Steps",
+    loss: "Loss",
+    dominance: "Largest group",
+    pairs: "Pairs kept",
+  },
+  statuses: {
+    running: "running",
+    stopping: "stopping",
+    done: "done",
+    stopped: "stopped",
+    failed: "failed",
+    interrupted: "interrupted",
+  },
+  stepOf: (step, steps) => `${step} of ${steps}`,
+  none: "–",
+  progress: (step, steps) => `Step ${step} of ${steps}`,
+  elapsed: (time) => `${time} so far`,
+  took: (time) => `took ${time}`,
+  remaining: (time) => `about ${time} left`,
+  lastSteps: "calibrating and saving",
+  stop: "Stop",
+  stopping: "Stopping: the last step is being saved…",
+  resume: "Continue",
+  use: "Use on the Explore page",
+  using: "Checking the file…",
+  settings: (config) =>
+    [
+      `K = ${config.num_groups} groups`,
+      `top-k ${config.top_k}`,
+      `window ${config.window}`,
+      config.num_sinks === 1 ? "1 sink" : `${config.num_sinks} sinks`,
+      `${config.gate} gate`,
+      `${config.normalisation} balancing`,
+    ].join(", "),
+  settingsSubject: "the settings",
+  settingsHint:
+    "K is the number of groups a layer sorts tokens into; in use, a token joins its top-k groups. A token sees its groups, the nearest tokens (the window) and the first few tokens (the sinks). While training, groups act as a soft gate, and the balancing keeps one group from taking every token.",
+  facts: (run, format) =>
+    [
+      run.model_id,
+      run.texts.length === 1 ? run.texts[0] : `${run.texts.length} texts`,
+      run.settings.seq_len
+        ? `${format.count(run.settings.seq_len)} tokens × ${format.count(run.settings.batch * (run.settings.accumulation || 1))} a step`
+        : null,
+      run.settings.learning_rate ? `learning rate ${run.settings.learning_rate}` : null,
+      `seed ${run.seed}`,
+      run.device,
+      run.dtype,
+      format.date(run.created_at),
+    ].filter(Boolean),
+  kind: (kind) => (kind === "centroids" ? null : kind),
+  validation: (scored, full, focus) =>
+    `Held-out text (${scored} tokens): perplexity ${full} with full attention, ${focus}.`,
+  validationPart: (name, value) => `${value} with Focus at ${name}`,
+  table: {
+    caption: (count) => `Newest values: means of each training's last ${count} steps`,
+    columns: {
+      run: "Training",
+      step: "Step",
+      loss: "Loss",
+      perplexity: "Perplexity",
+      dominance: "Largest group",
+      worst: "Most lopsided layer",
+      pairs: "Pairs kept",
+      speed: "Tokens a second",
+    },
+    hints: {
+      loss: "Mean surprise per token of the training text, in nats, with the soft gate; lower is better",
+      perplexity: "The same as e to the power of the loss: as if choosing between so many equally likely tokens",
+      dominance:
+        "Share of tokens in the largest group, mean over layers. 1/K would be even; near 100 % the groups have collapsed",
+      worst: "The largest group of the layer where it is largest",
+      pairs: "Share of token pairs that would still be computed with the final, hard mask; fewer is faster",
+    },
+  },
+  charts: {
+    loss: { title: "Loss", help: "Lower is better. Faint: every step; bold: smoothed." },
+    perplexity: { title: "Perplexity", help: "The loss in another unit: how many tokens the model hesitates between." },
+    dominance: {
+      title: "Largest group",
+      help: "Share of all tokens. Bold: mean over layers; dotted: most lopsided layer.",
+    },
+    retained_pairs: {
+      title: "Pairs kept",
+      help: "Share of token pairs the final mask would compute; fewer is faster.",
+    },
+    tokens_per_second: { title: "Tokens a second", help: "How fast the training goes." },
+    learning_rate: {
+      title: "Learning rate",
+      help: "How far a step may move the centroids: it rises, then falls to a tenth.",
+    },
+  },
+  even: (percent) => `even: ${percent}`,
+  limit: (percent) => `1.5 × even: ${percent}`,
+  stepAxis: "step",
+  stepTitle: (step) => `Step ${step}`,
+  smoothed: (value, smooth) => `${value} (smoothed ${smooth})`,
+  full: (name) => `${name}, full attention`,
+  fullHelp: "Dashed: the same training with full attention.",
+  strideHelp: (stride) => `Long curves are drawn as means of ${stride} steps.`,
+  zoomHelp: "Drag over a chart to enlarge a part of all; double-click to see everything.",
+  noCurve: "The curve appears after the first steps.",
+};

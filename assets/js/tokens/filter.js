@@ -1,0 +1,198 @@
+// @ts-check
+// The filter of tokens by group, word class and position.
+import { range } from "../core/arrays.js";
+import { decodeBase64 } from "../core/bytes.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { groupLabel } from "../core/labels.js";
+import { selectTokens } from "../core/selection.js";
+import { hintButton } from "../core/tooltip.js";
+import { choiceOf } from "../core/widgets.js";
+import { reading as text } from "../strings/tokens.js";
+/** @import { App } from "../shell/app.js" */
+
+// Filters; `changed` is told when other tokens pass.
+export class TokenFilter {
+  /** @type {HTMLSelectElement} */
+  group;
+  /** @type {HTMLSelectElement} */
+  kind;
+  /** @type {HTMLInputElement} */
+  from;
+  /** @type {HTMLInputElement} */
+  to;
+  /** @type {string} */
+  mode;
+  /** @type {HTMLElement} */
+  modes;
+  /** @type {HTMLElement} */
+  summary;
+  /** @type {HTMLParagraphElement} */
+  problem;
+  /** @type {HTMLDetailsElement} */
+  node;
+
+  /**
+   * @param {App} app
+   * @param {() => unknown} changed
+   */
+  constructor(app, changed) {
+    this.app = app;
+    this.changed = changed;
+    /** @type {any} */
+    this.kinds = null;
+    this.build();
+  }
+
+  build() {
+    const words = text.filter;
+    const changed = () => this.apply();
+    /** @param {string} label */
+    const number = (label) =>
+      el("input", {
+        type: "number",
+        class: "fx-search-field fx-short",
+        min: 0,
+        step: 1,
+        "aria-label": label,
+        onchange: changed,
+      });
+    this.group = el("select", { onchange: changed });
+    this.kind = el(
+      "select",
+      { onchange: () => this.needKinds() },
+      option("", words.anyKind),
+      Object.entries(words.kinds).map(([name, label]) => option(name, label)),
+    );
+    [this.from, this.to] = [number(words.from), number(words.to)];
+    this.mode = "dim";
+    this.modes = choiceOf(words.mode, words.modes, this.mode, (mode) => {
+      this.mode = mode;
+      this.apply();
+    });
+    this.summary = el("summary", {}, words.title);
+    this.problem = el("p", { class: "fx-help", role: "alert" });
+    const row = el(
+      "div",
+      { class: "fx-filter-row" },
+      el("label", { class: "fx-select" }, words.group, this.group),
+      el(
+        "span",
+        { class: "fx-choice" },
+        el("label", { class: "fx-select" }, words.kind, this.kind),
+        hintButton(this.app.tooltip, words.kindSubject, words.kindHint),
+      ),
+      el("span", { class: "fx-select" }, words.from, this.from, words.to, this.to),
+      this.modes,
+      el("button", { type: "button", class: "fx-button", onclick: () => this.selectAll() }, words.select),
+      el("button", { type: "button", class: "fx-button", onclick: () => this.clear() }, words.clear),
+      this.problem,
+    );
+    this.node = el("details", { class: "fx-details fx-filter", "data-testid": "fx-filter" }, this.summary, row);
+  }
+
+  reset() {
+    this.kinds = null;
+    this.group.replaceChildren(
+      option("", text.filter.anyGroup),
+      ...range(this.app.run.numGroups).map((group) => option(String(group), groupLabel(group))),
+    );
+    for (const input of [this.kind, this.from, this.to]) input.value = "";
+    this.count();
+  }
+
+  /**
+   * As the address has it; what this run does not have is left out.
+   * @param {URLSearchParams} address
+   */
+  restore(address) {
+    for (const [name, input] of Object.entries(this.inputs())) {
+      input.value = address.get(name) || "";
+      if (input instanceof HTMLSelectElement && input.selectedIndex < 0) input.value = "";
+    }
+    if (!this.active) return;
+    this.node.open = true; // who follows a link did not set the filter, and must see it
+    this.mode = address.get("others") === "hide" ? "hide" : "dim";
+    /** @type {HTMLInputElement} */ (this.modes.querySelector(`[value=${this.mode}]`)).checked = true;
+    this.needKinds();
+  }
+
+  get parameters() {
+    const values = Object.entries(this.inputs()).map(([name, input]) => [name, input.value || null]);
+    return { ...Object.fromEntries(values), others: this.active && this.mode === "hide" ? "hide" : null };
+  }
+
+  inputs() {
+    return { group: this.group, kind: this.kind, from: this.from, to: this.to };
+  }
+
+  clear() {
+    this.group.value = "";
+    for (const input of [this.kind, this.from, this.to]) input.value = "";
+    this.apply();
+  }
+
+  get active() {
+    return Object.values(this.inputs()).some((input) => input.value !== "");
+  }
+
+  // The kinds of words are asked for once, when somebody first filters by them.
+  async needKinds() {
+    const { run } = this.app;
+    this.problem.textContent = "";
+    try {
+      if (this.kind.value !== "" && this.kinds === null) {
+        const answer = await run.once("word_classes");
+        if (this.app.run !== run) return;
+        this.kinds = { names: answer.names, codes: decodeBase64(answer.classes) };
+      }
+      this.apply();
+    } catch (error) {
+      this.kind.value = "";
+      this.problem.textContent = error.message;
+    }
+  }
+
+  apply() {
+    this.count();
+    this.changed();
+  }
+
+  count() {
+    const { run } = this.app;
+    this.summary.textContent = this.active
+      ? text.filter.active(format.count(this.positions().length), format.count(run.numTokens))
+      : text.filter.title;
+  }
+
+  // A function of the position: does the token pass in this layer?
+  test() {
+    const { run, layerIndex } = this.app;
+    const tests = [];
+    if (this.group.value !== "") tests.push((pos) => run.top(layerIndex, pos) === Number(this.group.value));
+    if (this.kind.value !== "" && this.kinds) {
+      const code = this.kinds.names.indexOf(this.kind.value);
+      tests.push((pos) => this.kinds.codes[pos] === code);
+    }
+    if (this.from.value !== "") tests.push((pos) => pos >= Number(this.from.value));
+    if (this.to.value !== "") tests.push((pos) => pos <= Number(this.to.value));
+    return (pos) => tests.every((passes) => passes(pos));
+  }
+
+  positions() {
+    const passes = this.test();
+    const found = [];
+    for (let pos = 0; pos < this.app.run.numTokens; pos += 1) if (passes(pos)) found.push(pos);
+    return found;
+  }
+
+  selectAll() {
+    this.app.select(selectTokens(this.positions(), "search", text.filter.selected));
+  }
+}
+
+/**
+ * @param {string} value
+ * @param {string} label
+ */
+const option = (value, label) => el("option", { value }, label);

@@ -1,0 +1,125 @@
+// @ts-check
+// One card per group of the open layer; pressing a card selects the group.
+import { range } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { visibleToken } from "../core/labels.js";
+import { selectedPerGroup } from "../core/selection.js";
+import { hintButton } from "../core/tooltip.js";
+import { groupChip, shareBar } from "../core/widgets.js";
+import { groups as groupsText } from "../strings/groups.js";
+import { reading as readingText, legend as text } from "../strings/tokens.js";
+/** @import { RunGroupPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { Selection } from "../core/selection.js" */
+/** @import { Tooltip } from "../core/tooltip.js" */
+
+export class Legend {
+  /**
+   * @param {Tooltip} tooltip
+   * @param {(group: number) => unknown} pressed
+   */
+  constructor(tooltip, pressed) {
+    this.pressed = pressed;
+    this.list = el("div", { class: "fx-legend-list" });
+    this.node = el(
+      "aside",
+      { class: "fx-legend", "data-testid": "fx-legend", "aria-label": text.title },
+      el("h3", { class: "fx-subtitle" }, text.title),
+      el(
+        "p",
+        { class: "fx-help" },
+        text.hint,
+        " ",
+        text.confidenceHelp,
+        hintButton(tooltip, text.confidenceSubject, text.confidenceTitle),
+      ),
+      this.list,
+    );
+    /** @type {HTMLButtonElement[]} */
+    this.cards = [];
+  }
+
+  /**
+   * @param {Run} run
+   * @param {number} layerIndex
+   * @param {Selection | null} selection
+   */
+  update(run, layerIndex, selection) {
+    const origin =
+      selection && selection.origin.kind === "group" && selection.origin.layer === run.layerIds[layerIndex]
+        ? selection.origin
+        : null;
+    if (this.cards.length !== run.numGroups) this.createCards(run.numGroups);
+    const hits = selectedPerGroup(run, layerIndex, selection);
+    this.cards.forEach((card, group) => {
+      card.setAttribute("aria-pressed", String(origin !== null && group === origin.group));
+      card.replaceChildren(
+        ...cardContent(
+          group,
+          run.groups[layerIndex][group],
+          selection === null ? null : { count: hits[group], of: selection.size },
+        ),
+      );
+    });
+  }
+
+  /**
+   * Cards are kept across layers so that keyboard focus survives a layer switch.
+   * @param {number} count
+   */
+  createCards(count) {
+    this.cards = range(count).map((group) =>
+      el("button", { type: "button", class: "fx-group", "data-group": group, onclick: () => this.pressed(group) }),
+    );
+    this.list.replaceChildren(...this.cards);
+  }
+}
+
+/**
+ * @param {number} group
+ * @param {RunGroupPayload} statistics
+ * @param {{ count: number, of: number } | null} selected
+ */
+function cardContent(group, statistics, selected) {
+  const { share, confidence } = statistics;
+  return [
+    el(
+      "span",
+      { class: "fx-group-head" },
+      groupChip(group),
+      el("span", { class: "fx-group-share" }, text.share(format.percent(share))),
+      el(
+        "span",
+        { class: "fx-muted", title: text.confidenceTitle },
+        confidence === null ? "" : text.confidence(format.percent(confidence)),
+      ),
+    ),
+    el(
+      "span",
+      { class: "fx-group-bar" },
+      shareBar(share, `g${group}`),
+      selected === null ? null : selectedCount(selected),
+    ),
+    frequentTokens(statistics.tokens),
+  ];
+}
+
+/** @param {{ count: number, of: number }} given */
+function selectedCount({ count, of }) {
+  return el(
+    "span",
+    { class: "fx-group-hits", title: groupsText.cards.hit(format.count(count), format.count(of)) },
+    readingText.selectedCount(format.count(count)),
+  );
+}
+
+/** @param {[string, number][]} tokens */
+function frequentTokens(tokens) {
+  if (tokens.length === 0) return el("span", { class: "fx-muted" }, text.noTokens);
+  return el(
+    "span",
+    { class: "fx-frequent" },
+    tokens.map(([piece, count]) => el("code", { title: text.times(format.count(count)) }, visibleToken(piece))),
+  );
+}

@@ -1,0 +1,218 @@
+// @ts-check
+// The search box: finds text, counts and steps through the hits, and selects them.
+import { range } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { selectTokens } from "../core/selection.js";
+import { reading as text } from "../strings/tokens.js";
+import { matches, plainMatches, tokenHits } from "./matches.js";
+/** @import { App } from "../shell/app.js" */
+/** @import { Hit } from "./matches.js" */
+
+/**
+ * `changed`: there are other hits; `went`: the hit to show; `top`: the first token on the screen.
+ * @typedef {{ changed: () => unknown, went: (hit: Hit) => unknown, top: () => number }} SearchHandlers
+ */
+
+const PAUSE = 120; // ms without typing before a search begins
+
+// The search field; `changed` is told about new hits, `went` about the hit to show.
+export class Search {
+  /** @type {HTMLInputElement} */
+  field;
+  /** @type {HTMLInputElement} */
+  regex;
+  /** @type {HTMLSpanElement} */
+  status;
+  /** @type {HTMLButtonElement[]} */
+  buttons;
+  /** @type {HTMLDivElement} */
+  node;
+  /** @type {any} */
+  turn;
+  /** @type {string | null} */
+  whole;
+  /** @type {Hit[]} */
+  hits;
+  /** @type {number} */
+  at;
+  /** @type {Set<any>} */
+  hitTokens;
+  /** @type {number} */
+  timer;
+  /** @type {Uint32Array<ArrayBuffer>} */
+  starts;
+
+  /**
+   * @param {App} app
+   * @param {SearchHandlers} handlers
+   */
+  constructor(app, handlers) {
+    this.app = app;
+    this.handlers = handlers;
+    this.build();
+    this.forget(null);
+  }
+
+  build() {
+    const words = text.search;
+    this.field = el("input", {
+      type: "search",
+      class: "fx-search-field",
+      placeholder: words.placeholder,
+      "aria-label": words.label,
+      "data-testid": "fx-search",
+      oninput: () => this.later(),
+      onkeydown: (event) => this.key(event),
+    });
+    this.regex = el("input", { type: "checkbox", onchange: () => this.run() });
+    this.status = el("span", { class: "fx-search-status", role: "status" });
+    /** @param {string} symbol @param {string} label @param {number} by */
+    const step = (symbol, label, by) =>
+      el(
+        "button",
+        { type: "button", class: "fx-step", "aria-label": label, disabled: true, onclick: () => this.step(by) },
+        symbol,
+      );
+    this.buttons = [
+      step("‹", words.previous, -1),
+      step("›", words.next, 1),
+      el(
+        "button",
+        { type: "button", class: "fx-button", disabled: true, onclick: () => this.selectAll() },
+        words.selectAll,
+      ),
+    ];
+    this.node = el(
+      "div",
+      { class: "fx-search", role: "search" },
+      this.field,
+      el(
+        "label",
+        { class: "fx-toggle", title: words.regex },
+        this.regex,
+        el("span", { "aria-hidden": "true" }, words.regexShort),
+        el("span", { class: "fx-hidden-label" }, words.regex),
+      ),
+      this.status,
+      this.buttons,
+    );
+  }
+
+  // For another run: nothing is found yet, and an answer on its way counts no more.
+  reset() {
+    this.turn = (this.turn || 0) + 1;
+    this.whole = null;
+    this.field.value = "";
+    this.forget(null);
+  }
+
+  /**
+   * As the address has it.
+   * @param {URLSearchParams} address
+   */
+  restore(address) {
+    this.field.value = address.get("find") || "";
+    this.regex.checked = address.has("regex");
+    if (this.field.value) this.run();
+  }
+
+  get parameters() {
+    const find = this.field.value || null;
+    return { find, regex: find !== null && this.regex.checked ? "1" : null };
+  }
+
+  /** @param {string | null} problem */
+  forget(problem) {
+    this.hits = [];
+    this.at = -1;
+    this.hitTokens = new Set();
+    this.buttons.forEach((button) => {
+      button.disabled = true;
+    });
+    this.node.classList.toggle("fx-bad", problem !== null);
+    this.status.textContent = problem || (this.field.value ? text.search.none : "");
+  }
+
+  later() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.run(), PAUSE);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      this.step(event.shiftKey ? -1 : 1);
+    } else if (event.key === "Escape" && this.field.value) {
+      event.stopPropagation();
+      this.field.value = "";
+      this.run();
+    }
+  }
+
+  // Offsets of the pieces in the text they add up to.
+  prepare() {
+    const { pieces } = this.app.run;
+    this.whole = pieces.join("");
+    this.starts = new Uint32Array(pieces.length);
+    for (let pos = 1; pos < pieces.length; pos += 1) this.starts[pos] = this.starts[pos - 1] + pieces[pos - 1].length;
+  }
+
+  async run() {
+    const source = this.field.value;
+    const turn = (this.turn = (this.turn || 0) + 1);
+    if (source === "") return this.found([]);
+    if (!this.whole) this.prepare();
+    try {
+      const whole = this.whole ?? "";
+      const bounds = this.regex.checked ? await matches(source, "gimu", whole) : plainMatches(source, whole);
+      if (turn === this.turn) this.found(tokenHits(bounds, this.starts));
+    } catch (error) {
+      if (turn === this.turn) this.found([], error instanceof SyntaxError ? text.search.bad : text.search.slow);
+    }
+    return undefined;
+  }
+
+  /**
+   * @param {Hit[]} hits
+   * @param {string | null} [problem]
+   */
+  found(hits, problem = null) {
+    this.forget(problem);
+    this.hits = hits;
+    this.hitTokens = new Set(hits.flatMap(([first, last]) => range(last - first + 1).map((i) => first + i)));
+    this.buttons.forEach((button) => {
+      button.disabled = hits.length === 0;
+    });
+    this.handlers.changed();
+    if (hits.length > 0) this.step(1);
+  }
+
+  /** @param {number} by */
+  step(by) {
+    if (this.hits.length === 0) return;
+    if (this.at < 0) this.at = by > 0 ? this.nextAfter(this.handlers.top()) : this.hits.length - 1;
+    else this.at = (this.at + by + this.hits.length) % this.hits.length;
+    this.status.textContent = text.search.status(format.count(this.at + 1), format.count(this.hits.length));
+    this.handlers.went(this.hits[this.at]);
+  }
+
+  /**
+   * The search begins where the reader is.
+   * @param {number} pos
+   */
+  nextAfter(pos) {
+    const next = this.hits.findIndex(([first]) => first >= pos);
+    return next < 0 ? 0 : next;
+  }
+
+  now() {
+    return this.at < 0 ? null : this.hits[this.at];
+  }
+
+  selectAll() {
+    const label = text.search.selected(this.field.value, format.count(this.hits.length));
+    this.app.select(selectTokens(this.hitTokens, "search", label));
+  }
+}

@@ -1,0 +1,302 @@
+// @ts-check
+// The Tokens view: every token a coloured span; search, filter, legend, and the panel of one token.
+import { addressOf } from "../core/address.js";
+import { el } from "../core/dom.js";
+import { groupLabel } from "../core/labels.js";
+import { selectGroup } from "../core/selection.js";
+import { choiceOf } from "../core/widgets.js";
+import { reading, tokens as text } from "../strings/tokens.js";
+import { TokenColours } from "./colouring.js";
+import { tokenDetails } from "./details.js";
+import { TokenFilter } from "./filter.js";
+import { TokenInput } from "./input.js";
+import { Legend } from "./legend.js";
+import { Lines } from "./lines.js";
+import { Links } from "./links.js";
+import { TokenPanel } from "./panel.js";
+import { Search } from "./search.js";
+/** @import { TokenSpan, UiEvent } from "../core/types.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+
+export class TokensView {
+  /** @type {Lines} */
+  lines;
+  /** @type {HTMLDivElement} */
+  text;
+  /** @type {TokenInput} */
+  input;
+  /** @type {Run} */
+  run;
+  /** Whether a token passes the filter. @type {(pos: number) => boolean} */
+  passes;
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} panel
+   */
+  constructor(app, panel) {
+    this.app = app;
+    /** The address of the first run. @type {URLSearchParams | null} */
+    this.wanted = addressOf("tokens");
+    this.colours = new TokenColours(app.tooltip, addressOf("tokens").get("colour"));
+    this.current = 0;
+    /** @type {Links | null} */
+    this.links = null;
+    /** @type {string | null} */
+    this.problem = null;
+    this.search = new Search(app, {
+      changed: () => {
+        this.repaint();
+        app.writeAddress();
+      },
+      went: (hit) => this.showHit(hit),
+      top: () => this.topToken(),
+    });
+    this.filter = new TokenFilter(app, () => {
+      this.applyFilter();
+      app.writeAddress();
+    });
+    this.legend = new Legend(app.tooltip, (group) => this.toggleGroup(group));
+    this.detail = new TokenPanel(app, () => this.closeDetail());
+    this.build(panel);
+  }
+
+  /** @param {HTMLElement} panel */
+  build(panel) {
+    const attributes = {
+      role: "listbox",
+      tabindex: "0",
+      "aria-multiselectable": "true",
+      "aria-label": text.textLabel,
+      "data-testid": "fx-tokens",
+    };
+    this.lines = new Lines(attributes, (span, pos) => this.paint(span, pos));
+    this.text = this.lines.text;
+    this.lines.changed = () => this.pointAtCurrent();
+    this.listen();
+    panel.append(
+      el(
+        "div",
+        { class: "fx-toolbar" },
+        choiceOf(text.colourBy, reading.colourings, this.colours.name, (value) => this.setColouring(value)),
+        this.labelsToggle(),
+        this.colours.key,
+      ),
+      el(
+        "div",
+        { class: "fx-split" },
+        el(
+          "div",
+          { class: "fx-reading" },
+          this.search.node,
+          this.filter.node,
+          this.lines.node,
+          el("p", { class: "fx-help" }, reading.help),
+        ),
+        el("div", { class: "fx-side" }, this.detail.node, this.legend.node),
+      ),
+    );
+  }
+
+  labelsToggle() {
+    /** @param {UiEvent<Event>} event */
+    const changed = (event) => this.lines.setLabels(event.target.checked, this.run.numGroups);
+    return el("label", { class: "fx-toggle" }, el("input", { type: "checkbox", onchange: changed }), text.showLabels);
+  }
+
+  listen() {
+    /** @param {Event} event */
+    const details = (event) => {
+      const span = this.spanOf(event);
+      if (span) this.describe(span);
+    };
+    this.text.addEventListener("mouseover", details);
+    this.text.addEventListener("mouseleave", () => this.app.tooltip.hide());
+    this.text.addEventListener("focusout", () => this.app.tooltip.hide());
+    this.input = new TokenInput(this);
+    this.lines.node.addEventListener("scroll", () => this.app.tooltip.hide(), { passive: true });
+  }
+
+  /**
+   * @param {Event} event
+   * @returns {TokenSpan | null}
+   */
+  spanOf(event) {
+    const node = /** @type {TokenSpan | null} */ (/** @type {Element} */ (event.target).closest(".fx-token, .fx-tail"));
+    return node && node.fxPos !== undefined ? node : null;
+  }
+
+  // A new run starts at its selection or its beginning; a new layer only recolours.
+  update() {
+    this.problem = null;
+    if (this.run !== this.app.run) this.openRun();
+    else if (this.filter.active) this.applyFilter();
+    else if (this.lines.lines.length === 0) this.lines.lay(true);
+    this.selectionChanged();
+  }
+
+  openRun() {
+    const { run, selection } = this.app;
+    this.run = run;
+    this.current = 0;
+    this.links = null;
+    this.input.reset();
+    this.search.reset();
+    this.filter.reset();
+    this.passes = () => true;
+    this.colours.prepare(this.run, this.app.layerIndex);
+    this.lines.setText(run.pieces);
+    this.restore();
+    if (selection) this.moveTo(selection.positions[0], true);
+  }
+
+  // The address speaks of the first run it opens, not of those a person opens later.
+  restore() {
+    const { wanted } = this;
+    this.wanted = null;
+    if (wanted === null) return;
+    this.filter.restore(wanted);
+    this.search.restore(wanted);
+  }
+
+  get parameters() {
+    return { colour: this.colours.parameter, ...this.search.parameters, ...this.filter.parameters };
+  }
+
+  selectionChanged() {
+    const { app } = this;
+    const { selection, layerIndex } = app;
+    const pos = selection !== null && selection.size === 1 ? selection.positions[0] : null;
+    this.links = pos !== null && this.run.hasLayer(layerIndex) ? new Links(this.run, layerIndex, pos) : null;
+    if (pos === null) this.detail.hide();
+    else this.detail.show(pos, this.links, this.problem);
+    this.repaint();
+    this.legend.update(this.run, layerIndex, selection);
+  }
+
+  /** @param {string} message */
+  layerFailed(message) {
+    this.problem = message;
+    if (this.app.isOpen("tokens")) this.selectionChanged();
+  }
+
+  closeDetail() {
+    this.app.select(null);
+    this.text.focus({ preventScroll: true });
+  }
+
+  repaint() {
+    if (!this.run) return;
+    this.colours.prepare(this.run, this.app.layerIndex);
+    this.lines.repaint();
+    this.pointAtCurrent();
+    this.colours.updateKey(this.run);
+  }
+
+  // A screen reader must not be sent to a token that is scrolled away and so is not on the page.
+  pointAtCurrent() {
+    if (this.lines.spanOf(this.current)) this.text.setAttribute("aria-activedescendant", `fx-token-${this.current}`);
+    else this.text.removeAttribute("aria-activedescendant");
+  }
+
+  /**
+   * The looks of one token; called for those on screen only.
+   * @param {TokenSpan} span
+   * @param {number} pos
+   */
+  paint(span, pos) {
+    const { layerIndex, selection } = this.app;
+    const group = this.run.top(layerIndex, pos);
+    const cause = this.links === null ? null : this.links.cause(pos);
+    const itself = this.links !== null && pos === this.links.pos;
+    const selected = selection !== null && selection.has(pos);
+    const data = span.dataset;
+    data.group = String(group);
+    data.label = groupLabel(group);
+    data.shade = this.colours.shade(pos, group);
+    if (cause === null || itself) delete data.link;
+    else [data.link, data.way] = [cause, pos < /** @type {Links} */ (this.links).pos ? "back" : "forward"];
+    const { classList } = span;
+    classList.toggle("fx-dimmed", (selection !== null && !selected && cause === null) || !this.passes(pos));
+    classList.toggle("fx-chosen", itself);
+    classList.toggle("fx-current", pos === this.current);
+    classList.toggle("fx-hit", this.search.hitTokens.has(pos));
+    const now = this.search.now();
+    classList.toggle("fx-hit-now", now !== null && pos >= now[0] && pos <= now[1]);
+    if (span.role === "option") span.setAttribute("aria-selected", String(selected));
+  }
+
+  /** @param {string} value */
+  setColouring(value) {
+    this.colours.name = value;
+    this.repaint();
+    this.app.writeAddress();
+  }
+
+  /** @param {number} group */
+  toggleGroup(group) {
+    this.app.toggleSelection(selectGroup(this.run, this.app.layerIndex, group));
+  }
+
+  applyFilter() {
+    if (!this.run) return;
+    this.passes = this.filter.active ? this.filter.test() : () => true;
+    const hides = this.filter.active && this.filter.mode === "hide";
+    this.filter.count();
+    this.colours.prepare(this.run, this.app.layerIndex);
+    if (hides || !this.lines.all)
+      this.lines.setText(this.run.pieces, hides ? Uint32Array.from(this.filter.positions()) : null);
+    this.repaint();
+  }
+
+  topToken() {
+    const anchor = this.lines.anchor();
+    return anchor === null ? 0 : anchor.pos;
+  }
+
+  /** @param {[number, number]} pair */
+  showHit([first]) {
+    this.moveTo(first, !this.isVisible(first));
+    this.repaint();
+  }
+
+  /** @param {number} pos */
+  isVisible(pos) {
+    const span = this.lines.spanOf(pos);
+    if (span === null) return false;
+    const [inner, outer] = [span.getBoundingClientRect(), this.lines.node.getBoundingClientRect()];
+    return inner.top >= outer.top && inner.bottom <= outer.bottom;
+  }
+
+  /**
+   * Makes a token the current one, the one the keyboard acts on, and brings it into view.
+   * @param {number} pos
+   * @param {boolean} [centre]
+   * @returns {TokenSpan | null}
+   */
+  moveTo(pos, centre = false) {
+    this.lines.spanOf(this.current)?.classList.remove("fx-current");
+    this.current = pos;
+    const span = this.lines.reveal(pos, centre);
+    span?.classList.add("fx-current");
+    this.pointAtCurrent();
+    return span;
+  }
+
+  /** @param {number} pos */
+  goTo(pos) {
+    if (!this.lines.has(pos)) this.filter.clear();
+    const span = this.moveTo(pos, true);
+    this.lines.node.scrollIntoView({ block: "nearest" });
+    this.text.focus({ preventScroll: true });
+    if (span) this.describe(span);
+  }
+
+  /** @param {TokenSpan} span */
+  describe(span) {
+    if (this.input.dragging) return;
+    const rect = span.getClientRects()[0] || span.getBoundingClientRect();
+    this.app.tooltip.show(tokenDetails(this.run, this.app.layerIndex, span.fxPos), rect);
+  }
+}

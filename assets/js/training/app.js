@@ -1,0 +1,338 @@
+// @ts-check
+// The Training tab: requests the trainings and curves, and updates the list, the open training and the charts.
+import { groupColour } from "../core/colours.js";
+import { el } from "../core/dom.js";
+import { sentence } from "../core/format.js";
+import { resizePlots } from "../core/plot.js";
+import { callServer } from "../core/server.js";
+import { installShades } from "../core/shades.js";
+import { themeOf, watchTheme } from "../core/theme.js";
+import { Tooltip } from "../core/tooltip.js";
+import { alertBox, progressBox } from "../core/widgets.js";
+import { training as text } from "../strings/training.js";
+import { TrainingCharts } from "./charts.js";
+import { Curve } from "./curve.js";
+import { Detail } from "./detail.js";
+import { List } from "./list.js";
+import { Newest } from "./newest.js";
+import { LIVE } from "./status.js";
+/** @import { CurvePayload, TrainingJobPayload, TrainingPayload } from "../core/payloads.js" */
+/** @import { TrainingsPayload, UsedTrainingPayload } from "../core/payloads.js" */
+/** @import { TrainingServer } from "../core/types.js" */
+
+const POLL_LIVE = 2000;
+
+const POLL_IDLE = 6000;
+
+const POLL_HIDDEN = 500;
+
+const MOST_POINTS = 8000;
+
+const apps = new WeakMap();
+
+export class App {
+  /** @type {HTMLElement} */
+  root;
+  /** @type {TrainingServer} */
+  server;
+  /** @type {(file: UsedTrainingPayload) => unknown} */
+  choose;
+  /** @type {TrainingPayload[]} */
+  runs;
+  /** @type {any} */
+  shown;
+  /** @type {Map<any, any>} */
+  curves;
+  /** @type {TrainingJobPayload | null} */
+  job;
+  /** @type {any} */
+  expected;
+  /** @type {boolean} */
+  busy;
+  /** @type {any} */
+  problem;
+  /** @type {any} */
+  silence;
+  /** @type {boolean} */
+  loaded;
+  /** @type {boolean} */
+  gone;
+  /** @type {boolean} */
+  asking;
+  /** @type {number} */
+  timer;
+  /** @type {string} */
+  shownMessage;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {TrainingServer} server
+   * @param {(file: UsedTrainingPayload) => unknown} choose
+   */
+  constructor(root, server, choose) {
+    Object.assign(this, {
+      root,
+      server,
+      choose,
+      runs: [],
+      shown: [],
+      curves: new Map(),
+      job: null,
+      expected: null,
+      busy: false,
+      problem: null,
+      silence: null,
+      loaded: false,
+    });
+    installShades();
+    this.tooltip = new Tooltip(root);
+    this.message = el("div", { class: "fx-message" }, progressBox(text.loading));
+    this.detail = new Detail(this);
+    this.list = new List(this);
+    this.newest = new Newest(this.tooltip);
+    this.charts = new TrainingCharts(this);
+    this.waiting = el("p", { class: "fx-muted fx-no-curve" }, text.noCurve);
+    this.content = el(
+      "div",
+      { class: "fx-training", hidden: true },
+      this.list.node,
+      this.detail.node,
+      this.newest.node,
+      this.waiting,
+      this.charts.node,
+    );
+    root.classList.add("fx-root");
+    root.replaceChildren(this.message, this.content, this.tooltip.node);
+    this.themeObserver = watchTheme(root, () => this.draw());
+    this.sizeObserver = new ResizeObserver(() => this.visible() && resizePlots(root));
+    this.sizeObserver.observe(root);
+    this.poll();
+  }
+
+  dispose() {
+    this.gone = true;
+    clearTimeout(this.timer);
+    this.themeObserver.disconnect();
+    this.sizeObserver.disconnect();
+  }
+
+  visible() {
+    return !document.hidden && this.root.offsetParent !== null;
+  }
+
+  // Asks only while somebody can see the answer.
+  async poll() {
+    clearTimeout(this.timer);
+    if (this.gone) return;
+    if (!this.visible()) return this.later(POLL_HIDDEN);
+    if (this.asking) return undefined;
+    this.asking = true;
+    const asked = Object.fromEntries(this.shown.map((id) => [id, this.seen(id)]));
+    const answer = await callServer(() => this.server.load({ shown: asked }));
+    this.asking = false;
+    if (this.gone) return undefined;
+    if (answer.error !== undefined) {
+      this.silence = answer.error;
+      this.draw();
+      return this.later(POLL_IDLE);
+    }
+    const complete = this.take(answer, asked);
+    if (complete && this.visible()) this.draw();
+    const live =
+      this.runs.some((run) => LIVE.includes(run.status)) ||
+      (this.job !== null && ["starting", "stopping"].includes(this.job.state));
+    return this.later(complete ? (live || this.expected ? POLL_LIVE : POLL_IDLE) : 0);
+  }
+
+  /** @param {number} milliseconds */
+  later(milliseconds) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.poll(), milliseconds);
+  }
+
+  /** @param {string} id */
+  seen(id) {
+    const known = this.curves.get(id);
+    return known ? Object.fromEntries(Object.entries(known.modes).map(([mode, curve]) => [mode, curve.last])) : {};
+  }
+
+  /**
+   * Returns false when something that is shown has not been asked for yet, or must be asked for from the start.
+   * @param {TrainingsPayload} answer
+   * @param {Record<string, Record<string, number>>} asked
+   */
+  take(answer, asked) {
+    this.loaded = true;
+    this.silence = null;
+    this.runs = answer.trainings;
+    this.job = answer.job;
+    const expected = this.runs.find((run) => run.out === this.expected && LIVE.includes(run.status));
+    if (expected) {
+      this.expected = null;
+      this.shown = [expected.training_id];
+    } else if (this.expected && this.job === null && this.runs.some((run) => run.out === this.expected)) {
+      this.shown = [/** @type {TrainingPayload} */ (this.runs.find((run) => run.out === this.expected)).training_id];
+      this.expected = null;
+    } else if (this.job !== null && this.job.state !== "starting" && this.job.state !== "stopping")
+      this.expected = null;
+    const byId = new Map(this.runs.map((run) => [run.training_id, run]));
+    this.shown = this.shown.filter((id) => byId.has(id));
+    if (this.shown.length === 0 && this.runs.length > 0)
+      this.shown = [(this.runs.find((run) => LIVE.includes(run.status)) || this.runs[0]).training_id];
+    return this.shown
+      .map((id) => this.takeCurve(/** @type {TrainingPayload} */ (byId.get(id)), answer.curves[id], id in asked))
+      .every(Boolean);
+  }
+
+  /**
+   * @param {TrainingPayload} run
+   * @param {Record<string, CurvePayload>} parts
+   * @param {boolean} wasAsked
+   */
+  takeCurve(run, parts, wasAsked) {
+    const known = this.curves.get(run.training_id);
+    if (
+      known === undefined ||
+      known.part !== run.part ||
+      Object.values(known.modes).some((curve) => curve.length > MOST_POINTS)
+    ) {
+      const fresh = { part: run.part, modes: {} };
+      this.curves.set(run.training_id, fresh);
+      if (!wasAsked || known !== undefined) return false;
+    }
+    const { modes } = this.curves.get(run.training_id);
+    for (const [mode, part] of Object.entries(parts || {})) {
+      modes[mode] = modes[mode] || new Curve();
+      modes[mode].append(part);
+    }
+    return wasAsked;
+  }
+
+  /** @param {string} id */
+  colourOf(id) {
+    return groupColour(this.shown.indexOf(id), themeOf(this.root));
+  }
+
+  draw() {
+    if (!this.loaded && this.silence === null) return;
+    this.tooltip.hide();
+    this.drawMessage();
+    this.content.hidden = this.runs.length === 0;
+    if (this.content.hidden) return;
+    const shown = this.shown.map((id) => this.runs.find((run) => run.training_id === id));
+    this.detail.update(shown[0], this.busy);
+    this.list.update(this.runs);
+    this.newest.update(shown, (id) => this.colourOf(id));
+    const lines = shown.flatMap((run) =>
+      Object.entries((this.curves.get(run.training_id) || { modes: {} }).modes).map(([mode, curve]) => ({
+        run,
+        mode,
+        curve,
+        colour: this.colourOf(run.training_id),
+      })),
+    );
+    const some = lines.some((line) => line.curve.length > 0);
+    this.waiting.hidden = some;
+    this.charts.node.hidden = !some;
+    if (some) this.charts.update(lines);
+  }
+
+  drawMessage() {
+    const key = JSON.stringify([this.problem, this.silence, this.job, this.runs.length === 0, this.busy]);
+    if (key === this.shownMessage) return;
+    this.shownMessage = key;
+    const parts = [];
+    for (const problem of [this.problem, this.silence]) if (problem !== null) parts.push(alertBox(sentence(problem)));
+    if (this.job !== null) parts.push(this.jobMessage(this.job));
+    if (parts.length === 0 && this.runs.length === 0)
+      parts.push(
+        el(
+          "div",
+          { class: "fx-empty" },
+          el("h2", { class: "fx-title" }, text.empty.title),
+          el("p", {}, text.empty.body),
+        ),
+      );
+    this.message.replaceChildren(...parts);
+    this.message.hidden = parts.length === 0;
+  }
+
+  /** @param {TrainingJobPayload} given */
+  jobMessage({ state, name, message }) {
+    if (state === "failed") return alertBox(text.failedStart(name, message));
+    if (state === "stopped") return el("p", { class: "fx-run-note", role: "status" }, text.stoppedStart(name));
+    const stop = el(
+      "button",
+      {
+        type: "button",
+        class: "fx-button",
+        disabled: state === "stopping" || this.busy,
+        onclick: () => this.act("stop", null),
+      },
+      text.stop,
+    );
+    return el(
+      "div",
+      { class: "fx-starting" },
+      progressBox(state === "stopping" ? text.stoppingStart(name) : text.starting(name)),
+      stop,
+    );
+  }
+
+  /**
+   * `name` is stop, resume or use; `id` null means the training that is only starting.
+   * @param {"stop" | "resume" | "use"} name
+   * @param {string | null} [id]
+   */
+  async act(name, id = this.shown[0]) {
+    if (this.busy) return;
+    this.busy = true;
+    this.problem = null;
+    this.draw();
+    const answer = await callServer(() => this.server[name]({ id }));
+    this.busy = false;
+    if (answer.error !== undefined) this.problem = answer.error;
+    else if (name === "use") this.choose(answer);
+    else if (name === "resume") this.expected = answer.out;
+    this.draw();
+    this.poll();
+  }
+
+  /** @param {string} out */
+  expect(out) {
+    this.expected = out;
+    this.problem = null;
+    this.poll();
+  }
+
+  /** @param {string} id */
+  toggle(id) {
+    const others = this.shown.filter((other) => other !== id);
+    if (!this.shown.includes(id)) this.shown = [...this.shown, id];
+    else if (others.length > 0) this.shown = others;
+    this.list.update(this.runs);
+    this.poll();
+  }
+
+  /** @param {string} id */
+  showOnly(id) {
+    this.shown = [id];
+    this.list.update(this.runs);
+    this.poll();
+  }
+}
+
+/** The Training tab, one per root element. */
+export const FocusTraining = {
+  /**
+   * @param {HTMLElement} root
+   * @param {TrainingServer} server
+   * @param {(file: UsedTrainingPayload) => unknown} choose
+   */
+  create(root, server, choose) {
+    if (apps.has(root)) apps.get(root).dispose();
+    const app = new App(root, server, choose);
+    apps.set(root, app);
+    return { /** @param {string} out */ expect: (out) => app.expect(out) };
+  },
+};

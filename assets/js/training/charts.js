@@ -1,0 +1,227 @@
+// @ts-check
+// The charts of the Training tab: one line per training, raw and smoothed, all over the same range of steps.
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { cssColour } from "../core/theme.js";
+import { training as text } from "../strings/training.js";
+import { runSwatch } from "./swatch.js";
+/** @import { PlotHost } from "../core/types.js" */
+/** @import { TrainingPayload } from "../core/payloads.js" */
+/** @import { Curve } from "./curve.js" */
+
+/** @typedef {keyof typeof KINDS} Kind */
+/** A line of a chart. @typedef {{ run: TrainingPayload, mode: string, curve: Curve, colour: string }} CurveLine */
+/**
+ * How a column is drawn: `map` before drawing, `also` a second column, `marks` of balance, `exact` without smoothing.
+ * @typedef {{ column: string, show: (value: number) => string, tickformat: string, map?: (value: number) => number,
+ *   also?: string, marks?: boolean, exact?: boolean }} ChartSettings
+ */
+
+const RAW_OPACITY = 0.28;
+
+const FEW_POINTS = 3;
+
+/** @param {number} value */
+const number = (value) => format.decimal(value, Math.abs(value) < 10 ? 3 : 2);
+
+/** @param {number} value */
+const percent = (value) => format.percent(value, 1);
+
+const KINDS = {
+  loss: { column: "loss", show: number, tickformat: "~g" },
+  perplexity: { column: "loss", map: Math.exp, show: (value) => format.perplexity(value), tickformat: ",~r" },
+  dominance: { column: "dominance", also: "dominance_max", show: percent, tickformat: ".4~p", marks: true },
+  retained_pairs: { column: "retained_pairs", show: percent, tickformat: ".4~p" },
+  tokens_per_second: { column: "tokens_per_second", show: (value) => format.count(value), tickformat: ",~r" },
+  learning_rate: { column: "learning_rate", show: (value) => value.toPrecision(3), tickformat: "~g", exact: true },
+};
+
+const KIND_NAMES = /** @type {Kind[]} */ (Object.keys(KINDS));
+
+export class TrainingCharts {
+  /** @type {string} */
+  key;
+  /** @type {CurveLine[]} */
+  lines;
+
+  /** @param {PlotHost} app */
+  constructor(app) {
+    this.app = app;
+    /** @type {any[] | null} */
+    this.range = null;
+    /** @type {Record<string, any>} */
+    this.nodes = {};
+    this.fullHelp = el("span", { hidden: true }, text.fullHelp);
+    this.strideHelp = el("span", { hidden: true });
+    const sections = KIND_NAMES.map((kind) => this.section(kind));
+    const help = el(
+      "p",
+      { class: "fx-help fx-curves-help" },
+      this.fullHelp,
+      this.strideHelp,
+      el("span", { class: "fx-fine" }, text.zoomHelp),
+    );
+    this.node = el("div", { class: "fx-curves" }, el("div", { class: "fx-curves-grid" }, sections), help);
+  }
+
+  /** @param {Kind} kind */
+  section(kind) {
+    const words = text.charts[kind];
+    this.nodes[kind] = el("div", {
+      class: "fx-plot fx-curve",
+      role: "group",
+      "aria-label": words.title,
+      "data-testid": `fx-curve-${kind}`,
+    });
+    return el(
+      "section",
+      { class: "fx-chart" },
+      el("h3", { class: "fx-subtitle" }, words.title),
+      el("p", { class: "fx-help" }, words.help),
+      this.nodes[kind],
+    );
+  }
+
+  /**
+   * `lines` is a list of { run, mode, curve, colour }.
+   * @param {CurveLine[]} lines
+   */
+  update(lines) {
+    const key = lines.map((line) => line.run.training_id).join(" ");
+    if (key !== this.key) this.range = null;
+    this.key = key;
+    this.lines = lines.filter((line) => line.curve.length > 0);
+    this.fullHelp.hidden = !this.lines.some((line) => line.mode === "full");
+    const stride = Math.max(1, ...this.lines.map((line) => line.curve.stride));
+    this.strideHelp.hidden = stride === 1;
+    this.strideHelp.textContent = text.strideHelp(stride);
+    for (const kind of KIND_NAMES) this.draw(kind);
+  }
+
+  /** @param {Kind} kind */
+  draw(kind) {
+    const node = this.nodes[kind];
+    const data = this.lines.flatMap((line) => traces(line, KINDS[kind]));
+    const fresh = !node.classList.contains("js-plotly-plot");
+    drawPlot(this.app, node, data, this.layout(kind), { hover: (point) => this.describe(kind, point.x) }).then(() => {
+      if (fresh) node.on("plotly_relayout", (change) => this.zoomed(change));
+    });
+  }
+
+  /**
+   * A part chosen in one chart is shown in all of them.
+   * @param {Record<string, any>} change
+   */
+  zoomed(change) {
+    if (change["xaxis.autorange"]) this.range = null;
+    else if (change["xaxis.range[0]"] !== undefined) this.range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    else return;
+    for (const kind of KIND_NAMES) this.draw(kind);
+  }
+
+  /** @param {Kind} kind */
+  layout(kind) {
+    const { root } = this.app;
+    const settings = KINDS[kind];
+    const across = this.range ? { range: [...this.range], autorange: false } : { autorange: true };
+    const marks = settings.marks ? this.balanceMarks() : {};
+    return plotLayout(root, {
+      ...marks,
+      margin: { l: 8, r: 12, t: 12, b: 8 },
+      hovermode: "x",
+      hoverdistance: -1,
+      showlegend: false,
+      uirevision: this.key,
+      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
+      xaxis: plotAxis(root, text.stepAxis, { ...across, showgrid: false, zeroline: false, tickformat: ",d" }),
+      yaxis: {
+        ...plotAxis(root, "", { zeroline: false, tickformat: settings.tickformat, nticks: 6 }),
+        title: undefined,
+      },
+    });
+  }
+
+  // Where groups would be even, and half as large again: the limit of what still counts as balanced.
+  balanceMarks() {
+    const { root } = this.app;
+    const counts = [...new Set(this.lines.map((line) => line.run.config.num_groups).filter(Boolean))];
+    const marks = counts.flatMap((groups) => [
+      { at: 1 / /** @type {number} */ (groups), dash: "solid", words: text.even, side: "top" },
+      { at: Math.min(1, 1.5 / /** @type {number} */ (groups)), dash: "dash", words: text.limit, side: "bottom" },
+    ]);
+    return {
+      shapes: marks.map(({ at, dash }) => ({
+        type: "line",
+        xref: "paper",
+        x0: 0,
+        x1: 1,
+        y0: at,
+        y1: at,
+        layer: "below",
+        line: { color: cssColour(root, "border-strong"), width: 1, dash },
+      })),
+      annotations: marks.map(({ at, words, side }) => ({
+        xref: "paper",
+        x: 1,
+        xanchor: "right",
+        y: at,
+        yanchor: side,
+        showarrow: false,
+        text: words(format.percent(at, at * 100 === Math.round(at * 100) ? 0 : 1)),
+        font: { size: 11, color: cssColour(root, "muted") },
+      })),
+    };
+  }
+
+  /**
+   * @param {Kind} kind
+   * @param {number} step
+   */
+  describe(kind, step) {
+    const settings = KINDS[kind];
+    const shape = settings.map || ((value) => value);
+    const rows = this.lines.map((line) => {
+      const at = line.curve.indexAt(step);
+      const value = line.curve.columns[settings.column][at];
+      const mean = line.curve.smoothed(settings.column, line.run.steps)[at];
+      if (value === null || line.curve.columns.step[at] < step - line.curve.stride) return null;
+      const name = line.mode === "full" ? text.full(line.run.name) : line.run.name;
+      const shown = settings.show(shape(value));
+      const words = settings.exact ? shown : text.smoothed(shown, settings.show(shape(mean)));
+      return el(
+        "div",
+        { class: "fx-tooltip-row" },
+        el("span", {}, runSwatch(line.colour), name),
+        el("span", { class: "fx-number" }, words),
+      );
+    });
+    return [el("div", { class: "fx-tooltip-head" }, el("strong", {}, text.stepTitle(format.count(step)))), ...rows];
+  }
+}
+
+/**
+ * @param {CurveLine} given
+ * @param {ChartSettings} settings
+ */
+function traces({ run, mode, curve, colour }, settings) {
+  const raw = curve.columns[settings.column];
+  if (!raw.some((value) => value !== null)) return [];
+  const { map } = settings;
+  const shape = map ? (value) => (value === null ? null : map(value)) : (value) => value;
+  const x = curve.columns.step;
+  const dash = mode === "full" ? "dash" : "solid";
+  const plain = { type: "scatter", x, hoverinfo: "none", mode: curve.length < FEW_POINTS ? "lines+markers" : "lines" };
+  if (settings.exact) return [{ ...plain, y: raw, line: { color: colour, width: 2.25, dash } }];
+  const found = [
+    { ...plain, y: raw.map(shape), opacity: RAW_OPACITY, line: { color: colour, width: 1, dash } },
+    { ...plain, y: curve.smoothed(settings.column, run.steps).map(shape), line: { color: colour, width: 2.25, dash } },
+  ];
+  if (settings.also)
+    found.push({
+      ...plain,
+      y: curve.smoothed(settings.also, run.steps),
+      line: { color: colour, width: 1.5, dash: "dot" },
+    });
+  return found;
+}

@@ -1,0 +1,152 @@
+"""Trainings started from the page: watched, stopped, continued, used."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import run_summary
+from focus_explorer.services.service import Service
+from focus_explorer.services.training.processes import Trainings
+from focus_explorer.services.training.request import TrainRequest
+from tests.explorer.conftest import TEXT
+from tests.explorer.services.training.curves import curve
+
+pytestmark = pytest.mark.slow  # many short trainings; they run in make test
+
+
+@pytest.fixture
+def trainings(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    made = Trainings(Service(tmp_path / "runs.duckdb"))
+    yield made
+    job = made._job
+    if job is not None and job.process.poll() is None:
+        job.process.kill()
+        job.process.wait()
+
+
+def request(model_folder, steps):
+    return TrainRequest(
+        text=(),
+        out="",
+        name="mine",
+        model=model_folder,
+        groups=3,
+        top_k=1,
+        window=8,
+        steps=steps,
+        seq_len=64,
+        checkpoint_every=10,
+    )
+
+
+def until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.2)
+    pytest.fail("it did not happen in time")
+
+
+@pytest.mark.slow
+def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file):
+    out = trainings.start(request(model_folder, 4000), [str(text_file)])
+    assert trainings.payload({})["job"]["state"] == "starting"
+    with pytest.raises(InputError, match="mine is still running"):
+        trainings.start(request(model_folder, 10), [str(text_file)])
+    until(lambda: any(row["step"] > 3 for row in trainings.rows()))
+    [row] = trainings.rows()
+    key = row["training_id"]
+    assert (row["status"], row["out"], row["name"]) == ("running", out, "mine")
+    first = trainings.payload({key: {}})
+    assert first["job"] is None
+    last = first["curves"][key]["focus"]["last"]
+    until(lambda: trainings.rows()[0]["step"] > last)
+    more = trainings.payload({key: {"focus": last}})["curves"][key]["focus"]
+    assert more["step"][0] == last + 1
+    json.dumps(more, allow_nan=False)
+
+    trainings.stop(key, wait=60)
+    [row] = trainings.rows()
+    assert (row["status"], row["resumable"], row["usable"]) == ("stopped", True, False)
+    with pytest.raises(InputError, match="not running"):
+        Trainings(trainings.service).stop(key)
+    with pytest.raises(InputError, match="no finished file"):
+        trainings.use(key)
+    text_file.unlink()  # the page's training has its own copy
+
+    assert trainings.resume(key) == out
+    until(lambda: trainings.rows()[0]["status"] == "done")
+    [row] = trainings.rows()
+    assert (row["step"], row["training_id"], row["usable"]) == (4000, key, True)
+    assert [step for step, _ in curve(text_file.parent, key)] == list(range(1, 4001))
+    used = trainings.use(key)
+    run = analyze(trainings.service, TEXT, AnalyzeRequest(model=used["model"], centroids=used["sha256"], repeats=1))
+    assert run_summary(trainings.service.database, run)["config"]["num_groups"] == 3
+
+
+@pytest.mark.slow
+def test_a_killed_training_is_shown_as_interrupted_and_goes_on(trainings, model_folder, text_file):
+    trainings.start(request(model_folder, 100_000), [str(text_file)])
+    until(lambda: any(row["step"] > 10 for row in trainings.rows()))
+    trainings._job.process.kill()
+    until(lambda: trainings.rows()[0]["status"] == "interrupted")
+    key = trainings.rows()[0]["training_id"]
+    trainings.resume(key)
+    until(lambda: trainings.rows()[0]["status"] == "running")
+    trainings.stop(key, wait=60)
+    steps = [step for step, _ in curve(text_file.parent, key)]
+    assert steps[0] == 1
+    assert all(before < after for before, after in pairwise(steps))  # nothing twice; what was not yet stored is lost
+
+
+@pytest.mark.slow
+def test_a_childs_error_is_one_message(trainings, text_file):
+    trainings.start(request("who-knows", 5), [str(text_file)])
+    until(lambda: (trainings.payload({})["job"] or {}).get("state") == "failed")
+    job = trainings.payload({})["job"]
+    assert "who-knows" in job["message"]
+    assert "Traceback" not in job["message"]
+    assert "error:" not in job["message"]
+
+
+def test_bad_requests_start_nothing(trainings, model_folder, text_file, tmp_path):
+    with pytest.raises(InputError, match="steps is 0"):
+        trainings.start(request(model_folder, 0), [str(text_file)])
+    binary = tmp_path / "b.txt"
+    binary.write_bytes(b"\x7fELF\0\0")
+    with pytest.raises(InputError, match="binary"):
+        trainings.start(request(model_folder, 5), [str(binary)])
+    with pytest.raises(NotFoundError, match="no training 'x'"):
+        trainings.resume("x")
+    with pytest.raises(NotFoundError, match="no training is running"):
+        trainings.stop()
+    assert trainings._job is None
+    assert not (tmp_path / "trainings").exists()
+
+
+def test_the_list_may_be_asked_for_by_several_threads(trainings):
+    problems = []
+
+    def ask():
+        try:
+            trainings.payload({})
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []

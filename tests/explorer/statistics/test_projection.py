@@ -1,0 +1,32 @@
+"""Maps of tokens and centroids by UMAP, and by PCA for short texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from focus_explorer.statistics.projection import project
+
+
+@pytest.mark.slow
+def test_projection_separates_clear_groups_and_repeats_itself():
+    rng = np.random.default_rng(0)
+    centroids = np.eye(3, 8, dtype=np.float32)
+    labels = np.arange(150) % 3
+    routing = (centroids[labels] + rng.normal(0, 0.05, (150, 8))).astype(np.float32)
+    made = project(routing, centroids)
+    again = project(routing, centroids)
+    np.testing.assert_array_equal(made.xy, again.xy)
+    assert made.method == "UMAP"
+    assert made.trustworthiness > 0.8
+    distance = np.linalg.norm(made.xy[:150, None] - made.xy[None, 150:], axis=-1)
+    assert (distance.argmin(axis=1) == labels).mean() > 0.95
+
+
+@pytest.mark.parametrize("count", [2, 3, 31])
+def test_short_texts_fall_back_to_pca(count):
+    routing = np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32)
+    made = project(routing, np.ones((2, 4), np.float32))
+    assert made.method == "PCA"
+    assert made.xy.shape == (count + 2, 2)
+    assert np.isfinite(made.xy).all()

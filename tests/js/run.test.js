@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { decodeBase64, expectLength } from "../../assets/js/core/bytes.js";
+import { Mask } from "../../assets/js/core/mask.js";
+import { Run } from "../../assets/js/core/run.js";
+import { MaskTile } from "../../assets/js/sparsity/tile.js";
+import { base64, below, random, randomCells, randomRun, times } from "./helpers.js";
+
+test("base64 decodes to the bytes it was made of", () => {
+  for (const length of [0, 1, 2, 3, 1000]) {
+    const bytes = Uint8Array.from({ length }, () => below(256));
+    assert.deepEqual([...decodeBase64(base64(bytes))], [...bytes]);
+  }
+});
+
+test("a wrong length is an error with both numbers", () => {
+  assert.equal(expectLength("top", [1, 2], 2).length, 2);
+  assert.throws(() => expectLength("top", [1, 2], 3), /top has 2 entries where 3 were expected/);
+});
+
+test("tops, losses and their differences are those of the payload", () => {
+  const { run, tops, losses } = randomRun();
+  times(3 * 40, (i) => assert.equal(run.top(Math.floor(i / 40), i % 40), tops[i]));
+  assert.equal(run.losses.full[0], null);
+  assert.equal(run.lossDifference(0), null);
+  const wanted = Math.fround(losses.focus[6]) - Math.fround(losses.full[6]);
+  assert.ok(Math.abs(run.lossDifference(7) - wanted) < 1e-6);
+  assert.equal(run.timeRatio("attention"), 0.5);
+  assert.equal(run.timeRatio("routing"), null);
+});
+
+test("a payload with too few tokens is refused", () => {
+  const { payload } = randomRun();
+  assert.throws(() => new Run({ ...payload, pieces: payload.pieces.slice(1) }, () => {}), /entries where/);
+});
+
+for (const numGroups of [3, 8, 16, 33, 64]) {
+  test(`membership and shared groups of ${numGroups} groups`, () => {
+    const numTokens = 30;
+    const made = randomCells(numTokens, numGroups);
+    const { run } = randomRun({ numTokens, layerIds: [2], numGroups, cells: { 2: made.payload } });
+    assert.ok(run.hasLayer(0));
+    for (let pos = 0; pos < numTokens; pos += 1) {
+      for (let group = 0; group < numGroups; group += 1) {
+        assert.equal(run.belongs(0, pos, group), made.groups[pos][group]);
+        assert.equal(run.probability(0, pos, group), made.probabilities[pos * numGroups + group] / 255);
+      }
+      const other = below(numTokens);
+      const shared = made.groups[pos].some((member, group) => member && made.groups[other][group]);
+      assert.equal(run.meet(0, pos, other), shared);
+      assert.ok(Math.abs(run.entropy(0, pos) - (made.entropy[pos] / 255) * Math.log(numGroups)) < 1e-12);
+    }
+  });
+}
+
+test("a layer is requested once and then kept; a failure can be requested again", async () => {
+  const { run, requests, answers } = randomRun();
+  await assert.rejects(run.whenLayer(1), /no answer/);
+  assert.equal(run.probability(1, 0, 0), null);
+  answers.layer_cells = () => randomCells(40, 8).payload;
+  await Promise.all([run.whenLayer(1), run.whenLayer(1)]);
+  await run.whenLayer(1);
+  assert.deepEqual(
+    requests,
+    times(2, () => ["layer_cells", { layer: 5 }]),
+  );
+  assert.ok(run.hasLayer(1) && !run.hasLayer(0));
+});
+
+test("answers about the whole run are requested once", async () => {
+  const { run, requests, answers } = randomRun();
+  await assert.rejects(run.once("word_classes"), /no answer/);
+  answers.word_classes = () => ({ names: ["name"], classes: "" });
+  assert.equal(await run.once("word_classes"), await run.once("word_classes"));
+  assert.equal(requests.length, 2);
+});
+
+test("company is 1 where groups never change and the share of followers elsewhere", () => {
+  const { run, tops } = randomRun({ numTokens: 60, layerIds: [0, 1], numGroups: 3 });
+  const company = run.company();
+  times(60, (pos) => {
+    const same = times(60, (i) => i).filter((i) => tops[i] === tops[pos]);
+    const follow = same.filter((i) => tops[60 + i] === tops[60 + pos]);
+    assert.ok(Math.abs(company[pos] - follow.length / same.length) < 1e-6);
+  });
+});
+
+test("block counts of a mask stand in the lower triangle, cause by cause", () => {
+  const causes = ["a", "b"];
+  const [blocks, cells] = [4, 10];
+  const counts = Uint32Array.from({ length: cells * 2 }, () => below(1000));
+  const mask = new Mask({ block_size: 8, num_blocks: blocks, causes, counts: base64(counts) });
+  let cell = 0;
+  for (let row = 0; row < blocks; row += 1) {
+    const sums = [0, 0];
+    for (let column = 0; column <= row; column += 1) {
+      assert.deepEqual(mask.blockCounts(row, column), [counts[cell], counts[cells + cell]]);
+      sums[0] += counts[cell];
+      sums[1] += counts[cells + cell];
+      cell += 1;
+    }
+    assert.deepEqual(mask.rowCounts(row), sums);
+  }
+  assert.equal(mask.matrix(() => 1)[0][1], null);
+  assert.throws(() => new Mask({ block_size: 8, num_blocks: 5, causes, counts: base64(counts) }), RangeError);
+});
+
+for (const [bytes, Words] of [
+  [1, Uint8Array],
+  [2, Uint16Array],
+  [4, Uint32Array],
+]) {
+  test(`a tile of ${bytes}-byte counts`, () => {
+    const [rows, columns] = [5, 7];
+    const counts = Words.from({ length: rows * columns * 2 }, () => below(200));
+    const tile = new MaskTile({
+      block_size: 3,
+      rows: [6, 20],
+      keys: [0, 21],
+      num_rows: rows,
+      num_columns: columns,
+      causes: ["a", "b"],
+      bytes,
+      counts: base64(counts),
+    });
+    const [row, column] = [below(rows), below(columns)];
+    const at = row * columns + column;
+    assert.deepEqual(tile.blockCounts(row, column), [counts[at], counts[rows * columns + at]]);
+    assert.deepEqual(tile.rowSpan(0), [6, 8]);
+    assert.deepEqual(tile.rowSpan(4), [18, 19]); // the last block ends with the rectangle
+    assert.deepEqual(tile.keySpan(6), [18, 20]);
+    assert.ok(random() < 1);
+  });
+}

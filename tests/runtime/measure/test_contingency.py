@@ -1,0 +1,180 @@
+"""The measures of two labellings against plain definitions and scikit-learn, and tables of permuted labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from focus_runtime.measure.contingency import (
+    adjusted_rand,
+    balance,
+    contingency,
+    dominance,
+    group_purity,
+    information,
+    log_odds,
+    normalised_information,
+    permuted_tables,
+    purity,
+    shuffled_tables,
+)
+
+
+@pytest.fixture
+def generator():
+    return np.random.default_rng()  # fresh inputs in every run
+
+
+def labels(generator, count, groups, size):
+    return generator.integers(0, groups, (count, size))
+
+
+def plain_adjusted_rand(first, second):
+    """From the pairs of items themselves."""
+    both = one = other = pairs = 0
+    for i, j in combinations(range(len(first)), 2):
+        same_first, same_second = first[i] == first[j], second[i] == second[j]
+        both, one, other, pairs = both + (same_first and same_second), one + same_first, other + same_second, pairs + 1
+    expected = one * other / pairs
+    return (both - expected) / ((one + other) / 2 - expected)
+
+
+def test_contingency_counts_pairs_of_labels(generator):
+    rows, columns = labels(generator, 2, 5, 300)
+    found = contingency(rows.astype(np.uint8), columns.astype(np.uint8), (5, 6))
+    counted = Counter(zip(rows.tolist(), columns.tolist(), strict=True))
+    assert found.shape == (5, 6)
+    assert all(found[i, j] == counted[i, j] for i in range(5) for j in range(6))
+
+
+def test_purity_of_a_group_is_the_share_of_the_commonest_class(generator):
+    groups, classes = labels(generator, 2, 4, 120)
+    found = group_purity(contingency(groups, classes, (5, 4)))
+    for group in range(4):
+        inside = classes[groups == group].tolist()
+        assert found[group] == pytest.approx(Counter(inside).most_common(1)[0][1] / len(inside))
+    assert np.isnan(found[4])  # no token has the group
+
+
+def plain_log_odds(counts, group, word, prior_size):
+    """Monroe, Colaresi and Quinn 2008, equations 16, 20 and 22, group against rest."""
+    everywhere = [sum(row[w] for row in counts) for w in range(len(counts[0]))]
+    total = sum(everywhere)
+    alpha = [prior_size * uses / total for uses in everywhere]
+    here, size_here = counts[group][word], sum(counts[group])
+    rest, size_rest = everywhere[word] - here, total - size_here
+    odds_here = (here + alpha[word]) / (size_here + prior_size - here - alpha[word])
+    odds_rest = (rest + alpha[word]) / (size_rest + prior_size - rest - alpha[word])
+    return (log(odds_here) - log(odds_rest)) / sqrt(1 / (here + alpha[word]) + 1 / (rest + alpha[word]))
+
+
+def test_log_odds_follows_the_paper(generator):
+    counts = generator.integers(0, 30, (4, 12))
+    counts[0] += 1  # every piece is used somewhere
+    found = log_odds(counts, prior_size=50.0)
+    wanted = [[plain_log_odds(counts.tolist(), g, w, 50.0) for w in range(12)] for g in range(4)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_log_odds_of_an_empty_or_only_group_is_zero():
+    assert not log_odds(np.array([[5, 3], [0, 0]]), prior_size=4.0).any()
+
+
+def test_adjusted_rand_counts_pairs(generator):
+    for _ in range(5):
+        first, second = labels(generator, 2, 4, 40)
+        second[:20] = first[:20]
+        found = adjusted_rand(contingency(first, second, (4, 4)))
+        assert found == pytest.approx(plain_adjusted_rand(first.tolist(), second.tolist()))
+
+
+def test_adjusted_rand_does_not_care_for_names(generator):
+    first = labels(generator, 1, 5, 200)[0]
+    renamed = generator.permutation(5)[first]
+    assert adjusted_rand(contingency(first, renamed, (5, 5))) == pytest.approx(1)
+    assert adjusted_rand(np.array([[7]])) == 1
+
+
+def counted(a, b, shape):
+    table = np.zeros(shape)
+    np.add.at(table, (a, b), 1)
+    return table
+
+
+@pytest.fixture
+def two(fresh_seed):
+    generator = np.random.default_rng(fresh_seed)
+    groups = generator.integers(0, 5, 400)
+    categories = np.where(generator.random(400) < 0.5, groups, generator.integers(0, 7, 400))
+    return groups, categories
+
+
+def test_information_is_that_of_scikit_learn(two):
+    groups, categories = two
+    found = information(counted(groups, categories, (5, 7)))
+    geometric = metrics.normalized_mutual_info_score(categories, groups, average_method="geometric")
+    expected = metrics.homogeneity_completeness_v_measure(categories, groups)
+    assert found["nmi"] == pytest.approx(geometric)
+    assert [found[name] for name in ("homogeneity", "completeness", "v_measure")] == pytest.approx(list(expected))
+
+
+def test_adjusted_rand_is_that_of_scikit_learn_for_many_tables_at_once(two):
+    groups, categories = two
+    tables = np.stack([counted(groups, categories, (5, 7)), counted(groups, np.roll(categories, 3), (5, 7))])
+    expected = [metrics.adjusted_rand_score(groups, np.roll(categories, step)) for step in (0, 3)]
+    assert adjusted_rand(tables).tolist() == pytest.approx(expected)
+
+
+def test_purity_counts_the_commonest_category_of_each_group(two):
+    groups, categories = two
+    right = sum(np.bincount(categories[groups == group]).max() for group in range(5))
+    assert purity(counted(groups, categories, (5, 7))) == pytest.approx(right / 400)
+
+
+def test_one_group_and_one_category_have_the_limits_they_should():
+    one_group = information(np.array([[3.0, 5.0], [0.0, 0.0]]))
+    assert (one_group["nmi"], one_group["homogeneity"], one_group["completeness"]) == (0, 0, 1)
+    same = information(np.diag([4.0, 6.0]))
+    assert [float(value) for value in same.values()] == pytest.approx([1, 1, 1, 1])
+    assert balance(np.array([5.0, 5.0])) == pytest.approx(1)
+    assert balance(np.array([10.0, 0.0])) == 0
+
+
+def test_shuffled_tables_keep_both_margins_and_have_the_mean_of_independence(two):
+    counts = counted(*two, (5, 7))
+    tables = shuffled_tables(counts, draws=2000, seed=1)
+    assert (tables.sum(axis=2) == counts.sum(axis=1)).all()
+    assert (tables.sum(axis=1) == counts.sum(axis=0)).all()
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+    assert np.abs(tables.mean(axis=0) - expected).max() < 0.5
+    assert adjusted_rand(tables).mean() == pytest.approx(0, abs=0.002)
+
+
+def test_permuted_tables_have_the_distribution_of_shuffled_ones(two):
+    """Both keep the margins; the means and spreads of their purity agree."""
+    counts = counted(*two, (5, 7))
+    tables = np.stack(list(permuted_tables(*two, (5, 7), draws=2000, generator=np.random.default_rng(2))))
+    assert (tables.sum(axis=2) == counts.sum(axis=1)).all()
+    assert (tables.sum(axis=1) == counts.sum(axis=0)).all()
+    drawn, permuted = purity(shuffled_tables(counts, draws=2000, seed=1)), purity(tables)
+    assert permuted.mean() == pytest.approx(drawn.mean(), abs=6 * drawn.std() / np.sqrt(2000))
+    assert permuted.std() == pytest.approx(drawn.std(), rel=0.15)
+
+
+def test_normalised_information_is_the_v_measure_but_for_constant_labels(two):
+    counts = counted(*two, (5, 7))
+    assert normalised_information(counts) == pytest.approx(information(counts)["v_measure"], abs=1e-12)
+    constant = np.array([[4.0]])
+    assert (normalised_information(constant), information(constant)["v_measure"]) == (0, 1)
+
+
+def test_purity_is_that_of_its_groups_weighted_by_size(two):
+    counts = counted(*two, (5, 7))
+    sizes = counts.sum(axis=1)
+    assert purity(counts) == pytest.approx((group_purity(counts) * sizes).sum() / sizes.sum())
+    assert dominance(sizes) == pytest.approx(sizes.max() / sizes.sum())

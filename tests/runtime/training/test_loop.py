@@ -1,0 +1,162 @@
+"""Settings, schedule, accumulation, precision and several processes of the training loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from focus_runtime.errors import ConfigError, TrainingError
+from focus_runtime.training.loop import TrainConfig, rate_at
+from tests.helpers import build_model
+from tests.runtime.training.tiny import environment, state, train
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0),
+        ("seq_len", 15),
+        ("batch", 0),
+        ("warmup", -1),
+        ("calibration_sequences", 0),
+        ("learning_rate", 0.0),
+        ("learning_rate", float("nan")),
+        ("learning_rate", 10.0),
+    ],
+)
+def test_bad_training_settings_are_named(name, value):
+    with pytest.raises(ConfigError, match=name):
+        TrainConfig(**{name: value})
+
+
+def test_learning_rate_warms_up_and_falls_to_a_tenth():
+    settings_ = TrainConfig(steps=100, warmup=10, learning_rate=1.0)
+    rates = [rate_at(s, settings_) for s in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == pytest.approx(1.0)
+    assert rates[9:] == sorted(rates[9:], reverse=True)
+    assert rates[-1] == pytest.approx(0.1, abs=0.01)
+    assert rate_at(0, TrainConfig(warmup=0)) == pytest.approx(3e-3)
+
+
+def test_unknown_precision_is_refused():
+    with pytest.raises(ConfigError, match=r"mixed_precision is 'fp8'; expected no or bf16 or fp16"):
+        TrainConfig(mixed_precision="fp8")
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
+    import focus_runtime.training.centroids as module
+
+    file, calls = tmp_path / "run.ckpt", []
+    original = module.token_nll
+
+    def breaking(*args):
+        calls.append(1)
+        return original(*args) * (float("nan") if len(calls) == 4 else 1.0)
+
+    monkeypatch.setattr(module, "token_nll", breaking)
+    with pytest.raises(TrainingError, match=r"became nan at step 4; the last good checkpoint.*learning rate below"):
+        train(checkpoint=file)
+    monkeypatch.undo()
+    assert train(checkpoint=file, resume=True)[1] == train()[1][2:]
+
+
+@pytest.mark.slow
+def test_a_gradient_that_is_no_number_is_noticed_before_it_reaches_the_weights(tmp_path, monkeypatch):
+    """A finite loss may have a gradient that is not: 0 * inf in the backward pass."""
+    import focus_runtime.training.centroids as module
+
+    file, calls = tmp_path / "run.ckpt", []
+    original = module.token_nll
+
+    class Breaking(torch.autograd.Function):
+        @staticmethod
+        def forward(context, value):
+            return value.clone()
+
+        @staticmethod
+        def backward(context, grad):
+            return grad * float("inf")
+
+    def breaking(*args):
+        calls.append(1)
+        return Breaking.apply(original(*args)) if len(calls) == 4 else original(*args)
+
+    monkeypatch.setattr(module, "token_nll", breaking)
+    with pytest.raises(
+        TrainingError, match=r"the gradient's norm became (nan|inf) at step 4; the last good checkpoint"
+    ):
+        train(batch=1, accumulation=1, checkpoint=file)
+    monkeypatch.undo()
+    whole = train(batch=1, accumulation=1)
+    assert train(batch=1, accumulation=1, checkpoint=file, resume=True)[1] == whole[1][2:]
+
+
+@pytest.mark.slow
+def test_two_passes_of_one_sequence_are_one_pass_of_two(fresh_seed):
+    seed = fresh_seed % 1000
+    a, first = train(batch=2, seed=seed)
+    b, second = train(batch=1, accumulation=2, seed=seed)
+    assert first == pytest.approx(second, rel=1e-4)
+    for x, y in zip(state(a), state(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.slow
+def test_gradient_checkpointing_changes_no_loss():
+    model = build_model(attention_dropout=0.0)
+    plain, losses = train(model)
+    again, found = train(model, gradient_checkpointing=True)
+    assert found == pytest.approx(losses, rel=1e-5)
+    assert not any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
+    assert not any(m.training for m in model.modules())
+    torch.testing.assert_close(state(plain)[0], state(again)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_gradient_checkpointing_computes_layers_again():
+    model, calls = build_model(), []
+    model.model.layers[1].self_attn.q_proj.register_forward_hook(lambda *_: calls.append(1))
+    train(model, steps=1, calibration_sequences=1)
+    plain = len(calls)
+    train(model, steps=1, calibration_sequences=1, gradient_checkpointing=True)
+    assert len(calls) - plain == plain + 1
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does_with_twice_the_batch(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import json
+        from accelerate import PartialState
+        state = PartialState(cpu=True)
+        from tests.runtime.training.tiny import train
+        losses = train(batch=1, steps=3)[1]
+        if state.is_main_process:
+            print("LOSSES", json.dumps(losses), state.num_processes)
+        state.destroy_process_group()
+        """)
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--master_port",
+        str(29500 + os.getpid() % 500),
+        str(program),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    found = [line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("LOSSES")]
+    assert found, done.stderr
+    assert found[0].endswith(" 2")
+    assert json.loads(found[0].rsplit(" ", 1)[0]) == pytest.approx(train(batch=2, steps=3)[1], rel=1e-4)

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test test-browser test-rest check unit bench bench-gpu train-default clean
+.PHONY: setup run test test-browser test-rest check static lint types scripts unit bench bench-gpu train-default clean
 
 setup: $(STAMP)
 
@@ -25,18 +25,38 @@ $(STAMP): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/focus-explorer serve --port $(PORT) $(ARGS)
 
-check: setup
+# Node comes with the test extra, its packages from package-lock.json; both are for checks of the browser scripts alone.
+NODE_STAMP := node_modules/.ready
+NPM := PATH="$(abspath $(BIN)):$$PATH" npm
+
+$(NODE_STAMP): package.json package-lock.json | $(STAMP)
+	$(NPM) ci --silent --no-progress
+	touch $@
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
+
+scripts: setup $(NODE_STAMP)
+	$(NPM) run --silent lint
+	$(NPM) run --silent types
+	$(NPM) test --silent
 
 unit: setup
 	$(BIN)/python -m pytest -n 2 -m "not model and not browser and not gpu and not slow" $(ARGS)
 
-# Browser tests wait more than they compute, so they run beside the others, each side on one core, and lint
-# and types beside both.
+# Lint, types and the unit tests of Python and JavaScript: two minutes.
+check: lint types scripts unit
+
+# Browser tests wait more than they compute, so they run beside the others, each side on one core, and the static
+# checks beside both.
 test: setup
-	@$(MAKE) --no-print-directory --output-sync=target -j3 check test-browser test-rest
+	@$(MAKE) --no-print-directory --output-sync=target -j3 static test-browser test-rest
+
+static: lint types scripts
 
 test-browser test-rest: export OMP_NUM_THREADS = 1
 test-browser: setup
@@ -65,4 +85,4 @@ train-default: setup
 	  --iterations 20 --steps 600 --seq-len 1024 --dtype bfloat16 $(ARGS)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache build dist

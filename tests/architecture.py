@@ -83,18 +83,6 @@ PURPOSE = {
 }
 # Distributions that take their time to import.
 HEAVY = {"torch", "transformers", "gradio", "plotly", "umap", "pandas", "duckdb", "pyarrow", "scipy", "sklearn"}
-    "torch",
-    "transformers",
-    "gradio",
-    "plotly",
-    "umap",
-    "pandas",
-    "duckdb",
-    "pyarrow",
-    "scipy",
-    "sklearn",
-    "spacy",
-}
 RUNTIME_NEVER = {X, "gradio", "plotly", "umap", "pandas"}  # in no file of the runtime
 
 

@@ -93,58 +93,8 @@ export class CompareLengths extends ComparePart {
   }
 
   draw() {
-    const { app, points, crossing } = this;
+    const { app, points } = this;
     const { root } = app;
-    /** @param {any} low @param {any} mid @param {any} high */
-    const spread = (low, mid, high) => ({
-      type: "data",
-      symmetric: false,
-      thickness: 1,
-      width: 3,
-      array: points.map((p) => high(p) - mid(p)),
-      arrayminus: points.map((p) => mid(p) - low(p)),
-    });
-    /**
-     * @param {string} name
-     * @param {string} colour
-     * @param {string} dash
-     * @param {any} low
-     * @param {any} mid
-     * @param {any} high
-     */
-    const trace = (name, colour, dash, low, mid, high) => ({
-      type: "scatter",
-      mode: "lines+markers",
-      name,
-      x: points.map((p) => p.tokens),
-      y: points.map(mid),
-      error_y: spread(low, mid, high),
-      customdata: points,
-      hoverinfo: "none",
-      line: { color: cssColour(root, colour), width: 1.5, dash },
-      marker: { size: 8 },
-    });
-    const data = [
-      trace(
-        text.full,
-        "text",
-        "dash",
-        (p) => p.full_low,
-        (p) => p.full_median,
-        (p) => p.full_high,
-      ),
-      trace(
-        text.focus,
-        "accent",
-        "solid",
-        (p) => withRouting(p, "low"),
-        (p) => withRouting(p),
-        (p) => withRouting(p, "high"),
-      ),
-    ];
-    const tokens = crossing !== null && crossing.kind === "interpolated" ? crossing.tokens : null;
-    const crosses = tokens !== null;
-    const x = crosses ? Math.log10(tokens) : 0;
     const layout = plotLayout(root, {
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       margin: { l: 8, r: 24, t: 40, b: 8 },
@@ -154,36 +104,9 @@ export class CompareLengths extends ComparePart {
         ticktext: points.map((p) => format.count(p.tokens)),
       }),
       yaxis: plotAxis(root, text.timeAxis, { type: "log", dtick: 1 }),
-      shapes: crosses
-        ? [
-            {
-              type: "line",
-              x0: /** @type {CrossingPayload} */ (crossing).tokens,
-              x1: /** @type {CrossingPayload} */ (crossing).tokens,
-              yref: "paper",
-              y0: 0,
-              y1: 1,
-              line: { color: cssColour(root, "muted"), dash: "dot", width: 1.5 },
-            },
-          ]
-        : [],
-      annotations: crosses
-        ? [
-            {
-              x,
-              xanchor: "left",
-              y: 0.02,
-              yref: "paper",
-              yanchor: "bottom",
-              xshift: 6,
-              showarrow: false,
-              text: text.crossingMark(format.count(Math.round(tokens))),
-              font: { color: cssColour(root, "muted"), size: 12 },
-            },
-          ]
-        : [],
+      ...crossingMarks(root, this.crossing),
     });
-    drawPlot(app, this.chart, data, layout, {
+    drawPlot(app, this.chart, timeTraces(root, points), layout, {
       hover: (point) => el("div", {}, text.atLongest(...atPoint(point.customdata))),
     });
   }
@@ -241,4 +164,69 @@ function sentences(layer, { points, crossing }) {
     never: () => text.never(layer, count(last.tokens)),
   }[crossing.kind]();
   return [verdict, ...(crossing.clear ? [] : [text.unclear]), text.atLongest(...atPoint(last)), text.setting(last)];
+}
+
+/**
+ * The times of both modes, with the range of their repeats.
+ * @param {HTMLElement} root
+ * @param {LengthPayload[]} points
+ */
+function timeTraces(root, points) {
+  /** @param {string} name @param {object} line @param {((p: LengthPayload) => number)[]} values */
+  const trace = (name, line, [low, mid, high]) => ({
+    type: "scatter",
+    mode: "lines+markers",
+    name,
+    x: points.map((p) => p.tokens),
+    y: points.map(mid),
+    error_y: {
+      type: "data",
+      symmetric: false,
+      thickness: 1,
+      width: 3,
+      array: points.map((p) => high(p) - mid(p)),
+      arrayminus: points.map((p) => mid(p) - low(p)),
+    },
+    customdata: points,
+    hoverinfo: "none",
+    line: { width: 1.5, ...line },
+    marker: { size: 8 },
+  });
+  const full = [
+    (/** @type {LengthPayload} */ p) => p.full_low,
+    (/** @type {LengthPayload} */ p) => p.full_median,
+    (/** @type {LengthPayload} */ p) => p.full_high,
+  ];
+  const focus = /** @type {const} */ (["low", "median", "high"]).map(
+    (end) => (/** @type {LengthPayload} */ p) => withRouting(p, end),
+  );
+  return [
+    trace(text.full, { color: cssColour(root, "text"), dash: "dash" }, full),
+    trace(text.focus, { color: cssColour(root, "accent"), dash: "solid" }, focus),
+  ];
+}
+
+/**
+ * A line at the length of equal times, and that length; nothing where the times do not cross.
+ * @param {HTMLElement} root
+ * @param {CrossingPayload | null} crossing
+ */
+function crossingMarks(root, crossing) {
+  const tokens = crossing !== null && crossing.kind === "interpolated" ? crossing.tokens : null;
+  if (tokens === null) return { shapes: [], annotations: [] };
+  const colour = cssColour(root, "muted");
+  const line = { color: colour, dash: "dot", width: 1.5 };
+  const label = {
+    x: Math.log10(tokens),
+    xanchor: "left",
+    y: 0.02,
+    yref: "paper",
+    yanchor: "bottom",
+    xshift: 6,
+    showarrow: false,
+    text: text.crossingMark(format.count(Math.round(tokens))),
+    font: { color: colour, size: 12 },
+  };
+  const at = { x0: tokens, x1: tokens, yref: "paper", y0: 0, y1: 1 };
+  return { shapes: [{ type: "line", ...at, line }], annotations: [label] };
 }

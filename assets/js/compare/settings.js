@@ -1,8 +1,9 @@
 // @ts-check
 // Other settings of top-k and window on the run's text: a grid of results, and cost against loss with the baselines.
+import { hedge, keyOf, nats, perplexityAt, timeRatio } from "./cells.js";
+import { describe, sentences } from "./findings.js";
 import { frontier, labelSides } from "./frontier.js";
 import { ComparePart } from "./part.js";
-import { FEWEST_REPEATS } from "./repeats.js";
 import { el, newId } from "../core/dom.js";
 import { labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
@@ -23,32 +24,11 @@ const SYMBOLS = { focus: "circle", window: "square", random: "x", full: "diamond
 
 const COLOURS = { focus: "accent", window: "better", random: "worse", full: "text" };
 
-/** @param {number} value */
-const nats = (value) => format.signed(value, 3);
-
 const LETTER = 6; // pixels, about
 
 const AXES = { x: 56, y: 110 }; // pixels of the chart that axes, legend and their titles take
 
 const WIDE = 4; // a larger range of perplexities needs a logarithmic axis
-
-/** @param {GridCellPayload} cell */
-const timeRatio = (cell) => cell.attention_focus / cell.attention_full;
-
-/** @param {GridCellPayload} cell */
-const isClear = (cell) =>
-  cell.repeats >= FEWEST_REPEATS &&
-  (cell.attention_focus_high < cell.attention_full_low || cell.attention_full_high < cell.attention_focus_low);
-
-/** @param {GridCellPayload} cell */
-const hedge = (cell) => (isClear(cell) ? "" : cell.repeats < FEWEST_REPEATS ? text.tooFew(cell.repeats) : text.overlap);
-
-/**
- * @param {string} kind
- * @param {number} topK
- * @param {number} window
- */
-const keyOf = (kind, topK, window) => `${kind}/${topK}/${window}`;
 
 export class CompareSettings extends ComparePart {
   /** @type {Run} */
@@ -380,12 +360,6 @@ function marks(root, kind) {
 }
 
 /**
- * @param {number} base
- * @param {number} delta
- */
-const perplexityAt = (base, delta) => base * Math.exp(delta);
-
-/**
  * Full attention across the whole chart, with its number.
  * @param {HTMLElement} root
  * @param {number} y
@@ -417,92 +391,4 @@ function fullLine(root, y, base) {
 function numbers(words) {
   const parts = words.split(/[\s,;]+/).filter(Boolean);
   return parts.length > 0 && parts.every((part) => /^\d+$/.test(part)) ? parts.map(Number) : null;
-}
-
-/**
- * @param {GridCellPayload | null} cell
- * @param {number} base
- */
-function describe(cell, base) {
-  if (!cell)
-    return [
-      el("div", { class: "fx-tooltip-head" }, text.kinds.full),
-      el("div", {}, text.fullPoint(format.perplexity(base))),
-    ];
-  const [low, high] = [cell.delta_low, cell.delta_high].map((delta) => format.perplexity(perplexityAt(base, delta)));
-  return [
-    el("div", { class: "fx-tooltip-head" }, `${text.kinds[cell.kind]}, ${text.setting(cell)}`),
-    el("div", {}, text.perplexities(format.perplexity(base), format.perplexity(perplexityAt(base, cell.delta_mean)))),
-    el("div", {}, text.perplexityRange(low, high)),
-    el("div", {}, text.difference(nats(cell.delta_mean), text.interval(nats(cell.delta_low), nats(cell.delta_high)))),
-    el("div", {}, text.pairs(format.percent(cell.retained_pairs, 1))),
-    el("div", {}, text.times(format.ms(cell.attention_full), format.ms(cell.attention_focus), cell.repeats)),
-  ];
-}
-
-/**
- * @param {GridCellPayload[]} cells
- * @param {Map<string, GridCellPayload>} byKey
- */
-function sentences(cells, byKey) {
-  const own = cells.filter((cell) => cell.kind === "focus");
-  const last = cells[cells.length - 1];
-  const found = [];
-  if (own.length > 0) {
-    /** @param {(cell: GridCellPayload) => number} value */
-    const least = (value) => own.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
-    const closest = least((cell) => Math.abs(cell.delta_mean));
-    /** @param {GridCellPayload} cell */
-    const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
-    found.push(
-      text.best(
-        text.setting(closest),
-        .../** @type {[any, any, any]} */ (ends(closest)),
-        format.percent(closest.retained_pairs),
-        format.ratio(timeRatio(closest)),
-        hedge(closest),
-      ),
-    );
-    const faster = own.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
-    const quickest = faster.reduce(
-      (best, cell) => (best === null || timeRatio(cell) < timeRatio(best) ? cell : best),
-      /** @type {GridCellPayload | null} */ (null),
-    );
-    found.push(
-      quickest
-        ? text.quickest(
-            text.setting(quickest),
-            format.ratio(timeRatio(quickest)),
-            .../** @type {[any, any, any]} */ (ends(quickest)),
-          )
-        : text.noneFaster,
-    );
-    found.push(text.wholePass(own.filter((cell) => cell.total_focus < cell.total_full).length, own.length));
-  }
-  const pairs = own
-    .map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))])
-    .filter(([, random]) => random);
-  if (pairs.length > 0) {
-    const better = pairs.filter(
-      ([cell, random]) =>
-        /** @type {GridCellPayload} */ (cell).delta_high < /** @type {GridCellPayload} */ (random).delta_low,
-    ).length;
-    const worse = pairs.filter(
-      ([cell, random]) =>
-        /** @type {GridCellPayload} */ (cell).delta_low > /** @type {GridCellPayload} */ (random).delta_high,
-    ).length;
-    found.push(text.againstRandom(better, worse, pairs.length));
-  }
-  /** @param {(cell: GridCellPayload) => string} value */
-  const each = (value) => [...new Set(cells.map(value))].join(" / "); // parts of a grid may be measured on another day
-  found.push(
-    text.measured(
-      format.count(last.scored),
-      each((cell) => String(cell.repeats)),
-      each((cell) => cell.device),
-      each((cell) => cell.dtype),
-      each((cell) => text.threads(cell.threads)),
-    ),
-  );
-  return found;
 }

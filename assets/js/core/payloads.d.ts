@@ -2,7 +2,7 @@
 // interface names that function. Only simple types are used, so that a small parser can compare both sides: string,
 // number, boolean, null, T[], [T, U], Record<string, T>, unions, other interfaces, and `?` for a key that may be absent.
 
-// ---- runs: focus_explorer/views/payload.py, focus_explorer/run_data.py
+// ---- runs: focus_explorer/views/run.py, focus_explorer/services/run_payload.py
 
 /** FocusConfig as JSON. */
 export interface ConfigPayload {
@@ -128,7 +128,7 @@ export interface MaskPayload {
   counts: string;
 }
 
-/** projection_payload of focus_explorer/views/payload.py with `preliminary` of focus_explorer/maps.py. */
+/** projection_payload of focus_explorer/views/run.py with `preliminary` of focus_explorer/services/maps.py. */
 export interface MapPayload {
   method: string;
   parameters: MapParametersPayload;
@@ -144,12 +144,16 @@ export interface MapPayload {
 
 /** `parameters` of a map. */
 export interface MapParametersPayload {
+  space?: string;
+  layers?: number;
+  tokens?: number;
+  of?: number;
   metric?: string;
   n_neighbors?: number;
   min_dist?: number;
 }
 
-// ---- groups: focus_explorer/group_views.py
+// ---- groups: focus_explorer/services/groups.py
 
 /** A cell of `groups` of group_payload: one group of one layer. */
 export interface GroupPayload {
@@ -191,7 +195,7 @@ export interface LayerAgreementPayload {
   seed: number;
 }
 
-// ---- pairs: focus_explorer/views/attention.py, focus_explorer/attention_views.py
+// ---- pairs: focus_explorer/views/pairs.py, focus_explorer/services/pairs.py
 
 /** tile_payload: `counts` is base64 of unsigned integers of `bytes` bytes; rows and keys are first and one past last. */
 export interface MaskTilePayload {
@@ -270,7 +274,7 @@ export interface AttentionLinksPayload {
   kept: [number, number, number, number, number][];
 }
 
-// ---- jobs and the Compare view: focus_explorer/jobs.py, comparing.py, pairing.py, lengths.py, ui/answers_compare.py
+// ---- jobs and the Compare view: focus_explorer/services/jobs.py, services/compare/, ui/answers_compare.py
 
 /** The state of a background job. */
 export interface JobPayload {
@@ -456,7 +460,7 @@ export interface LengthPayload {
   threads: number;
 }
 
-/** crossing_payload of focus_explorer/crossover.py. */
+/** crossing_payload of focus_explorer/statistics/crossover.py. */
 export interface CrossingPayload {
   kind: "interpolated" | "from the start" | "never" | "mixed";
   tokens: number | null;
@@ -477,7 +481,7 @@ export interface LengthsPayload {
   job: JobPayload | null;
 }
 
-/** One side of a generation (focus_explorer/generating.py); `groups` by layer number, for each token. */
+/** One side of a generation (focus_explorer/services/generate.py); `groups` by layer number, for each token. */
 export interface GeneratedSidePayload {
   text: string;
   pieces: string[];
@@ -498,7 +502,7 @@ export interface GenerationPayload {
   sides: GeneratedPayload;
 }
 
-// ---- statistics: focus_explorer/ui/answers_statistics.py, focus_explorer/views/statistics.py; tables as columns
+// ---- statistics: focus_explorer/ui/questions/statistics.py, focus_explorer/views/statistics.py; tables as columns
 
 /** Any statistics answer that is still being computed. */
 export interface ComputingPayload {
@@ -689,7 +693,7 @@ export interface RunAgreementPayload {
   rows: AgreementColumnsPayload;
 }
 
-// ---- exports: focus_explorer/ui/exporting.py
+// ---- exports: focus_explorer/ui/questions/exports.py
 
 /** A row of `tables` or `figures` of choices. */
 export interface ExportItemPayload {
@@ -737,7 +741,7 @@ export interface ExportPayload {
   file: ExportFilePayload | null;
 }
 
-// ---- trainings: focus_explorer/views/training.py, focus_explorer/training_service.py
+// ---- trainings: focus_explorer/views/training.py, focus_explorer/services/training/processes.py
 
 /** `config` of training_summary: the fields of a configuration that the file holds. */
 export interface TrainingConfigPayload {
@@ -838,7 +842,7 @@ export interface ResumedTrainingPayload {
   out: string;
 }
 
-// ---- centroid files: focus_explorer/centroid_cards.py
+// ---- centroid files: focus_explorer/services/centroids.py
 
 /** The facts of a training that a file holds. */
 export interface CentroidTrainingPayload {
@@ -941,7 +945,7 @@ export interface CentroidChangesPayload {
   settings: [string, string | number | boolean | number[] | null, string | number | boolean | number[] | null][];
 }
 
-// ---- the Runs tab: focus_explorer/views/files.py, focus_explorer/ui/runs_tab.py, focus_explorer/sql.py
+// ---- the Runs tab: focus_explorer/views/runs.py, focus_explorer/ui/tabs/runs.py, focus_explorer/services/sql.py
 
 /** run_card. */
 export interface RunCardPayload {

@@ -83,7 +83,7 @@ export interface ErrorPayload {
 
 export type Answer<T> = (T & { error?: undefined }) | ErrorPayload;
 
-/** The questions of focus_explorer/ui/answers.py and their answers. */
+/** The questions of focus_explorer/ui/questions/answer.py and their answers. */
 export interface Answers {
   layer_cells: P.LayerCellsPayload;
   word_classes: P.WordClassesPayload;
@@ -129,7 +129,7 @@ export type Details = Record<string, unknown>;
 /** Asks one question about a run. */
 export type Ask = <K extends keyof Answers>(what: K, details?: Details) => Promise<Answer<Answers[K]>>;
 
-/** The server functions of the Explore tab (focus_explorer/ui/explore_tab.py). */
+/** The server functions of the Explore tab (focus_explorer/ui/tabs/explore.py). */
 export interface ExplorerServer {
   load_run: (run: string) => Promise<Answer<P.RunPayload>>;
   load_mask: (run: string, layer: number) => Promise<Answer<P.MaskPayload>>;

@@ -1,5 +1,7 @@
 // @ts-check
 // The rows of the finder's table: how they are made, filtered and ranked.
+import { format } from "../core/format.js";
+import { groups as groupsText } from "../strings/groups.js";
 /** @import { GroupPayload, GroupsPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
 
@@ -64,4 +66,20 @@ export function ranked(rows, value, down) {
     if (x === null || y === null) return Number(x === null) - Number(y === null);
     return down ? order(x, y) : order(y, x);
   });
+}
+
+/**
+ * @param {Row[]} rows
+ * @param {GroupsPayload} data
+ */
+export function aboveWords(rows, data) {
+  const filled = rows.filter((row) => row.purity !== null);
+  const expected = format.count(Math.round(filled.length * 0.025));
+  return groupsText.finder.above(
+    format.count(filled.filter(above).length),
+    format.count(filled.length),
+    expected,
+    format.count(data.draws),
+    data.seed,
+  );
 }

@@ -10,7 +10,7 @@ import { hintButton } from "../core/tooltip.js";
 import { groupChip } from "../core/widgets.js";
 import { shortClass } from "../core/word-classes.js";
 import { COLUMNS, selectedCell } from "./finder-columns.js";
-import { above, fits, ranked, rowsOf } from "./finder-rows.js";
+import { aboveWords, fits, ranked, rowsOf } from "./finder-rows.js";
 import { groupFlags } from "./flags.js";
 import { common } from "../strings/common.js";
 import { groups as groupsText } from "../strings/groups.js";
@@ -388,20 +388,4 @@ export class GroupFinder {
       else node.removeAttribute("aria-current");
     }
   }
-}
-
-/**
- * @param {Row[]} rows
- * @param {GroupsPayload} data
- */
-function aboveWords(rows, data) {
-  const filled = rows.filter((row) => row.purity !== null);
-  const expected = format.count(Math.round(filled.length * 0.025));
-  return text.above(
-    format.count(filled.filter(above).length),
-    format.count(filled.length),
-    expected,
-    format.count(data.draws),
-    data.seed,
-  );
 }

@@ -5,10 +5,11 @@ import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { selectGroup, selectTokens } from "../core/selection.js";
+import { svg } from "../core/svg.js";
 import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
 import { BLOCK, HEIGHT, bandPath, countFlow, place } from "./flow-layout.js";
 import { groups as groupsText } from "../strings/groups.js";
-/** @import { Attributes, UiEvent } from "../core/types.js" */
+/** @import { UiEvent } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { Band, Block, Column, Flow } from "./flow-layout.js" */
@@ -22,23 +23,6 @@ const NEAR = 3;
 const LEAST_SHARE = 0.0075; // of all tokens; thinner bands could not be hit with a mouse
 
 const TABLE_ROWS = 30;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-/**
- * @param {string} tag
- * @param {Attributes} attributes
- * @param {...(Node | string)} children
- */
-const svg = (tag, attributes, ...children) => {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") node.addEventListener(name.slice(2), value);
-    else if (value !== null) node.setAttribute(name, String(value));
-  }
-  node.append(...children);
-  return node;
-};
 
 export class GroupFlow {
   /** @type {Run} */

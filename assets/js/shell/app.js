@@ -11,7 +11,7 @@ import { Tabs } from "../core/tabs.js";
 import { watchTheme } from "../core/theme.js";
 import { Tooltip } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
-import { exportButton } from "./export.js";
+import { exportButton } from "./export-button.js";
 import { runHeader } from "./header.js";
 import { LayerControl } from "./layer-control.js";
 import { SelectionBar } from "./selection-bar.js";
@@ -137,7 +137,7 @@ export class App {
   }
 
   /**
-   * One named question about a run (focus_explorer/ui/answers.py); a failing call gives {error} like the server itself.
+   * One named question about a run (focus_explorer/ui/questions/answer.py); a failing call gives {error} like the server itself.
    * @template {keyof Answers} K
    * @param {K} what
    * @param {Details} [details]

@@ -5,7 +5,6 @@ import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { exporting as text } from "../strings/export.js";
 /** @import { ExportFilePayload, ExportPayload, JobPayload } from "../core/payloads.js" */
 /** @import { Ask, Details, UiEvent } from "../core/types.js" */
-/** @import { App } from "./app.js" */
 
 /**
  * The run to export, and its open layer if there is one.
@@ -406,26 +405,4 @@ export const openExport = (from) => {
   if (opened !== null) return; // pressed twice
   opened = new Dialog(from);
   opened.open();
-};
-
-/** @param {App} app */
-export const exportButton = (app) => {
-  const { run } = app;
-  const open = () =>
-    openExport({
-      ask: (what, details = {}) => app.ask(what, details),
-      run: run.info.run_id,
-      layer: run.layerIds[app.layerIndex],
-    });
-  return el(
-    "button",
-    {
-      type: "button",
-      class: "fx-button fx-export-open",
-      "data-testid": "fx-export-open",
-      "aria-haspopup": "dialog",
-      onclick: open,
-    },
-    text.open,
-  );
 };

@@ -10,6 +10,7 @@ import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
 import { AttentionPart } from "./attention.js";
+import { causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
 import { DistanceChart } from "./distance.js";
 import { ZoomMask } from "./mask.js";
 import { layerTable, rowSelection, rowTable } from "./tables.js";
@@ -369,44 +370,4 @@ export class SparsityView {
       }),
     });
   }
-}
-
-/** @param {number[]} counts */
-const mainCause = (counts) => counts.indexOf(Math.max(...counts));
-
-/** @param {string} cause */
-const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
-
-/**
- * @param {string} title
- * @param {string[]} causes
- * @param {number[]} counts
- */
-function countRows(title, causes, counts) {
-  const total = sum(counts);
-  return [
-    el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
-    ...causes.map((cause, i) =>
-      el(
-        "div",
-        { class: "fx-tooltip-row" },
-        el("span", {}, causeSwatch(cause), text.causes[cause]),
-        el("span", { class: "fx-number" }, text.pairs(format.count(counts[i]), format.percent(counts[i] / total, 1))),
-      ),
-    ),
-  ];
-}
-
-/**
- * @param {Run} run
- * @param {number} index
- */
-function describeLayer(run, index) {
-  const { pairs } = run.layers[index];
-  const causes = Object.keys(text.causes);
-  return countRows(
-    text.layerTitle(run.layerIds[index]),
-    causes,
-    causes.map((cause) => pairs[cause]),
-  );
 }

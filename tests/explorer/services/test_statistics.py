@@ -56,7 +56,7 @@ def test_what_is_measured_is_kept_and_not_measured_twice(measured, monkeypatch):
     assert have["random_seed"] == COMPARISON_SEED, "the run's own centroids have seed 0"
     assert have["attention_random"]
     assert have["random_perplexity"] > 1
-    monkeypatch.setattr(service, "load_model", None)  # calling it would fail
+    monkeypatch.setattr(service.models, "lease", None)  # calling it would fail
     assert measure_run(service, run_id, attention=True) == []
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from focus_explorer.statistics.alignment import align
-from focus_explorer.statistics.group_content import adjusted_rand, contingency
+from focus_runtime.measure.contingency import adjusted_rand, contingency
 
 
 def test_groups_are_matched_so_that_most_tokens_agree(fresh_seed):

@@ -1,0 +1,28 @@
+// @ts-check
+// The button of the header that opens the export dialog for the open run.
+import { openExport } from "./export.js";
+import { el } from "../core/dom.js";
+import { exporting as text } from "../strings/export.js";
+/** @import { App } from "./app.js" */
+
+/** @param {App} app */
+export const exportButton = (app) => {
+  const { run } = app;
+  const open = () =>
+    openExport({
+      ask: (what, details = {}) => app.ask(what, details),
+      run: run.info.run_id,
+      layer: run.layerIds[app.layerIndex],
+    });
+  return el(
+    "button",
+    {
+      type: "button",
+      class: "fx-button fx-export-open",
+      "data-testid": "fx-export-open",
+      "aria-haspopup": "dialog",
+      onclick: open,
+    },
+    text.open,
+  );
+};

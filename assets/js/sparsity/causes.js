@@ -1,0 +1,47 @@
+// @ts-check
+// Causes of pairs: their swatches, their counts as rows of a tooltip, and the most frequent one.
+import { sum } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { sparsity as text } from "../strings/sparsity.js";
+/** @import { Run } from "../core/run.js" */
+
+/** @param {number[]} counts */
+export const mainCause = (counts) => counts.indexOf(Math.max(...counts));
+
+/** @param {string} cause */
+export const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
+
+/**
+ * @param {string} title
+ * @param {string[]} causes
+ * @param {number[]} counts
+ */
+export function countRows(title, causes, counts) {
+  const total = sum(counts);
+  return [
+    el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
+    ...causes.map((cause, i) =>
+      el(
+        "div",
+        { class: "fx-tooltip-row" },
+        el("span", {}, causeSwatch(cause), text.causes[cause]),
+        el("span", { class: "fx-number" }, text.pairs(format.count(counts[i]), format.percent(counts[i] / total, 1))),
+      ),
+    ),
+  ];
+}
+
+/**
+ * @param {Run} run
+ * @param {number} index
+ */
+export function describeLayer(run, index) {
+  const { pairs } = run.layers[index];
+  const causes = Object.keys(text.causes);
+  return countRows(
+    text.layerTitle(run.layerIds[index]),
+    causes,
+    causes.map((cause) => pairs[cause]),
+  );
+}

@@ -9,14 +9,13 @@ from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.jobs import Job, JobRunner
-from focus_explorer.services.maps import map_payload
-from focus_explorer.services.runs import list_runs, middle_layer
+from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import sample_text
 
 KEY = "first_run"
 SAMPLE = "Novel"
-LOADED, ANALYSED = 0.5, 0.95  # fractions of the whole, on a machine that has not converted the model yet
+LOADED = 0.5  # of the whole, on a machine that has not converted the model yet
 
 
 class FirstRun:
@@ -52,7 +51,7 @@ class FirstRun:
 
 
 def analyze_sample(service: Service, request: AnalyzeRequest, progress: Progress) -> str:
-    """Analyse a sample text and make the map that the page opens it with.
+    """Analyse a sample text; the page makes the map of a layer when it shows one.
 
     Args:
         service: database and model.
@@ -72,16 +71,13 @@ def analyze_sample(service: Service, request: AnalyzeRequest, progress: Progress
     progress("Loading libraries", 0.0)
     load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
     with service.models.lease(request.model, progress=within(0.0, LOADED)):
-        run_id = analyze(
+        return analyze(
             service,
             sample_text(SAMPLE),
             request,
             command="focus-explorer serve",
-            progress=within(LOADED, ANALYSED),
+            progress=within(LOADED, 1.0),
         )
-    progress("Making the map", ANALYSED)
-    map_payload(service, run_id, middle_layer(service.database, run_id))
-    return run_id
 
 
 def check_first_run(service: Service, request: AnalyzeRequest) -> None:

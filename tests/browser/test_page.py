@@ -14,7 +14,8 @@ from focus_explorer.services.service import Service
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from tests.helpers import build_model
+from tests.browser.conftest import serving
+from tests.helpers import build_model, build_tokenizer
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 TEXT = "The lighthouse keeper counted the ships. One ship, two ships, and then <b>no</b> ships at all.\n" * 8
@@ -205,3 +206,54 @@ def test_stop_keeps_nothing_and_the_page_goes_on(open_page, database):
     page.wait_for_timeout(3000)
     assert len(list_runs(Service(database).database)) == before
     expect(page.locator("#fe-stop")).to_be_disabled()
+
+
+@pytest.fixture
+def tiny_folder(tmp_path):
+    """A model folder that is explored within seconds."""
+    folder = tmp_path / "model"
+    build_model(vocab_size=512).save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def first_start(tmp_path, model, port):
+    return serving("--db", tmp_path / "new" / "runs.duckdb", "--model", model, "--centroids", "random", port=port)
+
+
+def test_the_first_visit_shows_stages_then_the_run_and_two_visitors_share_it(chromium, tiny_folder, tmp_path):
+    with first_start(tmp_path, tiny_folder, 7956) as url:
+        pages = [chromium.new_page() for _ in range(2)]
+        pages[0].goto(url)
+        stage = pages[0].locator("#fe-first .fe-progress")
+        stage.wait_for()
+        stages = set()
+        pages[1].goto(url)
+        while stage.count():
+            stages.add(pages[0].evaluate("document.querySelector('#fe-first .fe-progress')?.innerText"))
+            pages[0].wait_for_timeout(50)
+        for page in pages:
+            page.wait_for_selector("[data-testid=fx-header]", timeout=120_000)
+            expect(page.locator("#fe-first")).to_have_count(0)
+        assert len(stages - {None}) > 1
+        assert shown_run(pages[0]) == shown_run(pages[1])
+        assert len(list_runs(Service(tmp_path / "new" / "runs.duckdb").database)) == 1
+        for page in pages:
+            page.close()
+
+
+def test_a_model_that_fails_at_the_first_visit_is_explained_and_can_be_tried_again(chromium, tiny_folder, tmp_path):
+    config = tiny_folder / "config.json"
+    kept = config.read_text()
+    config.write_text("{")
+    with first_start(tmp_path, tiny_folder, 7957) as url:
+        page = chromium.new_page()
+        page.goto(url)
+        expect(page.locator("#fe-first [role=alert]")).to_contain_text("cannot be loaded", timeout=120_000)
+        page.reload()  # the failure is still there for the next visit
+        expect(page.locator("#fe-first [role=alert]")).to_contain_text("cannot be loaded", timeout=60_000)
+        config.write_text(kept)
+        page.locator("#fe-retry").click()
+        page.wait_for_selector("[data-testid=fx-header]", timeout=120_000)
+        expect(page.locator("#fe-retry")).to_have_count(0)
+        page.close()

@@ -90,6 +90,10 @@ def _bar(stage: str, fraction: float) -> str:
     )
 
 
+def _first_run_bar(stage: str, fraction: float) -> str:
+    return f"<p>{escape(MESSAGES['sample'])}</p>{_bar(stage, fraction)}"
+
+
 def build(service: Service, request: AnalyzeRequest) -> Explore:
     """Lay out the tab."""
     with gr.Row(elem_classes="fe-explore"):
@@ -350,7 +354,7 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
         shown = None
         while job.live:
             if shown != (shown := (job.stage, job.fraction)):
-                yield gr.update(value=done(MESSAGES["sample"]) + _bar(*shown), visible=True), hidden, gr.skip()
+                yield gr.update(value=_first_run_bar(*shown), visible=True), hidden, gr.skip()
             await asyncio.sleep(POLL_SECONDS)
         if job.state == "done":
             yield hidden, hidden, job.result

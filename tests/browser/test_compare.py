@@ -52,7 +52,7 @@ def pair(database, tmp_path_factory):
 @pytest.fixture(scope="module")
 def elsewhere(pair):
     """A run of another text in the same database."""
-    return pair[0].analyze(OTHER_TEXT, AnalyzeRequest(top_k=2, window=8, repeats=1))
+    return analyze(pair[0], OTHER_TEXT, AnalyzeRequest(top_k=2, window=8, repeats=1))
 
 
 @pytest.fixture(scope="module")

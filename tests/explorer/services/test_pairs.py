@@ -48,7 +48,7 @@ def membership(own, layer):
 
 def test_a_tile_of_single_pairs_names_every_cause(own):
     tile = ask(own, "mask_tile", layer=1, rows=[40, 70], keys=[0, 60])
-    assert (tile["block_size"], tile["rows"], tile["keys"], tile["bytes"]) == (1, (40, 71), (0, 61), 1)
+    assert (tile["block_size"], tile["rows"], tile["keys"], tile["bytes"]) == (1, [40, 71], [0, 61], 1)
     counts, bits = tile_counts(tile), membership(own, 1)
     for i in range(40, 71):
         for j in range(61):

@@ -16,10 +16,17 @@ LINKS = json.loads((FOLDER / "links.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def old_page(tmp_path_factory, chromium):
+def old_url(tmp_path_factory):
     path = tmp_path_factory.mktemp("version_0_1") / "runs.duckdb"
     path.write_bytes(gzip.decompress((FOLDER / "runs.duckdb.gz").read_bytes()))
-    with serving("--db", path, port=7971) as url, opening(chromium, url) as open_one:
+    with serving("--db", path, port=7971) as url:
+        yield url
+
+
+@pytest.fixture
+def old_page(chromium, old_url):
+    """Opens a page and closes it after the test: a browser has six connections to a server, a page takes one."""
+    with opening(chromium, old_url) as open_one:
         yield open_one
 
 

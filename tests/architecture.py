@@ -33,7 +33,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{R}/routing": _runtime("models"),
     f"{R}/attention": _runtime("mask routing"),
     f"{R}/composition": _runtime("models mask routing attention"),
-    f"{R}/measure": _runtime("text mask routing attention composition"),
+    f"{R}/measure": _runtime("models text mask routing attention composition"),
     f"{R}/training": _runtime("models text mask routing composition measure"),
     f"{R}/baselines": _runtime("models routing attention composition measure training"),
     f"{R}/run": _runtime("models text mask routing composition measure baselines"),

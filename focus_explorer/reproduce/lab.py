@@ -29,6 +29,7 @@ from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import fingerprint, load_model
+from focus_runtime.models.precision import native_dtype
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.tasks.last_word import write_last_word_tasks
@@ -72,9 +73,10 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
-        self.log(f"focus-explorer {__version__}, scale {self.scale.name}, model {self.model_name}")
+        self.dtype = native_dtype(self.on) if self.scale.dtype == "auto" else self.scale.dtype
+        self.log(f"focus-explorer {__version__}, scale {self.scale.name}, model {self.model_name} in {self.dtype}")
         self.model, self.tokenizer = load_model(
-            self.model_name, dtype=self.scale.dtype, device=self.on, cache_dir=self.cache_dir
+            self.model_name, dtype=self.dtype, device=self.on, cache_dir=self.cache_dir
         )
         self.device = next(self.model.parameters()).device
         self.fingerprint = fingerprint(self.model)
@@ -128,7 +130,7 @@ class Lab:
 
     def key(self, *parts: Any) -> str:
         """Hash of what a result depends on, with model and texts."""
-        text = json.dumps([self.fingerprint, self.scale.dtype, self.data_hash, *parts], sort_keys=True, default=str)
+        text = json.dumps([self.fingerprint, self.dtype, self.data_hash, *parts], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def once(self, name: str, measure: Callable[[Lab], Report]) -> Report:
@@ -246,7 +248,7 @@ class Lab:
         Returns:
             The loss of every step.
         """
-        precision = "bf16" if self.scale.dtype == "bfloat16" else "no"
+        precision = "bf16" if self.dtype == "bfloat16" else "no"
         settings = self.plan(
             seed, steps=steps or self.scale.weight_steps, learning_rate=rate, mixed_precision=precision
         )
@@ -338,7 +340,7 @@ class Lab:
         return {
             "scale": scale.name,
             "model": self.model_name,
-            "dtype": scale.dtype,
+            "dtype": self.dtype,
             "tokens per sequence": scale.seq_len,
             "held-out sequences": int(self.sequences().shape[0]),
             "training texts": self.names["train"],

@@ -13,7 +13,7 @@ class Scale:
 
     Attributes:
         model: default of --model.
-        dtype: of the frozen model, in training and evaluation.
+        dtype: of the frozen model, in training and evaluation; "auto" is the type that the device computes natively.
         seq_len, window: tokens per sequence, local window w; every sequence is longer than the window.
         steps: optimiser steps of each training of centroids.
         weight_steps: of each training that changes weights (LoRA, full fine-tuning).
@@ -58,7 +58,7 @@ SCALES = {
         Scale(
             name="tiny",
             model="smollm2-135m",
-            dtype="bfloat16",
+            dtype="auto",
             seq_len=128,
             window=16,
             steps=6,
@@ -81,7 +81,7 @@ SCALES = {
         Scale(
             name="small",
             model="smollm2-135m",
-            dtype="bfloat16",
+            dtype="auto",
             seq_len=512,
             window=64,
             steps=80,

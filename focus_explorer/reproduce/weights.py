@@ -293,7 +293,7 @@ def _pair(
 ) -> list[dict[str, Any]]:
     scale, scratch = lab.scale, regime == "from_scratch"
     steps = scale.scratch_steps if scratch else scale.weight_steps
-    precision = "bf16" if scale.dtype == "bfloat16" and not scratch else "no"
+    precision = "bf16" if lab.dtype == "bfloat16" and not scratch else "no"
     plan = RegimePlan(
         regime=regime,
         centroids=None if scratch else lab.plan(seed),

@@ -192,17 +192,7 @@ def _layer_rows(model: Any, config: Any, request: BenchRequest, progress: Progre
     """One layer of the model's own shape, random balanced groups."""
     from focus_runtime.measure.speed import LayerSetting, layer_speed
 
-    shape = model.config.get_text_config()
-    setting = LayerSetting(
-        heads=shape.num_attention_heads,
-        key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
-        head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
-        num_groups=config.num_groups,
-        top_k=config.top_k,
-        window=config.window,
-        num_sinks=config.num_sinks,
-        dtype=request.dtype,
-    )
+    setting = LayerSetting.of_model(model, config)
     rows = []
     for number, length in enumerate(request.layer_lengths):
         progress(f"One layer at {length:,} tokens", 0.02 + 0.4 * number / len(request.layer_lengths))

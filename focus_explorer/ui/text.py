@@ -37,7 +37,7 @@ TRAIN_HELP = {
     "sinks": "First tokens that all may see",
     "lr": "How far one step moves; lower it if the loss jumps",
     "gate": "How groups act while training: log keeps close to the final mask, paper is the published one",
-    "dtype": "Of the frozen model; bfloat16 is faster on most recent processors",
+    "dtype": "Of the frozen model; auto is bfloat16 where the processor computes it natively, otherwise float32",
     "seed": "Same seed and text, same result",
 }
 HELP = {

@@ -90,19 +90,8 @@ def _measure(
 
     from focus_runtime.measure.speed import LayerSetting, layer_speed, membership_like
 
-    shape, config, parameter = model.config.get_text_config(), run_config(run), next(model.parameters())
-    setting = LayerSetting(
-        heads=shape.num_attention_heads,
-        key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
-        head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
-        num_groups=config.num_groups,
-        top_k=config.top_k,
-        window=config.window,
-        num_sinks=config.num_sinks,
-        dtype=str(parameter.dtype).removeprefix("torch."),
-        hidden_size=shape.hidden_size,
-        routing=config,
-    )
+    config, parameter = run_config(run), next(model.parameters())
+    setting = LayerSetting.of_model(model, config)
     groups = membership_like(torch.from_numpy(membership.copy()), length, torch.Generator().manual_seed(length))
     measured = layer_speed(
         setting, length, repeats=repeats, seed=length, device=str(parameter.device), membership=groups

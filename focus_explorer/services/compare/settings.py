@@ -202,6 +202,7 @@ def _measure_cell(
 ) -> dict[str, Any]:
     import torch
 
+    from focus_runtime.models.precision import dtype_name
     from focus_runtime.run.setting import measure_setting
 
     kind, k, w = cell
@@ -241,7 +242,7 @@ def _measure_cell(
         "total_focus": measured.total_ms["focus"],
         "backend": measured.backend,
         "device": str(parameter.device),
-        "dtype": str(parameter.dtype).removeprefix("torch."),
+        "dtype": dtype_name(loaded.model),
         "threads": torch.get_num_threads(),
     }
 

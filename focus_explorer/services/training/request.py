@@ -47,7 +47,12 @@ class TrainRequest:
     accumulate: int = _option(1, "passes whose gradients make one step")
     lr: float = _option(3e-3, "peak learning rate", kind=float)
     seed: int = _option(0, "of initialisation and data order")
-    dtype: str = _option("float32", "of the frozen model", kind=str, choices=("float32", "bfloat16"))
+    dtype: str = _option(
+        "float32",
+        "of the frozen model; auto is the one that the device computes natively",
+        kind=str,
+        choices=("auto", "float32", "bfloat16"),
+    )
     precision: str = _option("no", "mixed precision on top of it", kind=str, choices=("no", "bf16", "fp16"))
     gradient_checkpointing: bool = _option(False, "less memory, more time", kind=bool)
     checkpoint_every: int = _option(50, "steps between checkpoints")

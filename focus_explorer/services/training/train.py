@@ -100,6 +100,7 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     from accelerate import PartialState
 
     from focus_runtime.models.loading import load_model
+    from focus_runtime.models.precision import native_dtype
     from focus_runtime.training.hashes import ModelHashes
 
     plan = plan_training(request)
@@ -109,9 +110,9 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     _check_checkpoint(request)
     if database is not None:
         _check_database(database)
-    model, tokenizer = load_model(
-        request.model, dtype=request.dtype, device=str(PartialState().device), cache_dir=settings.cache_dir()
-    )
+    device = str(PartialState().device)
+    dtype = native_dtype(device) if request.dtype == "auto" else request.dtype
+    model, tokenizer = load_model(request.model, dtype=dtype, device=device, cache_dir=settings.cache_dir())
     _check_layers(plan, model)
     sequences = _held_out(tokenizer, held_out, request) if held_out else None  # too short a text is known now
     return _Training(plan, model, tokenizer, texts, files, sequences, ModelHashes.of(model))
@@ -192,6 +193,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
 
 def _recorder(training: _Training, database: Any, command: str, announce: Announce) -> Any:
     """The context that records the curve."""
+    from focus_runtime.models.precision import dtype_name
     from focus_runtime.run.engine import versions
     from focus_runtime.store.training import TrainingInfo, TrainingRecorder
     from focus_runtime.training.centroids import texts_sha256
@@ -205,7 +207,7 @@ def _recorder(training: _Training, database: Any, command: str, announce: Announ
         steps=plan.settings.steps,
         seed=plan.settings.seed,
         device=str(next(training.model.parameters()).device),
-        dtype=request.dtype,
+        dtype=dtype_name(training.model),
         out=str(out),
         config=plan.config.to_dict(),
         settings=asdict(plan.settings),
@@ -227,6 +229,7 @@ def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorder: Any) 
 
 def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce) -> dict[str, Any]:
     """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
+    from focus_runtime.models.precision import dtype_name
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.training.centroids import validate
 
@@ -234,7 +237,7 @@ def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce
     centroids.config = plan.result_config
     centroids.training |= {
         "texts": [path.name for path in training.files],
-        "dtype": request.dtype,
+        "dtype": dtype_name(training.model),
         "train_window": plan.config.window,
     }
     try:

@@ -44,7 +44,7 @@ _FIELDS = (
     "seed",
 )
 DEFAULTS = TrainRequest(
-    text=(), out="", name="my centroids", top_k=1, dtype="bfloat16", checkpoint_every=25
+    text=(), out="", name="my centroids", top_k=1, dtype="auto", checkpoint_every=25
 )  # steps of a minute are common on a CPU: 25 of them are soon lost
 
 
@@ -159,7 +159,7 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
         with gr.Row():
             made["lr"], made["seed"] = number("lr"), number("seed")
         made["gate"] = choice("gate", ["log", "paper"])
-        made["dtype"] = choice("dtype", ["float32", "bfloat16"])
+        made["dtype"] = choice("dtype", ["auto", "float32", "bfloat16"])
         held_out = gr.File(
             label=TRAIN_HELP["val"], file_types=[".txt"], type="filepath", height=110, elem_id="fe-train-val"
         )

@@ -25,6 +25,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import Spread, peak_bytes, reset_peak_memory
+from focus_runtime.models.precision import dtype_name
 from focus_runtime.routing.router import CentroidRouter
 
 STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
@@ -54,6 +55,23 @@ class LayerSetting:
     backend: str = "auto"
     hidden_size: int | None = None
     routing: FocusConfig | None = None
+
+    @classmethod
+    def of_model(cls, model: Any, config: FocusConfig) -> LayerSetting:
+        """A layer of the model's own shape and type; its router is timed in the given configuration."""
+        shape = model.config.get_text_config()
+        return cls(
+            heads=shape.num_attention_heads,
+            key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
+            head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
+            num_groups=config.num_groups,
+            top_k=config.top_k,
+            window=config.window,
+            num_sinks=config.num_sinks,
+            dtype=dtype_name(model),
+            hidden_size=shape.hidden_size,
+            routing=config,
+        )
 
     @property
     def width(self) -> int:

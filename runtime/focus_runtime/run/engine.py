@@ -19,6 +19,7 @@ from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.measure.loss import check_positions, token_nll
 from focus_runtime.measure.timing import peak_memory_bytes, timed_pass, warm_up
+from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.trace import LayerTrace, Timing, Trace
@@ -228,7 +229,7 @@ def _info(
         "config": focus.config.to_dict(),
         "num_tokens": len(tokens.ids),
         "device": str(parameter.device),
-        "dtype": str(parameter.dtype).removeprefix("torch."),
+        "dtype": dtype_name(model),
         "backend": backend,
         "seed": options.seed,
         "versions": versions() | {"threads": str(torch.get_num_threads())},  # they too decide the last digits

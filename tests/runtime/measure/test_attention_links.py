@@ -86,13 +86,14 @@ def test_a_models_links_are_those_of_its_eager_attention(fresh_seed, near_ties):
     for row, layer in enumerate(found):
         np.testing.assert_allclose(layer.shares, shares[row].numpy(), atol=1e-12)
         for kind in LINK_KINDS:
-            values = layer.links[kind][2]
             for head in range(4):
+                queries, keys, values = (part[head] for part in layer.links[kind])
                 dense_weights = weights[layer.layer][0, head].numpy()
                 expected = sorted_links(dense_weights, membership[layer.layer], 3, 2, kind)[:9]
-                np.testing.assert_allclose(values[head], [p for p, _, _ in expected], atol=1e-6)
-                at = dense_weights[layer.links[kind][0][head], layer.links[kind][1][head]]
-                np.testing.assert_allclose(values[head], at, atol=1e-6)
+                here = values > 0  # a text with few pairs of a kind fills the rest with zeros
+                assert here.sum() == len(expected)
+                np.testing.assert_allclose(values[here], [p for p, _, _ in expected], atol=1e-6)
+                np.testing.assert_allclose(values[here], dense_weights[queries[here], keys[here]], atol=1e-6)
 
 
 def test_a_prefix_has_the_same_attention_as_within_the_whole(tiny_model):

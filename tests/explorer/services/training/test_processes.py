@@ -60,7 +60,7 @@ def until(condition, seconds=120):
 
 @pytest.mark.slow
 def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file):
-    out = trainings.start(request(model_folder, 4000), [str(text_file)])
+    out = trainings.start(request(model_folder, 1200), [str(text_file)])
     assert trainings.payload({})["job"]["state"] == "starting"
     with pytest.raises(InputError, match="mine is still running"):
         trainings.start(request(model_folder, 10), [str(text_file)])
@@ -88,8 +88,8 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file):
     assert trainings.resume(key) == out
     until(lambda: trainings.rows()[0]["status"] == "done")
     [row] = trainings.rows()
-    assert (row["step"], row["training_id"], row["usable"]) == (4000, key, True)
-    assert [step for step, _ in curve(text_file.parent, key)] == list(range(1, 4001))
+    assert (row["step"], row["training_id"], row["usable"]) == (1200, key, True)
+    assert [step for step, _ in curve(text_file.parent, key)] == list(range(1, 1201))
     used = trainings.use(key)
     run = analyze(trainings.service, TEXT, AnalyzeRequest(model=used["model"], centroids=used["sha256"], repeats=1))
     assert run_summary(trainings.service.database, run)["config"]["num_groups"] == 3

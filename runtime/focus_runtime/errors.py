@@ -24,6 +24,10 @@ class ModelError(InputError):
     """A model cannot be found, loaded or composed with Focus."""
 
 
+class DeviceError(InputError):
+    """This machine has no such device, or the device cannot compute in that precision or has no memory left."""
+
+
 class CentroidFileError(InputError):
     """A centroid file is damaged, unsafe, or made for another model."""
 

@@ -65,8 +65,8 @@ def check_positions(settings: Any, name: str) -> None:
         ConfigError: naming the setting.
     """
     value = getattr(settings, name)
-    whole = isinstance(value, tuple) and all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value)
-    if not whole or len(set(value)) != len(value):
+    valid = isinstance(value, tuple) and all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value)
+    if not valid or len(set(value)) != len(value):
         raise ConfigError(f"{name} is {value!r}", expected="a tuple of different whole numbers from 0 up")
 
 
@@ -78,8 +78,8 @@ def check_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 4:
-            got = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise InputError(f"{name} is {got}", expected="a tensor of shape (batch, heads, tokens, head size)")
+            received = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise InputError(f"{name} is {received}", expected="a tensor of shape (batch, heads, tokens, head size)")
         if not tensor.is_floating_point() or tensor.dtype != query.dtype:
             raise InputError(f"{name} is {tensor.dtype}", expected=f"floating point, {query.dtype} like query")
     if key.shape != value.shape:
@@ -98,8 +98,8 @@ def check_text(model: Any, text: Any) -> Tensor:
     Raises:
         InputError: it is something else.
     """
-    whole = isinstance(text, Tensor) and text.dtype in (torch.int64, torch.int32)
-    if not whole or text.dim() != 2 or text.numel() == 0:
-        got = f"{text.dtype} of shape {tuple(text.shape)}" if isinstance(text, Tensor) else type(text).__name__
-        raise InputError(f"text is {got}", expected="an (N, T) tensor of token ids: N sequences of T tokens")
+    valid = isinstance(text, Tensor) and text.dtype in (torch.int64, torch.int32)
+    if not valid or text.dim() != 2 or text.numel() == 0:
+        received = f"{text.dtype} of shape {tuple(text.shape)}" if isinstance(text, Tensor) else type(text).__name__
+        raise InputError(f"text is {received}", expected="an (N, T) tensor of token ids: N sequences of T tokens")
     return text.to(next(model.parameters()).device)

@@ -152,10 +152,10 @@ class AttentionHandle(Handle):
         return self.model
 
     def _readings(self) -> list[Reading]:
-        found = [layer.reading or Reading() for layer in self.layers() if not layer.own]
-        if not found:
+        readings = [layer.reading or Reading() for layer in self.layers() if not layer.own]
+        if not readings:
             raise InputError("this baseline is detached", fix="ask before calling detach()")
-        return found
+        return readings
 
     def _attach(self) -> None:
         model = self.model
@@ -260,8 +260,8 @@ def _one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tenso
     if query.dtype == key.dtype == value.dtype:
         return query, key, value
     device = query.device.type  # autocast leaves what the rotary embedding touched in fp32
-    wanted = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
-    return query.to(wanted), key.to(wanted), value.to(wanted)
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
+    return query.to(dtype), key.to(dtype), value.to(dtype)
 
 
 def _refuse_unsupported(

@@ -128,8 +128,8 @@ def routing_attention(
         distance = distances(start, stop, stop, query.device)
         sinks = torch.arange(stop, device=query.device) < num_sinks
         near = (distance <= reach) | sinks
-        together = (of_query[..., start:stop, :] @ of_key[..., :stop, :].transpose(-1, -2)) > 0
-        allowed = ((distance >= 0) & (near | (clustered & together))).flatten(1, 2)
+        shared = (of_query[..., start:stop, :] @ of_key[..., :stop, :].transpose(-1, -2)) > 0
+        allowed = ((distance >= 0) & (near | (clustered & shared))).flatten(1, 2)
         rows = query[:, :, start:stop]
         outs.append(attend_pairs(rows, key[:, :, :stop], value[:, :, :stop], allowed, scale=scale, softcap=softcap))
         if reading is not None:
@@ -180,10 +180,10 @@ def settle_clusters(clusters: Clusters, decay: float) -> None:
 
     Centroids without a vector stay. The means that are subtracted follow in the same way.
     """
-    found = clusters.counts > 0
+    occupied = clusters.counts > 0
     mean = clusters.sums / clusters.counts.clamp_min(1)
     moved = normalize(decay * clusters.centroids + (1 - decay) * mean, dim=-1)
-    clusters.centroids = torch.where(found, moved, clusters.centroids)
+    clusters.centroids = torch.where(occupied, moved, clusters.centroids)
     if clusters.means is not None:
         clusters.query_mean = decay * clusters.query_mean + (1 - decay) * clusters.means[0]
         clusters.key_mean = decay * clusters.key_mean + (1 - decay) * clusters.means[1]

@@ -249,9 +249,9 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     query, key, value, padding = call.query, call.key, call.value, call.padding
     shape = (key.shape[0], key.shape[2])
     if call.scoring.softcap is not None:
-        everything = torch.ones(shape, dtype=torch.int64, device=key.device)
+        one_group = torch.ones(shape, dtype=torch.int64, device=key.device)
         rule = PairRule(window=shape[1])
-        out_BHTD = attend(query, key, value, everything, rule, call.scoring, padding, backend="masked")[0]
+        out_BHTD = attend(query, key, value, one_group, rule, call.scoring, padding, backend="masked")[0]
         return out_BHTD.transpose(1, 2)
     if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
         padding = torch.ones(shape, dtype=torch.bool, device=key.device)

@@ -76,9 +76,9 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
     job = _on_disk(job)
     try:
         _connect(job, cluster)
-        todo = iter(tasks)
-        for first in todo:
-            yield from _wave(job, _some(chain([first], todo)), cluster)
+        remaining = iter(tasks)
+        for first in remaining:
+            yield from _wave(job, _some(chain([first], remaining)), cluster)
     except ray.exceptions.RayTaskError:
         raise  # a defect of ours, with its traceback
     except ray.exceptions.RayError as error:

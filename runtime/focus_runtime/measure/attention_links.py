@@ -81,7 +81,7 @@ def measure_attention(
     # The routers only mark which layers are focused; no groups are taken from them, so any will do.
     routers = random_centroids(model, config.replace(layers=tuple(membership)))
     focus = compose(model, routers, assignment="sinkhorn")
-    found: list[LayerAttention] = []
+    layers: list[LayerAttention] = []
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
@@ -97,8 +97,8 @@ def measure_attention(
             sliding_window=layer.sliding,
             top=top,
         )
-        found.append(LayerAttention(layer.index, shares, links, queries))
-        progress(len(found), len(groups))
+        layers.append(LayerAttention(layer.index, shares, links, queries))
+        progress(len(layers), len(groups))
 
     try:
         if set(focus.focused_layers) != set(membership):
@@ -107,7 +107,7 @@ def measure_attention(
             final_hidden(model, torch.tensor([ids], device=device))
     finally:
         focus.detach()
-    return found
+    return layers
 
 
 def mass_and_links(

@@ -98,15 +98,15 @@ def attention_mass_kept(focus: FocusModel, sequences: Tensor, *, groups_from: st
         raise InputError(f"groups_from is {groups_from!r}", expected=" or ".join(GROUPS_FROM))
     if sequences.dim() != 2 or 0 in sequences.shape:
         raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
-    device, found = next(focus.model.parameters()).device, []
+    device, shares = next(focus.model.parameters()).device, []
     for row in sequences.split(1):
         ids = row.to(device)
         membership = None
         if groups_from == "focus":
             final_hidden(focus.model, ids)
             membership = {index: assignment.membership for index, assignment in focus.assignments().items()}
-        found.append(mass_under_groups(focus, ids, membership)[0].cpu().numpy())
-    return MassKept(tuple(focus.focused_layers), np.stack(found))
+        shares.append(mass_under_groups(focus, ids, membership)[0].cpu().numpy())
+    return MassKept(tuple(focus.focused_layers), np.stack(shares))
 
 
 @torch.no_grad()
@@ -192,9 +192,9 @@ def full_probabilities(
 ) -> Tensor:
     """(B, Hq, rows, keys) full attention of some rows; query row r stands at key number offset + r."""
     batch, heads, rows, size = query.shape
-    wanted = torch.float64 if query.dtype == torch.float64 else torch.float32
-    together = query.to(wanted).reshape(batch, key.shape[1], heads // key.shape[1] * rows, size)
-    scores = (together @ key.to(wanted).transpose(-1, -2) * scale).view(batch, heads, rows, key.shape[2])
+    dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
+    query_rows = query.to(dtype).reshape(batch, key.shape[1], heads // key.shape[1] * rows, size)
+    scores = (query_rows @ key.to(dtype).transpose(-1, -2) * scale).view(batch, heads, rows, key.shape[2])
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     i = torch.arange(offset, offset + rows, device=query.device)[:, None]

@@ -227,12 +227,12 @@ def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: st
     """Largest absolute difference from the float64 reference on the same (rounded) inputs, and cosine similarity."""
     query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
     options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
-    found = focus_attention(query, key, value, groups, backend=setting.backend, **options)
+    out = focus_attention(query, key, value, groups, backend=setting.backend, **options)
     exact = focus_attention(query.double(), key.double(), value.double(), groups, backend="reference", **options)
-    assert isinstance(found, Tensor)
+    assert isinstance(out, Tensor)
     assert isinstance(exact, Tensor)
-    difference = (found.double() - exact).abs().max().item()
-    cosine = torch.nn.functional.cosine_similarity(found.double().flatten(2), exact.flatten(2), dim=-1).min().item()
+    difference = (out.double() - exact).abs().max().item()
+    cosine = torch.nn.functional.cosine_similarity(out.double().flatten(2), exact.flatten(2), dim=-1).min().item()
     return {"max_abs_error": difference, "cosine": cosine}
 
 
@@ -267,7 +267,7 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
             for name, seconds in focus.seconds.seconds.items():
                 stages[mode].setdefault(name, []).append(seconds * 1000)
     median = {mode: statistics.median(values) for mode, values in times.items()}
-    per_stage = {m: {n: statistics.median(v) for n, v in found.items()} for m, found in stages.items()}
+    per_stage = {m: {n: statistics.median(v) for n, v in by_name.items()} for m, by_name in stages.items()}
     attention = per_stage["focus"]["attention"] + per_stage["focus"].get("routing", 0.0)
     with focus.measured_full_attention():
         full_growth = _growth(lambda: final_hidden(model, ids), device)

@@ -106,7 +106,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
-    found = {
+    facts = {
         "cpu": name,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -116,6 +116,6 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "fused_kernel": "compiled" if fused_available() else f"not available: {fused_reason()}",
     }
     if device.startswith("cuda"):
-        found["gpu"] = torch.cuda.get_device_name()
-        found["cuda"] = torch.version.cuda
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+        facts["cuda"] = torch.version.cuda
+    return facts

@@ -1,8 +1,8 @@
 """What keeps hard groups balanced while centroids are trained.
 
 Sinkhorn balances soft mass, not the argmax that the hard mask uses, so hard groups may drift together and the mask fill
-up. Every device here works against that in another way; `study` trains with each on the same sequences. It knows
-nothing of softmax collapse: that is `focus_runtime.studies.dominance`.
+up. Every device here works against that in another way; `measure_balancing` trains with each on the same sequences. It
+knows nothing of softmax collapse: that is `focus_runtime.studies.dominance`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _assign_training(index: int, router: CentroidRouter, hidden: Tensor, padding
     return assign_balanced(router, hidden)
 
 
-def study(
+def measure_balancing(
     model: Any,
     tokenizer: Any,
     texts: list[str],
@@ -163,12 +163,12 @@ def study(
     return rows
 
 
-def _device(given: str | Device) -> Device:
-    if isinstance(given, Device):
-        return given
-    if given not in DEVICES:
-        raise ConfigError(f"device {given!r} is unknown", expected="one of " + ", ".join(DEVICES))
-    return DEVICES[given]
+def _device(device: str | Device) -> Device:
+    if isinstance(device, Device):
+        return device
+    if device not in DEVICES:
+        raise ConfigError(f"device {device!r} is unknown", expected="one of " + ", ".join(DEVICES))
+    return DEVICES[device]
 
 
 def train_with(

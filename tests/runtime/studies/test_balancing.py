@@ -12,7 +12,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
-from focus_runtime.studies.balancing import DEVICES, assign_balanced, study, temperature_at, train_with
+from focus_runtime.studies.balancing import DEVICES, assign_balanced, measure_balancing, temperature_at, train_with
 from focus_runtime.studies.dominance import balance_loss
 from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import train_centroids
@@ -133,7 +133,7 @@ def test_without_a_device_of_its_own_it_is_ordinary_training():
 def test_a_row_tells_quality_before_and_after_calibration(fresh_seed):
     model, validation, seen = build_model(), random_ids(32, batch=2, seed=fresh_seed), []
     before = weights_sha256(model)
-    rows = study(
+    rows = measure_balancing(
         model,
         build_tokenizer(),
         TEXTS,
@@ -164,7 +164,7 @@ def test_a_row_tells_quality_before_and_after_calibration(fresh_seed):
 def test_unknown_devices_and_stopping():
     arguments: Any = (build_model(), build_tokenizer(), TEXTS, random_ids(32), FOCUS, TrainConfig(**PLAN))
     with pytest.raises(ConfigError, match=r"device 'magic' is unknown; expected one of sinkhorn-10"):
-        study(*arguments, ["magic"])
+        measure_balancing(*arguments, ["magic"])
     with pytest.raises(TrainingStopped):
-        study(*arguments, ["sinkhorn-10"], should_stop=lambda: True)
+        measure_balancing(*arguments, ["sinkhorn-10"], should_stop=lambda: True)
     assert "_focus_layer" not in vars(arguments[0].model.layers[0].self_attn)

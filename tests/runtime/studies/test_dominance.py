@@ -19,8 +19,8 @@ from focus_runtime.studies.dominance import (
     balance_loss,
     clustered,
     entropy_loss,
+    measure_dominance,
     moved_centroids,
-    study,
 )
 from focus_runtime.text.sequences import encode_texts, step_sequences
 from focus_runtime.training.centroids import centroid_loop, training_focus
@@ -40,7 +40,7 @@ def run(strategies, model=None, **changes):
         name: changes.pop(name) for name in ("weights", "router_rate", "on_row", "should_stop") if name in changes
     }
     settings = TrainConfig(**(PLAN | changes))
-    return study(model or build_model(), build_tokenizer(), TEXTS, FOCUS, settings, strategies, **options)
+    return measure_dominance(model or build_model(), build_tokenizer(), TEXTS, FOCUS, settings, strategies, **options)
 
 
 def curve(rows, name, strategy=None):
@@ -260,7 +260,7 @@ def test_bad_input_is_said():
     with pytest.raises(ConfigError, match=r"strategy 'hope' is unknown; expected one of softmax"):
         run(["hope"])
     with pytest.raises(TextError, match="at least 33"):
-        study(build_model(), build_tokenizer(), ["short"], FOCUS, TrainConfig(**PLAN), ["softmax"])
+        measure_dominance(build_model(), build_tokenizer(), ["short"], FOCUS, TrainConfig(**PLAN), ["softmax"])
     seen: list[Any] = []
     with pytest.raises(TrainingStopped):
         run(["softmax"], on_row=seen.append, should_stop=lambda: True)
@@ -284,7 +284,7 @@ def test_softmax_collapses_and_sinkhorn_holds():
     model = run_regime(plan, build_model(num_hidden_layers=1), build_tokenizer(), texts, FOCUS, twin=True).model
     config = FocusConfig(num_groups=4, routing_dim=8, top_k=1, window=0, num_sinks=0, temperature=1.0)
     settings = TrainConfig(steps=30, seq_len=64, batch=4, warmup=0, learning_rate=0.1)
-    rows = study(model, build_tokenizer(), texts, config, settings, ["softmax", "sinkhorn"])
+    rows = measure_dominance(model, build_tokenizer(), texts, config, settings, ["softmax", "sinkhorn"])
     softmax, sinkhorn = ([row for row in rows if row["strategy"] == name][-10:] for name in ("softmax", "sinkhorn"))
     assert min(curve(softmax, "dominance")) > 0.9
     assert min(curve(softmax, "retained_pairs")) > 0.9

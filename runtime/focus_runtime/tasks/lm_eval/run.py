@@ -211,8 +211,8 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
                 fix="check the network connection, or give tasks with local data by --task-folder "
                 "(`focus-explorer evaluate make-task` makes some from plain text)",
             ) from error
-    for task, held in loaded.items():
-        if len(held.eval_docs) == 0:
+    for task, loaded_task in loaded.items():
+        if len(loaded_task.eval_docs) == 0:
             raise InputError(f"the task {task} has no items", fix="check its data")
     return loaded
 
@@ -301,9 +301,9 @@ def _metrics(values: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) ->
         if not choice or name.endswith("_stderr") or not isinstance(value, int | float | np.number):
             continue
         rows = sorted((s for s in samples if s["filter"] == choice), key=lambda sample: sample["doc_id"])
-        given = [row.get(name) for row in rows]
-        plain = all(isinstance(item, int | float | np.number) for item in given) and bool(given)
-        items = np.array(given, dtype=np.float64) if plain else None
+        scores = [row.get(name) for row in rows]
+        plain = all(isinstance(item, int | float | np.number) for item in scores) and bool(scores)
+        items = np.array(scores, dtype=np.float64) if plain else None
         metrics[key if len(filters) > 1 else name] = Metric(float(value), _stderr(float(value), items), items)
     return metrics
 

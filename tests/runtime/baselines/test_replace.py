@@ -123,10 +123,10 @@ def test_the_mask_in_the_model_is_the_definition(name, family, ids):
             if i - j <= 3 or j in special or (i in special and name == "longformer"):
                 mask[0, 0, i, j] = 0.0
     with attached(name, model) as handle:
-        found = logits(model, ids)
+        actual = logits(model, ids)
         assert handle.retained_pairs() == pytest.approx((mask == 0).sum().item() / 820)
         assert handle.keys_per_query() == pytest.approx((mask == 0).sum().item() / 40)
-    torch.testing.assert_close(found, logits(model, ids, attention_mask=mask), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", list(SPARSE))
@@ -152,8 +152,8 @@ def test_scores_come_from_the_method(name, tiny_model):
     texts = random_ids(30, batch=2, seed=4)
     full = score(tiny_model, texts).nll
     with attached(name, tiny_model) as handle:
-        found = score(handle.model, texts).nll
-    assert (abs(found - full).max() > 1e-3) == (name in SPARSE)
+        nll = score(handle.model, texts).nll
+    assert (abs(nll - full).max() > 1e-3) == (name in SPARSE)
     assert (score(tiny_model, texts).nll == full).all()
 
 
@@ -363,6 +363,6 @@ def test_autocast(name, family, ids):
     with BASELINES[name](**SPARSE[name]).attach(model):
         expected = logits(model, ids)
         with torch.autocast("cpu", torch.bfloat16):
-            found = logits(model, ids)
-        assert (found.float() - expected).abs().mean() < 0.3 * expected.abs().mean()
+            actual = logits(model, ids)
+        assert (actual.float() - expected).abs().mean() < 0.3 * expected.abs().mean()
         torch.testing.assert_close(logits(model, ids), expected)

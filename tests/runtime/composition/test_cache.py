@@ -162,12 +162,14 @@ WAYS = {
 def test_sampling_and_beams_equal_generation_without_a_cache(family, way, composed, fresh_seed):
     model, _ = composed(family, window=2)
     ids = random_ids(10, batch=2, seed=fresh_seed)
-    found = []
+    continuations = []
     for use_cache in (True, False):
         torch.manual_seed(fresh_seed)
         mask = torch.ones_like(ids)
-        found.append(model.generate(ids, attention_mask=mask, max_new_tokens=7, use_cache=use_cache, **WAYS[way]))
-    assert torch.equal(*found)
+        continuations.append(
+            model.generate(ids, attention_mask=mask, max_new_tokens=7, use_cache=use_cache, **WAYS[way])
+        )
+    assert torch.equal(*continuations)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma2"])

@@ -79,18 +79,18 @@ def test_clusters_are_found_and_are_what_the_scores_choose(fresh_seed):
     centres = torch.linalg.qr(torch.randn(6, 6)).Q[:4]
     owner = torch.arange(200) % 4
     vectors = (centres[owner] + 0.05 * torch.randn(200, 6)) * (0.5 + torch.rand(200, 1))
-    found = clustered(vectors, 4, torch.Generator().manual_seed(fresh_seed))
-    assert torch.allclose(found.norm(dim=-1), torch.ones(4))
-    nearest = (vectors @ found.T).argmax(dim=-1)
+    fitted = clustered(vectors, 4, torch.Generator().manual_seed(fresh_seed))
+    assert torch.allclose(fitted.norm(dim=-1), torch.ones(4))
+    nearest = (vectors @ fitted.T).argmax(dim=-1)
     assert torch.bincount(nearest, minlength=4).min() > 0
     unit = torch.nn.functional.normalize(vectors, dim=-1)
     means = torch.stack([unit[nearest == group].mean(dim=0) for group in range(4)])
-    torch.testing.assert_close(found, torch.nn.functional.normalize(means, dim=-1))  # a fixed point of k-means
+    torch.testing.assert_close(fitted, torch.nn.functional.normalize(means, dim=-1))  # a fixed point of k-means
 
 
 def test_clusters_of_equal_vectors_leave_no_nan():
-    found = clustered(torch.ones(8, 3), 4, torch.Generator().manual_seed(0))
-    assert torch.isfinite(found).all()
+    centres = clustered(torch.ones(8, 3), 4, torch.Generator().manual_seed(0))
+    assert torch.isfinite(centres).all()
 
 
 # --- what a strategy does in training
@@ -163,9 +163,9 @@ def test_stop_gradient_cuts_what_routers_send_back_and_nothing_else():
             loop = centroid_loop(focus, centroids, ids[0], TrainConfig(**PLAN), weights=list(model.parameters()))
             with loop.around_step():
                 sum(a.probabilities[..., 0].sum() for a in _after(loop, focus, ids)).backward()
-            found = model.get_input_embeddings().weight.grad, centroids.routers[0].projection.grad
+            received = model.get_input_embeddings().weight.grad, centroids.routers[0].projection.grad
             assert vectors.latest[0].shape == (32, 8)
-        return found
+        return received
 
     embeddings, projection = gradients(stop=False)
     cut, kept = gradients(stop=True)

@@ -54,18 +54,18 @@ def test_files_kept_on_the_way_are_whole_and_change_nothing(tokenizer, tmp_path)
     values = {"steps": 5, "seq_len": 32, "batch": 2, "warmup": 1, "learning_rate": 1e-2, "calibration_sequences": 4}
     arguments = (tokenizer, TEXTS, FocusConfig(**FOCUS), TrainConfig(**values))
     alone = state(train_centroids(build_model(), *arguments))
-    kept = {}
+    snapshots = {}
 
     def keep(step, centroids):
         save_centroids(centroids, tmp_path / f"{step}.safetensors")
-        kept[step] = load_centroids(tmp_path / f"{step}.safetensors")
+        snapshots[step] = load_centroids(tmp_path / f"{step}.safetensors")
 
     watched = state(train_centroids(build_model(), *arguments, on_snapshot=keep, snapshot_every=2))
     assert all(torch.equal(a, b) for a, b in zip(alone, watched, strict=True))
-    assert list(kept) == [2, 4]
-    assert [found.training["steps"] for found in kept.values()] == [2, 4]
-    assert all(found.has_potentials for found in kept.values())
-    assert not torch.equal(kept[2].routers[0].centroids, kept[4].routers[0].centroids)
+    assert list(snapshots) == [2, 4]
+    assert [snapshot.training["steps"] for snapshot in snapshots.values()] == [2, 4]
+    assert all(snapshot.has_potentials for snapshot in snapshots.values())
+    assert not torch.equal(snapshots[2].routers[0].centroids, snapshots[4].routers[0].centroids)
 
 
 @pytest.mark.parametrize("changes", [{}, {"hard": True}])

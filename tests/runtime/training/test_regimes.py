@@ -68,11 +68,11 @@ def batches(monkeypatch):
 @pytest.mark.parametrize("regime", ["two_phase", "from_scratch"])
 def test_a_twin_sees_the_same_batches_and_starts_from_the_same_weights(regime, batches):
     ours = run(plan(regime))
-    mine = batches[-WEIGHTS.steps :]
+    weight_batches = batches[-WEIGHTS.steps :]
     batches.clear()
     twin = run(plan(regime), twin=True)
     assert len(batches) == WEIGHTS.steps == len(twin.phases["weights"])
-    assert all(torch.equal(a, b) for a, b in zip(mine, batches, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(weight_batches, batches, strict=True))
     assert ours.weights_before == twin.weights_before
     assert ours.weights_after != twin.weights_after
     assert twin.centroids is None
@@ -172,9 +172,9 @@ def test_scores_are_those_under_the_hard_mask():
     focus = compose(result.model, result.centroids, top_k=2)
     expected = score(focus, sequences)
     focus.detach()
-    found = result.score(sequences, top_k=2)
-    assert found.nll.tolist() == expected.nll.tolist()
-    assert found.retained_pairs.max() < 1
+    scores = result.score(sequences, top_k=2)
+    assert scores.nll.tolist() == expected.nll.tolist()
+    assert scores.retained_pairs.max() < 1
     everything = result.score(sequences, top_k=4)
     assert everything.perplexity == pytest.approx(score(result.model, sequences).perplexity, rel=1e-5)
     twin = whole("two_phase", twin=True)
@@ -234,7 +234,7 @@ def test_starting_again_forgets_the_old_phases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"regime": "warm"}, "regime is 'warm'"),
         ({"regime": "two_phase", "centroids": ROUTERS}, "needs 'weights'"),
@@ -242,8 +242,8 @@ def test_starting_again_forgets_the_old_phases(tmp_path):
         ({"regime": "from_scratch", "weights": WEIGHTS, "router_rate": 0.0}, "router_rate is 0.0"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_refused(values, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_plan_that_makes_no_sense_is_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
         RegimePlan(**values)
 
 

@@ -188,10 +188,10 @@ def test_flex_gradients(sort, fresh_seed):
     upstream = torch.randn_like(inputs[0])
     leaves = [x.clone().requires_grad_() for x in inputs]
     out, _ = flex_focus_attention(*leaves, membership, sort=sort, **settings)
-    got = torch.autograd.grad((out * upstream).sum(), leaves)
+    actual = torch.autograd.grad((out * upstream).sum(), leaves)
     leaves = [x.double().requires_grad_() for x in inputs]
-    want = torch.autograd.grad((reference_attention(*leaves, membership, **settings)[0] * upstream).sum(), leaves)
-    for one, other in zip(got, want, strict=True):
+    exact = torch.autograd.grad((reference_attention(*leaves, membership, **settings)[0] * upstream).sum(), leaves)
+    for one, other in zip(actual, exact, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
 
 
@@ -213,16 +213,18 @@ def test_composed_llama_gives_the_masked_logits(backend, dtype, top_k, fresh_see
     """One layer: with two, a rounding difference in the first may move a token to another group in the second."""
     model = build_model(num_hidden_layers=1).to(DEVICE, dtype)
     ids = random_ids(200, batch=2, seed=fresh_seed).to(DEVICE)
-    found = {}
+    logits_by_backend = {}
     for name in (backend, "masked"):
         focus = compose(model, build_centroids(model), top_k=top_k, backend=name)
-        found[name] = model(input_ids=ids, use_cache=False).logits.float()
+        logits_by_backend[name] = model(input_ids=ids, use_cache=False).logits.float()
         focus.detach()
     plain = model(input_ids=ids, use_cache=False).logits.float()
     tolerance = 0.05 if dtype == torch.bfloat16 else 1e-4
-    error = (found[backend] - found["masked"]).norm() / found["masked"].norm()
+    error = (logits_by_backend[backend] - logits_by_backend["masked"]).norm() / logits_by_backend["masked"].norm()
     assert error < tolerance
-    assert (plain - found["masked"]).norm() / plain.norm() > 2 * error  # Focus changes more than rounding does
+    assert (
+        plain - logits_by_backend["masked"]
+    ).norm() / plain.norm() > 2 * error  # Focus changes more than rounding does
 
 
 # --- memory and speed

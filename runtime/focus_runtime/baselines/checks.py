@@ -27,6 +27,12 @@ def check_whole(settings: Any, **minima: int) -> None:
 def check_between(settings: Any, name: str, low: float, high: float) -> None:
     """Refuse a setting that is no number from `low` to `high`, both excluded.
 
+    Args:
+        settings: a baseline's.
+        name: of the setting.
+        low: every allowed value is above it.
+        high: every allowed value is below it; may be infinite.
+
     Raises:
         ConfigError: naming the setting.
     """
@@ -51,6 +57,11 @@ def check_flag(settings: Any, *names: str) -> None:
 def check_choice(settings: Any, name: str, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is none of a few words.
 
+    Args:
+        settings: a baseline's.
+        name: of the setting.
+        allowed: the words.
+
     Raises:
         ConfigError: naming the setting.
     """
@@ -72,6 +83,11 @@ def check_positions(settings: Any, name: str) -> None:
 
 def check_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Refuse tensors that are not one text's queries, keys and values.
+
+    Args:
+        query: should be (B, Hq, T, D), floating point.
+        key: should be (B, Hkv, T, D) of query's type, Hq a multiple of Hkv.
+        value: should have key's shape and type.
 
     Raises:
         InputError: naming the argument.

@@ -48,7 +48,13 @@ class AttentionBaseline:
         return AttentionHandle(model, self, text)
 
     def start(self, index: int, query: Tensor, key: Tensor) -> Any:
-        """What a layer keeps between passes, made at its first one. Shapes as in `attend`."""
+        """What a layer keeps between passes, made at its first one.
+
+        Args:
+            index: of the layer.
+            query: (B, Hq, T, D) of that pass.
+            key: (B, Hkv, T, D).
+        """
         return None
 
     def attend(
@@ -62,11 +68,30 @@ class AttentionBaseline:
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
-        """One layer's attention: (B, Hq, T, D), (B, Hkv, T, D), (B, Hkv, T, D) -> (B, Hq, T, D)."""
+        """One layer's attention.
+
+        Args:
+            query: (B, Hq, T, D).
+            key: (B, Hkv, T, D), Hq a multiple of Hkv.
+            value: (B, Hkv, T, D).
+            state: from `start`.
+            scale: factor on the scores.
+            softcap: scores become softcap * tanh(scores / softcap); None for no cap.
+            reading: counts the pairs read.
+
+        Returns:
+            (B, Hq, T, D).
+        """
         raise NotImplementedError
 
     def observe(self, state: Any, query: Tensor, key: Tensor) -> None:
-        """Learn from one forward pass; called without gradients, before `attend`, while the handle trains."""
+        """Learn from one forward pass; called without gradients, before `attend`, while the handle trains.
+
+        Args:
+            state: from `start`; changed in place.
+            query: (B, Hq, T, D).
+            key: (B, Hkv, T, D).
+        """
 
     def settle(self, state: Any) -> None:
         """Take over what was observed since the last call."""
@@ -230,7 +255,24 @@ def baseline_forward(
     softcap: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers; returns (B, T, H, D) and no weights."""
+    """The attention function registered with transformers.
+
+    Args:
+        module: an attention module that `AttentionHandle` prepared.
+        query: (B, Hq, T, D).
+        key: (B, Hkv, T, D).
+        value: (B, Hkv, T, D).
+        attention_mask: None, as sequences are not padded.
+        scaling: factor on the scores; D^-0.5 when None.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
+        **kwargs: what else the model passes; refused where it changes attention.
+
+    Returns:
+        (B, T, Hq, D), and no weights.
+
+    Raises:
+        ModelError: the model computes what the method cannot follow. InputError: the text is padded or cached.
+    """
     layer: BaselineLayer | None = module.__dict__.get(STATE)
     if layer is None:
         raise ModelError(

@@ -190,7 +190,19 @@ def mass_by_cause(
 def full_probabilities(
     query: Tensor, key: Tensor, offset: int, reach: int, scale: float, softcap: float | None
 ) -> Tensor:
-    """(B, Hq, rows, keys) full attention of some rows; query row r stands at key number offset + r."""
+    """Full attention of some rows.
+
+    Args:
+        query: (B, Hq, rows, D).
+        key: (B, Hkv, keys, D), Hq a multiple of Hkv.
+        offset: query row r stands at key number offset + r.
+        reach: a query attends to its last so many keys, its own among them.
+        scale: factor on the scores.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
+
+    Returns:
+        (B, Hq, rows, keys) probabilities, fp32 or, for fp64 queries, fp64.
+    """
     batch, heads, rows, size = query.shape
     dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
     query_rows = query.to(dtype).reshape(batch, key.shape[1], heads // key.shape[1] * rows, size)
@@ -203,7 +215,18 @@ def full_probabilities(
 
 
 def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_sinks: int) -> Tensor:
-    """(B, rows, keys, 4) bool, one cause for every causal pair."""
+    """The one cause of every causal pair.
+
+    Args:
+        membership: (B, T) int64 bit sets.
+        rows: which tokens are queries.
+        keys: which tokens are keys.
+        window: w.
+        num_sinks: s.
+
+    Returns:
+        (B, rows, keys, 4) bool in the order of `MASS_CAUSES`.
+    """
     position = torch.arange(membership.shape[1], device=membership.device)
     sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
     none = torch.zeros_like(membership)

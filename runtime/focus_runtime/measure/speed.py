@@ -96,7 +96,17 @@ def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
 
 
 def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
-    """Random groups, (1, T) int64: for k = 1 equally many tokens in each, else k different groups drawn evenly."""
+    """Random groups: for k = 1 equally many tokens in each, else k different groups drawn evenly.
+
+    Args:
+        length: T.
+        num_groups: K.
+        top_k: k.
+        generator: on the CPU.
+
+    Returns:
+        (1, T) int64 bit sets.
+    """
     if top_k == 1:
         group = torch.randperm(length, generator=generator) % num_groups
         return torch.bitwise_left_shift(torch.ones_like(group), group)[None]
@@ -109,6 +119,8 @@ def membership_like(membership: Tensor, length: int, generator: torch.Generator)
 
     Args:
         membership: (T,) int64 of the real text.
+        length: tokens of the other text.
+        generator: of the order, on the CPU.
 
     Returns:
         (1, length) int64: of every kind of membership as large a share as in the real text, up to one token.
@@ -120,7 +132,17 @@ def membership_like(membership: Tensor, length: int, generator: torch.Generator)
 def layer_inputs(
     setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Unit-normal query, key and value as models lay them out, (B, T, H, D) transposed, and random membership."""
+    """Unit-normal query, key and value as models lay them out, (1, T, H, D) transposed, and random membership.
+
+    Args:
+        setting: the layer.
+        length: T.
+        seed: of all four.
+        device: of all four.
+
+    Returns:
+        (1, Hq, T, D), (1, Hkv, T, D), (1, Hkv, T, D) in the layer's type, and (1, T) int64 bit sets.
+    """
     generator = torch.Generator().manual_seed(seed)
     heads = (setting.heads, setting.key_heads, setting.key_heads)
     dtype = getattr(torch, setting.dtype)
@@ -132,7 +154,16 @@ def layer_inputs(
 
 
 def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Full causal attention by the kernel everyone uses: torch's flash kernel for the device."""
+    """Full causal attention by the kernel everyone uses: torch's flash kernel for the device.
+
+    Args:
+        query: (B, Hq, T, D).
+        key: (B, Hkv, T, D), Hq a multiple of Hkv.
+        value: (B, Hkv, T, D).
+
+    Returns:
+        (B, Hq, T, D).
+    """
     if query.device.type == "cpu":
         return causal_flash(query, key, value, query.shape[-1] ** -0.5)[0]
     grouped = query.shape[1] != key.shape[1]
@@ -161,6 +192,11 @@ def layer_speed(
     """Time one layer: full attention, Focus with its stages, and routing, in turn.
 
     Args:
+        setting: the layer.
+        length: T.
+        repeats: timed calls of each, after one that warms up.
+        seed: of inputs and random groups.
+        device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
 
     Returns:
@@ -224,7 +260,17 @@ def _growth(work: Callable[[], Any], device: torch.device) -> int | None:
 
 @torch.no_grad()
 def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: str = "cpu") -> dict[str, float]:
-    """Largest absolute difference from the float64 reference on the same (rounded) inputs, and cosine similarity."""
+    """Difference of one layer's output from the float64 reference on the same (rounded) inputs.
+
+    Args:
+        setting: the layer.
+        length: T.
+        seed: of inputs and random groups.
+        device: "cpu" or "cuda".
+
+    Returns:
+        max_abs_error, the largest absolute difference; cosine, the least similarity of a token and head.
+    """
     query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
     options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
     out = focus_attention(query, key, value, groups, backend=setting.backend, **options)
@@ -248,6 +294,7 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
     Args:
         focus: a composed model.
         ids: (1, T) on the model's device.
+        repeats: timed passes of each, after one that warms up.
 
     Returns:
         JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
@@ -290,6 +337,15 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     """Time single decode steps after a text, full attention and Focus in turn, each with a static cache of its own.
 
     A static cache, because a growing one copies every past key and value at each step, with and without Focus.
+
+    Args:
+        focus: a composed model.
+        ids: (1, T) of the text, on the model's device.
+        steps: timed steps of each, after one that warms up.
+
+    Returns:
+        JSON-ready: milliseconds of a step and tokens per second of both, their ratio for the whole model and for
+        attention with routing, milliseconds of the latter.
     """
     model, past = focus.model, ids.shape[1]
     caches, last = {}, {}

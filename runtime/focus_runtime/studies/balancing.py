@@ -80,7 +80,14 @@ DEVICES = {
 
 
 def temperature_at(step: int, steps: int, start: float, end: float) -> float:
-    """Temperature of a step counted from 0: geometric from `start` to `end`, which the last step has."""
+    """Temperature of a step: geometric from the first step's to the last step's.
+
+    Args:
+        step: counted from 0.
+        steps: of the whole training.
+        start: at the first step.
+        end: at the last step.
+    """
     progress = 1.0 if steps <= 1 else min(1.0, step / (steps - 1))
     return start * (end / start) ** progress
 
@@ -123,9 +130,16 @@ def measure_balancing(
 
     Args:
         model: frozen causal language model.
+        tokenizer: the model's.
+        texts: trained on.
         validation: (N, T) token ids.
+        config: of Focus, before the device's changes.
+        settings: of every training, before the device's changes.
+        devices: names from `DEVICES`, or further ones.
         top_ks: values of k to score; those above K are left out.
-        on_row: called with every row as it comes. on_step: `TrainStep.phase` is the device's name.
+        on_row: called with every row as it comes.
+        on_step: called after every step; `TrainStep.phase` is the device's name.
+        should_stop: checked between steps.
 
     Returns:
         One row per device: device, meaning, final_loss, training_dominance, training_dominance_max, dead_groups and

@@ -242,6 +242,8 @@ def measure_dominance(
 
     Args:
         model: causal language model; it stays as it is.
+        tokenizer: the model's.
+        texts: trained on.
         config: its `normalisation` is replaced by the strategy's; retained pairs count at its `top_k`.
         settings: of every training.
         strategies: names from `STRATEGIES`, or further ones.
@@ -249,6 +251,7 @@ def measure_dominance(
             hidden states can drift only through the routers themselves.
         router_rate: the routers' peak learning rate; the settings' when None.
         on_row: called with every row as it comes.
+        should_stop: checked between steps.
 
     Returns:
         One row per strategy and step: strategy, step, loss (the language model's, nats per token), auxiliary (what the

@@ -113,6 +113,8 @@ def attend_pairs(
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D), Hq a multiple of Hkv.
         pairs: broadcasts to (B, Hq, Tq, Tk); bool, True where allowed, or float, added to the scores and -inf where
             not allowed. Every query needs a key.
+        scale: factor on the scores.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
 
     Returns:
         (B, Hq, Tq, D).

@@ -127,6 +127,7 @@ def routing_attention(
 
     Args:
         query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
+        clusters: of the layer, on query's device.
         window: pairs with i - j <= window are allowed.
         num_sinks: keys j < num_sinks are allowed; the paper has none.
         selection: "argmax" or "balanced", see `memberships`.

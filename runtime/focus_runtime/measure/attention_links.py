@@ -127,7 +127,9 @@ def mass_and_links(
     Args:
         query: (1, Hq, T, D); key: (1, Hkv, T, D).
         membership: (1, T) int64 bit sets.
-        window: w; num_sinks: s; sliding_window: as in `mass_by_cause`.
+        window: w; num_sinks: s.
+        scale, softcap, sliding_window: as in `mass_by_cause`.
+        top: links kept of each kind and head.
 
     Returns:
         (Hq, 4) shares as in `mass_by_cause`, links and (T, 4) shares of single queries as in `LayerAttention`.

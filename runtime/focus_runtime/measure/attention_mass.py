@@ -167,6 +167,8 @@ def mass_by_cause(
         query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
         membership: (B, T) int64 bit sets.
         window: w; num_sinks: s.
+        scale: factor on the scores.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
         sliding_window: the layer attends to its last so many tokens only, the query's own among them.
 
     Returns:

@@ -7,9 +7,7 @@ median with its extremes and its count.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +22,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import Spread, peak_bytes, reset_peak_memory
+from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_bytes, reset_peak_memory
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.routing.router import CentroidRouter
 
@@ -82,17 +80,6 @@ class LayerSetting:
 def described(setting: LayerSetting) -> dict[str, Any]:
     """The setting's own values; what was left out is left out."""
     return {name: value for name, value in asdict(setting).items() if value is not None}
-
-
-def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
-    """Wall time of one call, waiting for the GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return (time.perf_counter() - start) * 1000
 
 
 def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
@@ -282,11 +269,6 @@ def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: st
     return {"max_abs_error": difference, "cosine": cosine}
 
 
-def _mode(focus: FocusModel, mode: str) -> AbstractContextManager[Any]:
-    """ "full" for full attention as torch has it, "focus" for Focus."""
-    return focus.measured_full_attention() if mode == "full" else nullcontext()
-
-
 @torch.no_grad()
 def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
     """Time the whole model on one text, to the last hidden state: full attention (torch's) and Focus in turn.
@@ -304,9 +286,9 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
     times: dict[str, list[float]] = {"full": [], "focus": []}
     stages: dict[str, dict[str, list[float]]] = {"full": {}, "focus": {}}
     for repeat in range(repeats + 1):
-        for mode in ("full", "focus"):
+        for mode in MODES:
             focus.reset_seconds()
-            with _mode(focus, mode):
+            with attending(focus, mode):
                 elapsed = milliseconds(lambda: final_hidden(model, ids), device)
             if repeat == 0:  # warms up
                 continue
@@ -349,22 +331,22 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     """
     model, past = focus.model, ids.shape[1]
     caches, last = {}, {}
-    for mode in ("full", "focus"):
-        with _mode(focus, mode):
+    for mode in MODES:
+        with attending(focus, mode):
             caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)  # type: ignore[arg-type]
             out = model(input_ids=ids, past_key_values=caches[mode], use_cache=True, logits_to_keep=1)
             last[mode] = out.logits[:, -1:].argmax(-1)
     times: dict[str, list[float]] = {"full": [], "focus": []}
     attention: dict[str, list[float]] = {"full": [], "focus": []}
     for step in range(steps + 1):
-        for mode in ("full", "focus"):
+        for mode in MODES:
             focus.reset_seconds()
 
             def one(mode: str = mode) -> None:
                 out = model(input_ids=last[mode], past_key_values=caches[mode], use_cache=True)
                 last[mode] = out.logits[:, -1:].argmax(-1)
 
-            with _mode(focus, mode):
+            with attending(focus, mode):
                 elapsed = milliseconds(one, ids.device)
             if step > 0:
                 times[mode].append(elapsed)

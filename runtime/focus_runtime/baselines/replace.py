@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
-from focus_runtime.attention.dispatch import rows_together
+from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.baselines.checks import check_text
@@ -282,7 +282,7 @@ def baseline_forward(
     layer.called = True
     method = layer.owner.method
     _refuse_unsupported(layer, query, key, value, attention_mask, softcap, kwargs)
-    query, key, value = _one_dtype(*rows_together(query, key, value))
+    query, key, value = one_dtype(*rows_together(query, key, value))
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     if layer.own:
         reach = layer.sliding or key.shape[2]
@@ -296,14 +296,6 @@ def baseline_forward(
     layer.reading = Reading()
     out = method.attend(query, key, value, state=layer.state, scale=scale, softcap=softcap, reading=layer.reading)
     return out.transpose(1, 2), None
-
-
-def _one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    if query.dtype == key.dtype == value.dtype:
-        return query, key, value
-    device = query.device.type  # autocast leaves what the rotary embedding touched in fp32
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
-    return query.to(dtype), key.to(dtype), value.to(dtype)
 
 
 def _refuse_unsupported(

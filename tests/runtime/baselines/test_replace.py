@@ -14,6 +14,7 @@ from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
 from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.families import family_model, logits
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
 
@@ -37,19 +38,6 @@ EVERYTHING = {  # settings under which a method is full attention
     "magicpig": {"window": 40, "bits": 2, "tables": 2},
 }
 TRAINED = {"lora": {"rank": 2}, "full_finetune": {}}
-_built: dict[str, torch.nn.Module] = {}
-
-
-def family_model(family):
-    """One model of each family for the whole module; every test leaves it as it found it."""
-    if family not in _built:
-        _built[family] = build_model(family)
-    return _built[family]
-
-
-@torch.no_grad()
-def logits(model, ids, **kwargs):
-    return model(input_ids=ids, use_cache=False, **kwargs).logits
 
 
 def attached(name, model, **settings):

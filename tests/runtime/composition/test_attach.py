@@ -12,21 +12,9 @@ from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.families import family_model, logits
 
 FAMILIES = ["Llama", "GPT2", "Mistral", "Qwen2", "Qwen3", "Olmo2", "Gemma2", "Phi3"]
-_built: dict[str, torch.nn.Module] = {}
-
-
-def family_model(family):
-    """One model of each family for the whole module; every test leaves it as it found it."""
-    if family not in _built:
-        _built[family] = build_model(family)
-    return _built[family]
-
-
-@torch.no_grad()
-def logits(model, ids, **kwargs):
-    return model(input_ids=ids, use_cache=False, **kwargs).logits
 
 
 def explicit_mask(membership, window, sinks):

@@ -221,14 +221,7 @@ def test_every_strategy_says_what_it_is():
 # --- the study
 
 
-def test_all_strategies_see_the_same_data_and_leave_the_model_alone(monkeypatch):
-    batches: list[torch.Tensor] = []
-
-    def recorded(*args):
-        batches.append(step_sequences(*args))
-        return batches[-1]
-
-    monkeypatch.setattr("focus_runtime.training.loop.step_sequences", recorded)
+def test_all_strategies_see_the_same_data_and_leave_the_model_alone(batches):
     model, seen = build_model(), []
     before = weights_sha256(model)
     rows = run(list(STRATEGIES), model, steps=2, weights=True, router_rate=1e-2, learning_rate=1e-3, on_row=seen.append)

@@ -18,7 +18,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import flash_decomposition, flex_focus_attention, reference_attention
-from tests.runtime.attention.inputs import assert_same, padded, random_membership
+from tests.runtime.attention.inputs import assert_same, oracle, padded, random_membership
 
 pytestmark = [
     pytest.mark.gpu,
@@ -39,10 +39,6 @@ def random_inputs(length, *, batch=1, heads=4, kv_heads=2, dim=64, queries=None,
 
 def members(length, **settings):
     return random_membership(length, **settings).to(DEVICE)
-
-
-def oracle(inputs, membership, **settings):
-    return reference_attention(*(x.double() for x in inputs), membership, **settings)
 
 
 # --- the kernels behind the interface

@@ -26,8 +26,7 @@ from focus_runtime.attention.dispatch import attend, choose_backend
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure.speed import milliseconds
-from focus_runtime.measure.timing import machine
+from focus_runtime.measure.timing import machine, milliseconds
 
 HEADS, HEAD_SIZE, GROUPS, WINDOW, SINKS = 12, 64, 8, 128, 4
 PAST = (1024, 8192, 32768, 65536)

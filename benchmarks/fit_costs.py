@@ -31,8 +31,8 @@ from focus_runtime.attention.fused import fused_attention
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure.speed import LayerSetting, balanced_membership, layer_inputs, milliseconds
-from focus_runtime.measure.timing import machine
+from focus_runtime.measure.speed import LayerSetting, balanced_membership, layer_inputs
+from focus_runtime.measure.timing import machine, milliseconds
 
 LENGTHS = (512, 1024, 1536, 2048, 3072, 4096)
 GROUPS = ((4, 1), (8, 1), (16, 1), (4, 2), (8, 2), (16, 2), (8, 3))

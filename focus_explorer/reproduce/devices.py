@@ -7,7 +7,7 @@ from typing import Any
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Report
 from focus_runtime.measure.intervals import mean_interval
-from focus_runtime.studies.balancing import study
+from focus_runtime.studies.balancing import measure_balancing
 
 GROUPS = 8
 RATE = 1e-2  # three times the recipe's: the imbalance is to show within a scale's steps
@@ -29,7 +29,7 @@ def devices(lab: Lab) -> Report:
                 f"{step.dominance:.3f} (worst layer {step.dominance_max:.3f})"
             )
 
-    found = study(
+    found = measure_balancing(
         lab.model, lab.tokenizer, lab.texts, lab.sequences(count=count), config, settings, top_ks=(1,), on_step=report
     )
     rows = [_cells(row) for row in found]

@@ -10,7 +10,7 @@ import numpy as np
 from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
-from focus_runtime.studies.dominance import STRATEGIES, study
+from focus_runtime.studies.dominance import STRATEGIES, measure_dominance
 
 GROUPS = 8
 RATE = 1e-2  # high, so that what collapses does so within the steps of a scale
@@ -52,7 +52,7 @@ def _table9(lab: Lab) -> Report:
         else strategy
         for strategy in STRATEGIES.values()
     ]  # a short run would never see the usual 100 steps
-    found = study(lab.model, lab.tokenizer, lab.texts, config, settings, strategies, on_row=report)
+    found = measure_dominance(lab.model, lab.tokenizer, lab.texts, config, settings, strategies, on_row=report)
     curves: dict[str, list[dict[str, Any]]] = {}
     for row in found:
         curves.setdefault(row["strategy"], []).append(row)

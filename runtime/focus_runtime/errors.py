@@ -58,3 +58,9 @@ class TrainingStopped(Exception):  # noqa: N818 - it is no error
 
 class Cancelled(Exception):  # noqa: N818 - it is no error
     """The user stopped a computation; nothing of it is kept."""
+
+
+def first_line(error: Exception) -> str:
+    """What another package's exception says, at most 200 characters; its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

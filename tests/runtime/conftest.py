@@ -7,6 +7,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.routing.router import CentroidRouter
+from focus_runtime.text.sequences import step_sequences
 from tests.helpers import build_centroids, random_ids
 from tests.runtime.near_ties import ATTEMPT, pytest_runtest_call, pytest_runtest_protocol  # noqa: F401 - hooks
 
@@ -42,6 +43,19 @@ def near_ties(monkeypatch):
 def ids(request):
     """(1, 40) token ids; others when a test is run again after a near tie."""
     return random_ids(40, seed=request.node.stash.get(ATTEMPT, 0))
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """Every batch the training loop has drawn since the test began or cleared this list."""
+    drawn: list[torch.Tensor] = []
+
+    def recorded(*args):
+        drawn.append(step_sequences(*args))
+        return drawn[-1]
+
+    monkeypatch.setattr("focus_runtime.training.loop.step_sequences", recorded)
+    return drawn
 
 
 @pytest.fixture

@@ -79,8 +79,8 @@ def test_permissions_are_the_requested_ones(tmp_path):
         pass
     with replacing_folder(tmp_path / "own", mode=0o700):
         pass
-    found = {path.name: permissions(path) for path in tmp_path.iterdir()}
-    assert found == {"public": 0o644, "private": 0o600, "folder": 0o755, "own": 0o700}
+    modes = {path.name: permissions(path) for path in tmp_path.iterdir()}
+    assert modes == {"public": 0o644, "private": 0o600, "folder": 0o755, "own": 0o700}
 
 
 def test_a_synchronised_write_reaches_the_disk_before_the_rename(tmp_path, monkeypatch):

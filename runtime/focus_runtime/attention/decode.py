@@ -5,7 +5,7 @@ where a query may look. So a decode step costs what it attends to, not what came
 softcap, with gradients.
 
 Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), Q queries (Tq), T keys (Tk), D head size;
-n gathered keys, r = Q * H / G the queries of one key head.
+n gathered keys, r = Q * H / G the queries of one key head, N rows of a table.
 """
 
 from __future__ import annotations
@@ -149,34 +149,34 @@ def _chunk_rows(k_GTD: Tensor) -> int:
     return max(64, CHUNK_BYTES // (k_GTD.shape[0] * k_GTD.shape[2] * k_GTD.element_size()))
 
 
-def _gather(x: Tensor, rows: Tensor) -> Tensor:
-    """(H, T, D) -> (H, n, D)."""
-    return x.index_select(1, rows)
+def _gather(x_GTD: Tensor, rows_n: Tensor) -> Tensor:
+    """(G, n, D)."""
+    return x_GTD.index_select(1, rows_n)
 
 
-def _flat(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """(H, T, D) as a table (N, D) without copying where strides allow, and the (H, n) table rows of some tokens."""
-    heads, length, dim = x.shape
-    stride_h, stride_t, stride_d = x.stride()
+def _flat(x_GTD: Tensor, rows_n: Tensor) -> tuple[Tensor, Tensor]:
+    """The same numbers as a table (N, D), without copying where strides allow, and the (G, n) table rows of tokens."""
+    heads, length, dim = x_GTD.shape
+    stride_h, stride_t, stride_d = x_GTD.stride()
     if stride_d != 1 or stride_h % dim or stride_t % dim:
-        x = x.contiguous()
-        stride_h, stride_t, _ = x.stride()
+        x_GTD = x_GTD.contiguous()
+        stride_h, stride_t, _ = x_GTD.stride()
     stride_h, stride_t = stride_h // dim, stride_t // dim
-    table = x.as_strided(((heads - 1) * stride_h + (length - 1) * stride_t + 1, dim), (dim, 1))
-    return table, torch.arange(heads)[:, None] * stride_h + rows * stride_t
+    table_ND = x_GTD.as_strided(((heads - 1) * stride_h + (length - 1) * stride_t + 1, dim), (dim, 1))
+    return table_ND, torch.arange(heads)[:, None] * stride_h + rows_n * stride_t
 
 
-def _gather_prefetched(x: Tensor, rows: Tensor) -> Tensor:
+def _gather_prefetched(x_GTD: Tensor, rows_n: Tensor) -> Tensor:
     """As `_gather`, by bags of one row each: that kernel prefetches, and scattered rows are all about latency."""
-    table, flat = _flat(x, rows)
-    out = torch.embedding_bag(table, flat.view(-1), torch.arange(flat.numel()))[0]
-    return out.view(*flat.shape, x.shape[2])
+    table_ND, rows_Gn = _flat(x_GTD, rows_n)
+    out = torch.embedding_bag(table_ND, rows_Gn.view(-1), torch.arange(rows_Gn.numel()))[0]
+    return out.view(*rows_Gn.shape, x_GTD.shape[2])
 
 
-def _weighted_sum(x: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-    """(H, T, D), (n,), (H, n) -> (H, D), without storing the gathered rows."""
-    table, flat = _flat(x, rows)
-    starts = torch.arange(flat.shape[0]) * flat.shape[1]
+def _weighted_sum(x_GTD: Tensor, rows_n: Tensor, weights_Gn: Tensor) -> Tensor:
+    """(G, D), without storing the gathered rows."""
+    table_ND, rows_Gn = _flat(x_GTD, rows_n)
+    starts_G = torch.arange(rows_Gn.shape[0]) * rows_Gn.shape[1]
     return torch.embedding_bag(
-        table, flat.view(-1), starts, mode=0, per_sample_weights=weights.to(x.dtype).reshape(-1)
+        table_ND, rows_Gn.view(-1), starts_G, mode=0, per_sample_weights=weights_Gn.to(x_GTD.dtype).reshape(-1)
     )[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
@@ -63,6 +64,21 @@ def choose_backend(
 def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The same tensors with a contiguous last dimension, which torch's CPU kernels require without checking."""
     return tuple(x if x.stride(-1) == 1 else x.contiguous() for x in tensors)
+
+
+def one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same tensors in one type: autocast leaves what the rotary embedding touched in fp32.
+
+    Args:
+        query: (B, Hq, Tq, D).
+        key: (B, Hkv, Tk, D).
+        value: (B, Hkv, Tk, D); its type is taken outside autocast.
+    """
+    if query.dtype == key.dtype == value.dtype:
+        return query, key, value
+    device = query.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
+    return query.to(dtype), key.to(dtype), value.to(dtype)
 
 
 def attend(

@@ -134,6 +134,48 @@ def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     return query.device.type == "cpu" and query.dtype in ELEMENTS and query.shape[3] % 8 == 0 and contiguous
 
 
+def _problem(
+    arrays: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor],
+    real: Tensor | None,
+    rule: PairRule,
+    scoring: Scoring,
+    mode: str,
+) -> _Problem:
+    """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
+
+    Args:
+        arrays: query, key, value, out, lse and membership.
+        real: (B, Tk) uint8, 1 for real tokens; None where all are.
+        rule: window and sinks.
+        scoring: scale and softcap.
+        mode: of `fused_attention`.
+    """
+    query, key, value = arrays[:3]
+    batch, heads, length, size = query.shape
+    return _Problem(
+        *(x.data_ptr() for x in arrays),
+        0 if real is None else real.data_ptr(),
+        *((ctypes.c_int64 * 3)(*x.stride()[:3]) for x in (query, key, value)),
+        batch,
+        heads,
+        key.shape[1],
+        length,
+        key.shape[2],
+        size,
+        min(rule.window, key.shape[2]),
+        min(rule.num_sinks, key.shape[2]),
+        scoring.scale,
+        scoring.softcap or 0.0,
+        costs.FUSED_LOCAL,
+        costs.FUSED_DENSE,
+        costs.FUSED_COPY,
+        ELEMENTS[query.dtype],
+        MODES[mode],
+        torch.get_num_threads(),
+        _gomp_parallel(),
+    )
+
+
 def fused_attention(
     query: Tensor,
     key: Tensor,
@@ -173,31 +215,9 @@ def fused_attention(
     batch, heads, length, size = query.shape
     out = torch.empty(batch, length, heads, size)
     lse = torch.empty(batch, heads, length)
-    membership = membership.contiguous()
     real = None if key_padding is None else key_padding.to(torch.uint8).contiguous()
-    arrays = (query, key, value, out, lse, membership)
-    problem = _Problem(
-        *(x.data_ptr() for x in arrays),
-        0 if real is None else real.data_ptr(),
-        *((ctypes.c_int64 * 3)(*x.stride()[:3]) for x in (query, key, value)),
-        batch,
-        heads,
-        key.shape[1],
-        length,
-        key.shape[2],
-        size,
-        min(rule.window, key.shape[2]),
-        min(rule.num_sinks, key.shape[2]),
-        scoring.scale,
-        scoring.softcap or 0.0,
-        costs.FUSED_LOCAL,
-        costs.FUSED_DENSE,
-        costs.FUSED_COPY,
-        ELEMENTS[query.dtype],
-        MODES[mode],
-        torch.get_num_threads(),
-        _gomp_parallel(),
-    )
+    arrays = (query, key, value, out, lse, membership.contiguous())  # the problem points into them and into `real`
+    problem = _problem(arrays, real, rule, scoring, mode)
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
     step = mode == "step" or (mode == "auto" and few)
     run = library.focus_step_cpu if step else library.focus_attention_cpu

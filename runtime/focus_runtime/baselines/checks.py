@@ -27,6 +27,12 @@ def check_whole(settings: Any, **minima: int) -> None:
 def check_between(settings: Any, name: str, low: float, high: float) -> None:
     """Refuse a setting that is no number from `low` to `high`, both excluded.
 
+    Args:
+        settings: a baseline's.
+        name: of the setting.
+        low: every allowed value is above it.
+        high: every allowed value is below it; may be infinite.
+
     Raises:
         ConfigError: naming the setting.
     """
@@ -51,6 +57,11 @@ def check_flag(settings: Any, *names: str) -> None:
 def check_choice(settings: Any, name: str, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is none of a few words.
 
+    Args:
+        settings: a baseline's.
+        name: of the setting.
+        allowed: the words.
+
     Raises:
         ConfigError: naming the setting.
     """
@@ -65,21 +76,26 @@ def check_positions(settings: Any, name: str) -> None:
         ConfigError: naming the setting.
     """
     value = getattr(settings, name)
-    whole = isinstance(value, tuple) and all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value)
-    if not whole or len(set(value)) != len(value):
+    valid = isinstance(value, tuple) and all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value)
+    if not valid or len(set(value)) != len(value):
         raise ConfigError(f"{name} is {value!r}", expected="a tuple of different whole numbers from 0 up")
 
 
 def check_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Refuse tensors that are not one text's queries, keys and values.
 
+    Args:
+        query: should be (B, Hq, T, D), floating point.
+        key: should be (B, Hkv, T, D) of query's type, Hq a multiple of Hkv.
+        value: should have key's shape and type.
+
     Raises:
         InputError: naming the argument.
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 4:
-            got = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise InputError(f"{name} is {got}", expected="a tensor of shape (batch, heads, tokens, head size)")
+            received = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise InputError(f"{name} is {received}", expected="a tensor of shape (batch, heads, tokens, head size)")
         if not tensor.is_floating_point() or tensor.dtype != query.dtype:
             raise InputError(f"{name} is {tensor.dtype}", expected=f"floating point, {query.dtype} like query")
     if key.shape != value.shape:
@@ -98,8 +114,8 @@ def check_text(model: Any, text: Any) -> Tensor:
     Raises:
         InputError: it is something else.
     """
-    whole = isinstance(text, Tensor) and text.dtype in (torch.int64, torch.int32)
-    if not whole or text.dim() != 2 or text.numel() == 0:
-        got = f"{text.dtype} of shape {tuple(text.shape)}" if isinstance(text, Tensor) else type(text).__name__
-        raise InputError(f"text is {got}", expected="an (N, T) tensor of token ids: N sequences of T tokens")
+    valid = isinstance(text, Tensor) and text.dtype in (torch.int64, torch.int32)
+    if not valid or text.dim() != 2 or text.numel() == 0:
+        received = f"{text.dtype} of shape {tuple(text.shape)}" if isinstance(text, Tensor) else type(text).__name__
+        raise InputError(f"text is {received}", expected="an (N, T) tensor of token ids: N sequences of T tokens")
     return text.to(next(model.parameters()).device)

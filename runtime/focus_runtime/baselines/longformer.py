@@ -101,6 +101,7 @@ class Longformer(AttentionBaseline):
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
+        """See `AttentionBaseline.attend`."""
         first = tuple(range(min(self.num_globals, query.shape[2])))
         return longformer_attention(
             query,

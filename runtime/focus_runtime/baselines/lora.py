@@ -22,6 +22,7 @@ def lora_targets(model: nn.Module, targets: tuple[str, ...] | None = None) -> li
     """Full names of the projections to adapt, in every attention layer.
 
     Args:
+        model: a Hugging Face causal language model.
         targets: names inside an attention module; query and value projections when None, or the fused one.
 
     Raises:
@@ -44,7 +45,13 @@ def lora_targets(model: nn.Module, targets: tuple[str, ...] | None = None) -> li
 
 
 def lora_parameter_count(model: nn.Module, rank: int, targets: tuple[str, ...] | None = None) -> int:
-    """How many weights LoRA of this rank adds: rank times (inputs + outputs) for every projection."""
+    """How many weights LoRA of this rank adds: rank times (inputs + outputs) for every projection.
+
+    Args:
+        model: a Hugging Face causal language model.
+        rank: r.
+        targets: as in `lora_targets`.
+    """
     total = 0
     for name in lora_targets(model, targets):
         weight = model.get_submodule(name).weight

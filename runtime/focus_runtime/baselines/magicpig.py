@@ -43,7 +43,17 @@ class Hashes:
 
 
 def random_planes(tables: int, bits: int, size: int, generator: torch.Generator) -> Tensor:
-    """Standard normal hyperplanes, (L, K, D) fp32."""
+    """Standard normal hyperplanes.
+
+    Args:
+        tables: L.
+        bits: K, hyperplanes of a table.
+        size: D, of the vectors.
+        generator: on the CPU.
+
+    Returns:
+        (L, K, D) fp32.
+    """
     return torch.randn(tables, bits, size, generator=generator)
 
 
@@ -56,7 +66,17 @@ def hash_codes(vectors: Tensor, planes: Tensor) -> Tensor:
 
 
 def draw_probability(cosine: Tensor, tables: int, bits: int, min_tables: int) -> Tensor:
-    """u, the probability that at least `min_tables` (1 or 2) of L tables agree: any shape -> the same, fp64."""
+    """u, the probability that at least `min_tables` of the tables agree.
+
+    Args:
+        cosine: of query and key, any shape.
+        tables: L.
+        bits: K, of a code.
+        min_tables: 1 or 2.
+
+    Returns:
+        The shape of `cosine`, fp64.
+    """
     agree = 1 - torch.arccos(cosine.double().clamp(-1, 1)) / torch.pi
     once = agree**bits
     none = torch.pow(1 - once, tables)
@@ -191,12 +211,13 @@ class MagicPIG(AttentionBaseline):
             raise ConfigError(f"tables is {self.tables}", expected=f"fewer than {2**15}")
 
     def start(self, index: int, query: Tensor, key: Tensor) -> Hashes:
+        """See `AttentionBaseline.start`."""
         generator = torch.Generator().manual_seed(self.seed * 1000 + index)
         planes = random_planes(self.tables, self.bits, key.shape[3], generator)
         return Hashes(planes.to(key.device), torch.zeros(key.shape[1], 1, key.shape[3], device=key.device))
 
     def observe(self, state: Hashes, query: Tensor, key: Tensor) -> None:
-        """The running mean of all keys observed."""
+        """Keep the running mean of all keys; see `AttentionBaseline.observe`."""
         tokens = key.shape[0] * key.shape[2]
         mean = key.float().mean(dim=(0, 2))[:, None]
         state.seen += tokens
@@ -213,6 +234,7 @@ class MagicPIG(AttentionBaseline):
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
+        """See `AttentionBaseline.attend`."""
         return magicpig_attention(
             query,
             key,

@@ -46,7 +46,13 @@ class Reading:
         self.add_rows(batch * heads, rows, 0)
 
     def add_rows(self, copies: int, rows: int, first: int) -> None:
-        """Count queries at positions first to first + rows - 1, without their pairs."""
+        """Count queries, without their pairs.
+
+        Args:
+            copies: B Hq, heads of all texts.
+            rows: queries of each.
+            first: position of the first of them.
+        """
         self.causal += copies * (rows * first + rows * (rows + 1) / 2)
         self.queries += copies * rows
 
@@ -73,7 +79,16 @@ def query_blocks(length: int) -> Iterator[tuple[int, int]]:
 
 
 def distances(start: int, stop: int, keys: Tensor | int, device: torch.device) -> Tensor:
-    """i - j for queries start to stop - 1: (rows, keys) int64; `keys` are positions, or their number from 0 on."""
+    """i - j of queries i and keys j.
+
+    Args:
+        start, stop: the queries are at positions start to stop - 1.
+        keys: (keys,) int64 positions, or the number of keys from position 0 on.
+        device: of the result.
+
+    Returns:
+        (rows, keys) int64.
+    """
     if isinstance(keys, int):
         keys = torch.arange(keys, device=device)
     return torch.arange(start, stop, device=device)[:, None] - keys[None, :]
@@ -98,6 +113,8 @@ def attend_pairs(
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D), Hq a multiple of Hkv.
         pairs: broadcasts to (B, Hq, Tq, Tk); bool, True where allowed, or float, added to the scores and -inf where
             not allowed. Every query needs a key.
+        scale: factor on the scores.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
 
     Returns:
         (B, Hq, Tq, D).

@@ -23,7 +23,17 @@ from focus_runtime.baselines.replace import AttentionBaseline
 
 
 def random_features(num_features: int, size: int, generator: torch.Generator, *, orthogonal: bool = True) -> Tensor:
-    """Standard normal vectors, (m, D) fp32; orthogonal ones have orthogonal directions in every block of D of them."""
+    """Standard normal vectors.
+
+    Args:
+        num_features: m.
+        size: D, of the vectors.
+        generator: on the CPU.
+        orthogonal: orthogonal directions in every block of D of them.
+
+    Returns:
+        (m, D) fp32.
+    """
     if not orthogonal:
         return torch.randn(num_features, size, generator=generator)
     blocks = []
@@ -138,6 +148,7 @@ class Performer(AttentionBaseline):
         check_flag(self, "orthogonal")
 
     def start(self, index: int, query: Tensor, key: Tensor) -> Tensor:
+        """See `AttentionBaseline.start`."""
         generator = torch.Generator().manual_seed(self.seed * 1000 + index)
         return random_features(self.num_features, query.shape[-1], generator, orthogonal=self.orthogonal)
 
@@ -152,4 +163,5 @@ class Performer(AttentionBaseline):
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
+        """See `AttentionBaseline.attend`."""
         return performer_attention(query, key, value, state, scale=scale, reading=reading)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
-from focus_runtime.attention.dispatch import rows_together
+from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.baselines.checks import check_text
@@ -48,7 +48,13 @@ class AttentionBaseline:
         return AttentionHandle(model, self, text)
 
     def start(self, index: int, query: Tensor, key: Tensor) -> Any:
-        """What a layer keeps between passes, made at its first one. Shapes as in `attend`."""
+        """What a layer keeps between passes, made at its first one.
+
+        Args:
+            index: of the layer.
+            query: (B, Hq, T, D) of that pass.
+            key: (B, Hkv, T, D).
+        """
         return None
 
     def attend(
@@ -62,11 +68,30 @@ class AttentionBaseline:
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
-        """One layer's attention: (B, Hq, T, D), (B, Hkv, T, D), (B, Hkv, T, D) -> (B, Hq, T, D)."""
+        """One layer's attention.
+
+        Args:
+            query: (B, Hq, T, D).
+            key: (B, Hkv, T, D), Hq a multiple of Hkv.
+            value: (B, Hkv, T, D).
+            state: from `start`.
+            scale: factor on the scores.
+            softcap: scores become softcap * tanh(scores / softcap); None for no cap.
+            reading: counts the pairs read.
+
+        Returns:
+            (B, Hq, T, D).
+        """
         raise NotImplementedError
 
     def observe(self, state: Any, query: Tensor, key: Tensor) -> None:
-        """Learn from one forward pass; called without gradients, before `attend`, while the handle trains."""
+        """Learn from one forward pass; called without gradients, before `attend`, while the handle trains.
+
+        Args:
+            state: from `start`; changed in place.
+            query: (B, Hq, T, D).
+            key: (B, Hkv, T, D).
+        """
 
     def settle(self, state: Any) -> None:
         """Take over what was observed since the last call."""
@@ -152,10 +177,10 @@ class AttentionHandle(Handle):
         return self.model
 
     def _readings(self) -> list[Reading]:
-        found = [layer.reading or Reading() for layer in self.layers() if not layer.own]
-        if not found:
+        readings = [layer.reading or Reading() for layer in self.layers() if not layer.own]
+        if not readings:
             raise InputError("this baseline is detached", fix="ask before calling detach()")
-        return found
+        return readings
 
     def _attach(self) -> None:
         model = self.model
@@ -230,7 +255,24 @@ def baseline_forward(
     softcap: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers; returns (B, T, H, D) and no weights."""
+    """The attention function registered with transformers.
+
+    Args:
+        module: an attention module that `AttentionHandle` prepared.
+        query: (B, Hq, T, D).
+        key: (B, Hkv, T, D).
+        value: (B, Hkv, T, D).
+        attention_mask: None, as sequences are not padded.
+        scaling: factor on the scores; D^-0.5 when None.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
+        **kwargs: what else the model passes; refused where it changes attention.
+
+    Returns:
+        (B, T, Hq, D), and no weights.
+
+    Raises:
+        ModelError: the model computes what the method cannot follow. InputError: the text is padded or cached.
+    """
     layer: BaselineLayer | None = module.__dict__.get(STATE)
     if layer is None:
         raise ModelError(
@@ -240,7 +282,7 @@ def baseline_forward(
     layer.called = True
     method = layer.owner.method
     _refuse_unsupported(layer, query, key, value, attention_mask, softcap, kwargs)
-    query, key, value = _one_dtype(*rows_together(query, key, value))
+    query, key, value = one_dtype(*rows_together(query, key, value))
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     if layer.own:
         reach = layer.sliding or key.shape[2]
@@ -254,14 +296,6 @@ def baseline_forward(
     layer.reading = Reading()
     out = method.attend(query, key, value, state=layer.state, scale=scale, softcap=softcap, reading=layer.reading)
     return out.transpose(1, 2), None
-
-
-def _one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    if query.dtype == key.dtype == value.dtype:
-        return query, key, value
-    device = query.device.type  # autocast leaves what the rotary embedding touched in fp32
-    wanted = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
-    return query.to(wanted), key.to(wanted), value.to(wanted)
 
 
 def _refuse_unsupported(

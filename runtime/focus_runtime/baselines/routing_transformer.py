@@ -51,7 +51,14 @@ class Clusters:
 
     @classmethod
     def random(cls, heads: int, clusters: int, size: int, generator: torch.Generator) -> Clusters:
-        """Random directions, fp32."""
+        """Random directions, fp32, and nothing observed.
+
+        Args:
+            heads: Hkv.
+            clusters: C.
+            size: D.
+            generator: on the CPU.
+        """
         centroids = normalize(torch.randn(heads, clusters, size, generator=generator), dim=-1)
         zeros = torch.zeros(heads, 1, size)
         sums = torch.zeros_like(centroids)
@@ -65,7 +72,16 @@ class Clusters:
 
 
 def routing_vectors(query: Tensor, key: Tensor, clusters: Clusters) -> tuple[Tensor, Tensor]:
-    """What is clustered: (B, Hq, T, D) and (B, Hkv, T, D) -> (B, Hkv, G, T, D) and (B, Hkv, 1, T, D), of length 1."""
+    """What is clustered: centred and normalised queries and keys.
+
+    Args:
+        query: (B, Hq, T, D).
+        key: (B, Hkv, T, D).
+        clusters: their means are subtracted.
+
+    Returns:
+        (B, Hkv, G, T, D) and (B, Hkv, 1, T, D) fp32, of length 1.
+    """
     query, key = grouped(query, key).float(), key.float()[:, :, None]
     return (
         normalize(query - clusters.query_mean[:, None], dim=-1),
@@ -74,10 +90,16 @@ def routing_vectors(query: Tensor, key: Tensor, clusters: Clusters) -> tuple[Ten
 
 
 def memberships(vectors: Tensor, centroids: Tensor, selection: str) -> Tensor:
-    """Clusters of every vector: (B, Hkv, G, T, D), (Hkv, C, D) -> (B, Hkv, G, T, C) bool.
+    """Clusters of every vector.
 
-    With "argmax" each vector has one cluster; with "balanced" each cluster has the ceil(T/C) nearest vectors, so that
-    a vector may be in several clusters or in none.
+    Args:
+        vectors: (B, Hkv, G, T, D).
+        centroids: (Hkv, C, D).
+        selection: with "argmax" each vector has one cluster; with "balanced" each cluster has the ceil(T/C) nearest
+            vectors, so that a vector may be in several clusters or in none.
+
+    Returns:
+        (B, Hkv, G, T, C) bool.
     """
     scores = vectors @ centroids[:, None].transpose(-1, -2)
     count = centroids.shape[1]
@@ -105,6 +127,7 @@ def routing_attention(
 
     Args:
         query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
+        clusters: of the layer, on query's device.
         window: pairs with i - j <= window are allowed.
         num_sinks: keys j < num_sinks are allowed; the paper has none.
         selection: "argmax" or "balanced", see `memberships`.
@@ -128,8 +151,8 @@ def routing_attention(
         distance = distances(start, stop, stop, query.device)
         sinks = torch.arange(stop, device=query.device) < num_sinks
         near = (distance <= reach) | sinks
-        together = (of_query[..., start:stop, :] @ of_key[..., :stop, :].transpose(-1, -2)) > 0
-        allowed = ((distance >= 0) & (near | (clustered & together))).flatten(1, 2)
+        shared = (of_query[..., start:stop, :] @ of_key[..., :stop, :].transpose(-1, -2)) > 0
+        allowed = ((distance >= 0) & (near | (clustered & shared))).flatten(1, 2)
         rows = query[:, :, start:stop]
         outs.append(attend_pairs(rows, key[:, :, :stop], value[:, :, :stop], allowed, scale=scale, softcap=softcap))
         if reading is not None:
@@ -149,6 +172,13 @@ def observe_clusters(clusters: Clusters, query: Tensor, key: Tensor, *, centre: 
     """Add one pass's queries and keys to the sums of their nearest centroids; the first pass places the centroids.
 
     They start at the keys of tokens drawn at random.
+
+    Args:
+        clusters: changed in place.
+        query: (B, Hq, T, D).
+        key: (B, Hkv, T, D).
+        centre: also follow the means of queries and of keys.
+        seed: of the tokens drawn.
     """
     tokens = query.shape[0] * query.shape[2]
     if centre:
@@ -180,10 +210,10 @@ def settle_clusters(clusters: Clusters, decay: float) -> None:
 
     Centroids without a vector stay. The means that are subtracted follow in the same way.
     """
-    found = clusters.counts > 0
+    occupied = clusters.counts > 0
     mean = clusters.sums / clusters.counts.clamp_min(1)
     moved = normalize(decay * clusters.centroids + (1 - decay) * mean, dim=-1)
-    clusters.centroids = torch.where(found, moved, clusters.centroids)
+    clusters.centroids = torch.where(occupied, moved, clusters.centroids)
     if clusters.means is not None:
         clusters.query_mean = decay * clusters.query_mean + (1 - decay) * clusters.means[0]
         clusters.key_mean = decay * clusters.key_mean + (1 - decay) * clusters.means[1]
@@ -224,13 +254,16 @@ class RoutingTransformer(AttentionBaseline):
         check_between(self, "decay", 0.0, 1.0)
 
     def start(self, index: int, query: Tensor, key: Tensor) -> Clusters:
+        """See `AttentionBaseline.start`."""
         generator = torch.Generator().manual_seed(self.seed * 1000 + index)
         return Clusters.random(key.shape[1], self.num_clusters, key.shape[3], generator).to(query.device)
 
     def observe(self, state: Clusters, query: Tensor, key: Tensor) -> None:
+        """See `AttentionBaseline.observe`."""
         observe_clusters(state, query, key, centre=self.centre, seed=self.seed)
 
     def settle(self, state: Clusters) -> None:
+        """See `AttentionBaseline.settle`."""
         if state.counts.any():
             settle_clusters(state, self.decay)
 
@@ -245,6 +278,7 @@ class RoutingTransformer(AttentionBaseline):
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
+        """See `AttentionBaseline.attend`."""
         return routing_attention(
             query,
             key,

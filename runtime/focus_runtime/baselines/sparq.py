@@ -133,6 +133,7 @@ class SparQ(AttentionBaseline):
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
+        """See `AttentionBaseline.attend`."""
         return sparq_attention(
             query,
             key,

@@ -24,9 +24,20 @@ def window_attention(
     softcap: float | None = None,
     reading: Reading | None = None,
 ) -> Tensor:
-    """Causal attention over pairs with i - j <= window or j < num_sinks. Shapes as in `longformer_attention`.
+    """Causal attention over pairs with i - j <= window or j < num_sinks.
 
     A sink reads only sinks before it, so sinks are the same as global first tokens.
+
+    Args:
+        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
+        window: pairs with i - j <= window are allowed.
+        num_sinks: keys j < num_sinks are allowed.
+        scale: factor on the scores; D^-0.5 when None.
+        softcap: scores become softcap * tanh(scores / softcap).
+        reading: counts the pairs read.
+
+    Returns:
+        (B, Hq, T, D).
     """
     sinks = tuple(range(min(num_sinks, query.shape[2])))
     return longformer_attention(
@@ -61,6 +72,7 @@ class WindowOnly(AttentionBaseline):
         softcap: float | None,
         reading: Reading,
     ) -> Tensor:
+        """See `AttentionBaseline.attend`."""
         return window_attention(
             query,
             key,

@@ -4,6 +4,9 @@ transformers calls `focus_forward` with queries, keys and values after QK-norm, 
 before and after the module read the hidden states and check that the call was made.
 
 The state of a layer, and of the composition it belongs to, is defined in state.py.
+
+Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk) or, where the text is read at once, tokens, D
+head size, K groups.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.decomposed_backward import straight_through_attention
-from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
+from focus_runtime.attention.dispatch import attend, choose_backend, one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
@@ -164,11 +167,11 @@ def focus_forward(
     call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
     with owner.seconds("attention"):
         if owner.measuring_full or layer.router is None:
-            out = _own(module, layer, call)
+            out_BQHD = _own(module, layer, call)
         else:
-            out = _sparse(layer, call).transpose(1, 2)
+            out_BQHD = _sparse(layer, call).transpose(1, 2)
     owner.seconds.calls += 1
-    return out, None
+    return out_BQHD, None
 
 
 def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
@@ -205,11 +208,7 @@ def _call(
             expected="one head size",
             fix=OTHER_MODEL,
         )
-    query, key, value = rows_together(query, key, value)
-    if not query.dtype == key.dtype == value.dtype:  # autocast leaves what the rotary embedding touched in fp32
-        device = query.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
-        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    query, key, value = one_dtype(*rows_together(query, key, value))
     total = key.shape[2]
     if layer.current_pass.cached is not None:
         total = (
@@ -237,40 +236,43 @@ def _call(
 
 
 def _own(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
-    """The layer's own attention, (B, T, H, D)."""
+    """The layer's own attention, (B, Q, H, D)."""
     if layer.sliding is None or call.key.shape[2] <= layer.sliding:
         return _full(module, call)
-    out_BHTD = sliding_attention(call.query, call.key, call.value, layer.sliding, call.scoring, call.padding)
-    return out_BHTD.transpose(1, 2)
+    out_BHQD = sliding_attention(call.query, call.key, call.value, layer.sliding, call.scoring, call.padding)
+    return out_BHQD.transpose(1, 2)
 
 
 def _full(module: nn.Module, call: Call) -> Tensor:
-    """Full causal attention, (B, T, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
+    """Full causal attention, (B, Q, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
     query, key, value, padding = call.query, call.key, call.value, call.padding
     shape = (key.shape[0], key.shape[2])
     if call.scoring.softcap is not None:
-        everything = torch.ones(shape, dtype=torch.int64, device=key.device)
+        one_group_BT = torch.ones(shape, dtype=torch.int64, device=key.device)
         rule = PairRule(window=shape[1])
-        out_BHTD = attend(query, key, value, everything, rule, call.scoring, padding, backend="masked")[0]
-        return out_BHTD.transpose(1, 2)
+        out_BHQD = attend(query, key, value, one_group_BT, rule, call.scoring, padding, backend="masked")[0]
+        return out_BHQD.transpose(1, 2)
     if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
         padding = torch.ones(shape, dtype=torch.bool, device=key.device)
-    mask = None if padding is None else _causal_mask(padding, query, key)
-    causal = mask is None and query.shape[2] > 1
+    mask_B1QT = None if padding is None else _causal_mask(padding, query, key)
+    causal = mask_B1QT is None and query.shape[2] > 1
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    return sdpa(module, query, key, value, mask, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout)[0]
+    return sdpa(
+        module, query, key, value, mask_B1QT, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout
+    )[0]
 
 
-def _causal_mask(padding: Tensor, query: Tensor, key: Tensor) -> Tensor:
+def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """(B, 1, Q, T) bool."""
     length_q, length_k = query.shape[2], key.shape[2]
-    rows = torch.arange(length_k - length_q, length_k, device=query.device)
-    causal = torch.arange(length_k, device=query.device)[None, :] <= rows[:, None]
-    diagonal = torch.arange(length_k, device=query.device)[None, :] == rows[:, None]
-    return ((causal & padding[:, None, :]) | diagonal)[:, None]  # the diagonal keeps padded rows finite
+    row_Q = torch.arange(length_k - length_q, length_k, device=query.device)
+    column_T = torch.arange(length_k, device=query.device)
+    causal_QT, diagonal_QT = column_T[None, :] <= row_Q[:, None], column_T[None, :] == row_Q[:, None]
+    return ((causal_QT & padding_BT[:, None, :]) | diagonal_QT)[:, None]  # the diagonal keeps padded rows finite
 
 
 def _sparse(layer: FocusLayer, call: Call) -> Tensor:
-    """Focus, (B, H, T, D)."""
+    """Focus, (B, H, Q, D)."""
     owner = layer.owner
     if owner.soft_gate is not None:
         return _gated(layer, call)

@@ -128,12 +128,12 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     def _loss(self, ids: Tensor, inside: AbstractContextManager[Any], then: Callable[[], None] | None = None) -> Tensor:
         """(T-1,) loss of one pass; the clock stops after the output embedding."""
-        synchronise(self.model)
+        synchronise(self.device)
         start = time.perf_counter()
         with inside:
             hidden = final_hidden(self.model, ids)
             nll = token_nll(self.model, hidden, ids)[0]
-            synchronise(self.model)
+            synchronise(self.device)
             self._model_seconds += time.perf_counter() - start
             if then is not None:
                 then()

@@ -87,12 +87,12 @@ class CorpusFolder:
 
     def remove(self, number: int) -> None:
         """Take a document away."""
-        gone = self.path / f"{PART}{number}-{secrets.token_hex(4)}"
+        discarded = self.path / f"{PART}{number}-{secrets.token_hex(4)}"
         try:
-            os.rename(self.document(number), gone)
+            os.rename(self.document(number), discarded)
         except FileNotFoundError:
             return
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(discarded, ignore_errors=True)
 
     def attempts(self, number: int) -> int:
         """How many workers have begun this document and not ended it; this one is counted from now on."""
@@ -133,12 +133,10 @@ class CorpusFolder:
             before = _read_listing(listing)
             fresh = iter(range(max(before.values(), default=-1) + 1, 1 << 62))
             numbers = {name: before[name] if name in before else next(fresh) for name in names}
-            everything = before | numbers  # a name that comes back gets its number back
-            if everything != before:
+            numbered = before | numbers  # a name that comes back gets its number back
+            if numbered != before:
                 with replacing(listing, explain=None) as part:
-                    pq.write_table(
-                        pa.table({"number": list(everything.values()), "name": list(everything.keys())}), part
-                    )
+                    pq.write_table(pa.table({"number": list(numbered.values()), "name": list(numbered.keys())}), part)
         except OSError as error:
             raise _unwritable(self.path, error) from error
         current = set(numbers.values())
@@ -179,10 +177,10 @@ class CorpusFolder:
         Raises:
             StoreError: it cannot be removed.
         """
-        gone = self.path.with_name(f".deleted-{self.path.name}")
+        discarded = self.path.with_name(f".deleted-{self.path.name}")
         try:
-            os.rename(self.path, gone)
-            shutil.rmtree(gone)
+            os.rename(self.path, discarded)
+            shutil.rmtree(discarded)
         except FileNotFoundError:
             return False
         except OSError as error:

@@ -17,7 +17,7 @@ from typing import Any
 
 from focus_runtime.corpus.source import Document
 from focus_runtime.corpus.worker import CorpusJob, CorpusWorker, Outcome, Task
-from focus_runtime.errors import InputError
+from focus_runtime.errors import InputError, first_line
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import Centroids
 
@@ -76,14 +76,14 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
     job = _on_disk(job)
     try:
         _connect(job, cluster)
-        todo = iter(tasks)
-        for first in todo:
-            yield from _wave(job, _some(chain([first], todo)), cluster)
+        remaining = iter(tasks)
+        for first in remaining:
+            yield from _wave(job, _some(chain([first], remaining)), cluster)
     except ray.exceptions.RayTaskError:
         raise  # a defect of ours, with its traceback
     except ray.exceptions.RayError as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"Ray gave up: {reason[:200]}", fix="the same command goes on with what is done") from error
+        fix = "the same command goes on with what is done"
+        raise InputError(f"Ray gave up: {first_line(error)}", fix=fix) from error
     finally:
         ray.shutdown()
 
@@ -126,9 +126,8 @@ def _connect(job: CorpusJob, cluster: Cluster) -> None:
         ray.init(address=cluster.address or "local", **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
         where = f"a Ray cluster at {cluster.address}" if cluster.address else "Ray on this machine"
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"cannot start {where}: {reason[:200]}",
+            f"cannot start {where}: {first_line(error)}",
             expected="a running cluster of the same Ray and Python version",
             fix="check --address, set RAY_AUTH_MODE=token where it asks for a token, or use --engine local",
         ) from error

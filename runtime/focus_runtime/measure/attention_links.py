@@ -81,7 +81,7 @@ def measure_attention(
     # The routers only mark which layers are focused; no groups are taken from them, so any will do.
     routers = random_centroids(model, config.replace(layers=tuple(membership)))
     focus = compose(model, routers, assignment="sinkhorn")
-    found: list[LayerAttention] = []
+    layers: list[LayerAttention] = []
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
@@ -97,8 +97,8 @@ def measure_attention(
             sliding_window=layer.sliding,
             top=top,
         )
-        found.append(LayerAttention(layer.index, shares, links, queries))
-        progress(len(found), len(groups))
+        layers.append(LayerAttention(layer.index, shares, links, queries))
+        progress(len(layers), len(groups))
 
     try:
         if set(focus.focused_layers) != set(membership):
@@ -107,7 +107,7 @@ def measure_attention(
             final_hidden(model, torch.tensor([ids], device=device))
     finally:
         focus.detach()
-    return found
+    return layers
 
 
 def mass_and_links(
@@ -127,7 +127,9 @@ def mass_and_links(
     Args:
         query: (1, Hq, T, D); key: (1, Hkv, T, D).
         membership: (1, T) int64 bit sets.
-        window: w; num_sinks: s; sliding_window: as in `mass_by_cause`.
+        window: w; num_sinks: s.
+        scale, softcap, sliding_window: as in `mass_by_cause`.
+        top: links kept of each kind and head.
 
     Returns:
         (Hq, 4) shares as in `mass_by_cause`, links and (T, 4) shares of single queries as in `LayerAttention`.

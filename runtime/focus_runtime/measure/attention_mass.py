@@ -98,15 +98,15 @@ def attention_mass_kept(focus: FocusModel, sequences: Tensor, *, groups_from: st
         raise InputError(f"groups_from is {groups_from!r}", expected=" or ".join(GROUPS_FROM))
     if sequences.dim() != 2 or 0 in sequences.shape:
         raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
-    device, found = next(focus.model.parameters()).device, []
+    device, shares = next(focus.model.parameters()).device, []
     for row in sequences.split(1):
         ids = row.to(device)
         membership = None
         if groups_from == "focus":
             final_hidden(focus.model, ids)
             membership = {index: assignment.membership for index, assignment in focus.assignments().items()}
-        found.append(mass_under_groups(focus, ids, membership)[0].cpu().numpy())
-    return MassKept(tuple(focus.focused_layers), np.stack(found))
+        shares.append(mass_under_groups(focus, ids, membership)[0].cpu().numpy())
+    return MassKept(tuple(focus.focused_layers), np.stack(shares))
 
 
 @torch.no_grad()
@@ -167,6 +167,8 @@ def mass_by_cause(
         query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
         membership: (B, T) int64 bit sets.
         window: w; num_sinks: s.
+        scale: factor on the scores.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
         sliding_window: the layer attends to its last so many tokens only, the query's own among them.
 
     Returns:
@@ -190,11 +192,23 @@ def mass_by_cause(
 def full_probabilities(
     query: Tensor, key: Tensor, offset: int, reach: int, scale: float, softcap: float | None
 ) -> Tensor:
-    """(B, Hq, rows, keys) full attention of some rows; query row r stands at key number offset + r."""
+    """Full attention of some rows.
+
+    Args:
+        query: (B, Hq, rows, D).
+        key: (B, Hkv, keys, D), Hq a multiple of Hkv.
+        offset: query row r stands at key number offset + r.
+        reach: a query attends to its last so many keys, its own among them.
+        scale: factor on the scores.
+        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
+
+    Returns:
+        (B, Hq, rows, keys) probabilities, fp32 or, for fp64 queries, fp64.
+    """
     batch, heads, rows, size = query.shape
-    wanted = torch.float64 if query.dtype == torch.float64 else torch.float32
-    together = query.to(wanted).reshape(batch, key.shape[1], heads // key.shape[1] * rows, size)
-    scores = (together @ key.to(wanted).transpose(-1, -2) * scale).view(batch, heads, rows, key.shape[2])
+    dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
+    query_rows = query.to(dtype).reshape(batch, key.shape[1], heads // key.shape[1] * rows, size)
+    scores = (query_rows @ key.to(dtype).transpose(-1, -2) * scale).view(batch, heads, rows, key.shape[2])
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     i = torch.arange(offset, offset + rows, device=query.device)[:, None]
@@ -203,7 +217,18 @@ def full_probabilities(
 
 
 def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_sinks: int) -> Tensor:
-    """(B, rows, keys, 4) bool, one cause for every causal pair."""
+    """The one cause of every causal pair.
+
+    Args:
+        membership: (B, T) int64 bit sets.
+        rows: which tokens are queries.
+        keys: which tokens are keys.
+        window: w.
+        num_sinks: s.
+
+    Returns:
+        (B, rows, keys, 4) bool in the order of `MASS_CAUSES`.
+    """
     position = torch.arange(membership.shape[1], device=membership.device)
     sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
     none = torch.zeros_like(membership)

@@ -108,13 +108,13 @@ def adjusted_rand(tables: Table) -> Values:
     """
     tables = tables.astype(np.float64)
     total = tables.sum(axis=(-2, -1))
-    together, rows, columns = (
+    joint, rows, columns = (
         (sizes * (sizes - 1)).sum(axis=axes) / 2
         for sizes, axes in ((tables, (-2, -1)), (tables.sum(axis=-1), -1), (tables.sum(axis=-2), -1))
     )
     expected = rows * columns / np.maximum(total * (total - 1) / 2, 1)
     most = (rows + columns) / 2
-    return _over(together - expected, most - expected, 1.0)
+    return _over(joint - expected, most - expected, 1.0)
 
 
 def log_odds(counts: Counts, *, prior_size: float) -> Values:
@@ -130,10 +130,10 @@ def log_odds(counts: Counts, *, prior_size: float) -> Values:
     Returns:
         (K, V) z-scores; 0 where a group or its rest is empty.
     """
-    everywhere = counts.sum(axis=0)
-    total = everywhere.sum()
-    prior = prior_size * everywhere / total
-    inside, outside = counts + prior, (everywhere - counts) + prior
+    column_sums = counts.sum(axis=0)
+    total = column_sums.sum()
+    prior = prior_size * column_sums / total
+    inside, outside = counts + prior, (column_sums - counts) + prior
     size_in, size_out = inside.sum(axis=1, keepdims=True), outside.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(inside / (size_in - inside)) - np.log(outside / (size_out - outside))

@@ -1,4 +1,4 @@
-"""Perplexity and timing protocols.
+"""Loss of every token, perplexity, and the balance and sparsity it was reached at.
 
 Perplexity is exp of the mean negative log-likelihood over the scored tokens, always returned with their count.
 """
@@ -22,7 +22,16 @@ CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
 
 
 def final_hidden(model: Any, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-    """Hidden states before the output embedding: (B, T) ids -> (B, T, d)."""
+    """Hidden states before the output embedding.
+
+    Args:
+        model: a Hugging Face causal language model.
+        ids: (B, T) token ids.
+        attention_mask: (B, T), 0 at padding; None without padding.
+
+    Returns:
+        (B, T, d).
+    """
     return model.base_model(input_ids=ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
 
 
@@ -45,7 +54,9 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     """Negative log-likelihood of every token but the first, in nats, without materialising all logits.
 
     Args:
-        hidden: (B, T, d) from `final_hidden`; ids: (B, T).
+        model: a Hugging Face causal language model.
+        hidden: (B, T, d) from `final_hidden`.
+        ids: (B, T) token ids.
 
     Returns:
         (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
@@ -89,7 +100,16 @@ class Quality:
 
 
 def pair_shares(membership: NDArray[np.int64], window: int, num_sinks: int) -> tuple[float, float]:
-    """Retained pairs and distant pairs kept of one layer; the second is 1 when no pair is distant."""
+    """Retained pairs and distant pairs kept of one layer.
+
+    Args:
+        membership: (T,) bit sets.
+        window: w.
+        num_sinks: s.
+
+    Returns:
+        Allowed pairs over causal pairs; kept over all pairs beyond window and sinks, 1 when there are none.
+    """
     counts = count_pairs(membership, window, num_sinks, max_blocks=32)  # one block would take O(T^2) time
     far = counts.total("group_only") + counts.total("dropped")
     # sink pairs that also share a group count as group_only; they are few and kept by both causes

@@ -91,6 +91,8 @@ def compare(
         full: from `score` of the model as it is.
         focus: from `score` under Focus, or several of them, one for each training seed.
         documents: (N,) which document each sequence is from; all of one document when None.
+        level: of the intervals.
+        seed: of resampling.
 
     Returns:
         JSON-ready: perplexities and the difference in nats per token and relative, each with `value`, `low`, `high`

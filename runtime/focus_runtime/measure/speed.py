@@ -7,9 +7,7 @@ median with its extremes and its count.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +22,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import Spread, peak_bytes, reset_peak_memory
+from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_bytes, reset_peak_memory
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.routing.router import CentroidRouter
 
@@ -84,19 +82,18 @@ def described(setting: LayerSetting) -> dict[str, Any]:
     return {name: value for name, value in asdict(setting).items() if value is not None}
 
 
-def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
-    """Wall time of one call, waiting for the GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return (time.perf_counter() - start) * 1000
-
-
 def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
-    """Random groups, (1, T) int64: for k = 1 equally many tokens in each, else k different groups drawn evenly."""
+    """Random groups: for k = 1 equally many tokens in each, else k different groups drawn evenly.
+
+    Args:
+        length: T.
+        num_groups: K.
+        top_k: k.
+        generator: on the CPU.
+
+    Returns:
+        (1, T) int64 bit sets.
+    """
     if top_k == 1:
         group = torch.randperm(length, generator=generator) % num_groups
         return torch.bitwise_left_shift(torch.ones_like(group), group)[None]
@@ -109,6 +106,8 @@ def membership_like(membership: Tensor, length: int, generator: torch.Generator)
 
     Args:
         membership: (T,) int64 of the real text.
+        length: tokens of the other text.
+        generator: of the order, on the CPU.
 
     Returns:
         (1, length) int64: of every kind of membership as large a share as in the real text, up to one token.
@@ -120,7 +119,17 @@ def membership_like(membership: Tensor, length: int, generator: torch.Generator)
 def layer_inputs(
     setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Unit-normal query, key and value as models lay them out, (B, T, H, D) transposed, and random membership."""
+    """Unit-normal query, key and value as models lay them out, (1, T, H, D) transposed, and random membership.
+
+    Args:
+        setting: the layer.
+        length: T.
+        seed: of all four.
+        device: of all four.
+
+    Returns:
+        (1, Hq, T, D), (1, Hkv, T, D), (1, Hkv, T, D) in the layer's type, and (1, T) int64 bit sets.
+    """
     generator = torch.Generator().manual_seed(seed)
     heads = (setting.heads, setting.key_heads, setting.key_heads)
     dtype = getattr(torch, setting.dtype)
@@ -132,7 +141,16 @@ def layer_inputs(
 
 
 def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Full causal attention by the kernel everyone uses: torch's flash kernel for the device."""
+    """Full causal attention by the kernel everyone uses: torch's flash kernel for the device.
+
+    Args:
+        query: (B, Hq, T, D).
+        key: (B, Hkv, T, D), Hq a multiple of Hkv.
+        value: (B, Hkv, T, D).
+
+    Returns:
+        (B, Hq, T, D).
+    """
     if query.device.type == "cpu":
         return causal_flash(query, key, value, query.shape[-1] ** -0.5)[0]
     grouped = query.shape[1] != key.shape[1]
@@ -161,6 +179,11 @@ def layer_speed(
     """Time one layer: full attention, Focus with its stages, and routing, in turn.
 
     Args:
+        setting: the layer.
+        length: T.
+        repeats: timed calls of each, after one that warms up.
+        seed: of inputs and random groups.
+        device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
 
     Returns:
@@ -224,21 +247,26 @@ def _growth(work: Callable[[], Any], device: torch.device) -> int | None:
 
 @torch.no_grad()
 def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: str = "cpu") -> dict[str, float]:
-    """Largest absolute difference from the float64 reference on the same (rounded) inputs, and cosine similarity."""
+    """Difference of one layer's output from the float64 reference on the same (rounded) inputs.
+
+    Args:
+        setting: the layer.
+        length: T.
+        seed: of inputs and random groups.
+        device: "cpu" or "cuda".
+
+    Returns:
+        max_abs_error, the largest absolute difference; cosine, the least similarity of a token and head.
+    """
     query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
     options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
-    found = focus_attention(query, key, value, groups, backend=setting.backend, **options)
+    out = focus_attention(query, key, value, groups, backend=setting.backend, **options)
     exact = focus_attention(query.double(), key.double(), value.double(), groups, backend="reference", **options)
-    assert isinstance(found, Tensor)
+    assert isinstance(out, Tensor)
     assert isinstance(exact, Tensor)
-    difference = (found.double() - exact).abs().max().item()
-    cosine = torch.nn.functional.cosine_similarity(found.double().flatten(2), exact.flatten(2), dim=-1).min().item()
+    difference = (out.double() - exact).abs().max().item()
+    cosine = torch.nn.functional.cosine_similarity(out.double().flatten(2), exact.flatten(2), dim=-1).min().item()
     return {"max_abs_error": difference, "cosine": cosine}
-
-
-def _mode(focus: FocusModel, mode: str) -> AbstractContextManager[Any]:
-    """ "full" for full attention as torch has it, "focus" for Focus."""
-    return focus.measured_full_attention() if mode == "full" else nullcontext()
 
 
 @torch.no_grad()
@@ -248,6 +276,7 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
     Args:
         focus: a composed model.
         ids: (1, T) on the model's device.
+        repeats: timed passes of each, after one that warms up.
 
     Returns:
         JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
@@ -257,9 +286,9 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
     times: dict[str, list[float]] = {"full": [], "focus": []}
     stages: dict[str, dict[str, list[float]]] = {"full": {}, "focus": {}}
     for repeat in range(repeats + 1):
-        for mode in ("full", "focus"):
+        for mode in MODES:
             focus.reset_seconds()
-            with _mode(focus, mode):
+            with attending(focus, mode):
                 elapsed = milliseconds(lambda: final_hidden(model, ids), device)
             if repeat == 0:  # warms up
                 continue
@@ -267,7 +296,7 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
             for name, seconds in focus.seconds.seconds.items():
                 stages[mode].setdefault(name, []).append(seconds * 1000)
     median = {mode: statistics.median(values) for mode, values in times.items()}
-    per_stage = {m: {n: statistics.median(v) for n, v in found.items()} for m, found in stages.items()}
+    per_stage = {m: {n: statistics.median(v) for n, v in by_name.items()} for m, by_name in stages.items()}
     attention = per_stage["focus"]["attention"] + per_stage["focus"].get("routing", 0.0)
     with focus.measured_full_attention():
         full_growth = _growth(lambda: final_hidden(model, ids), device)
@@ -290,25 +319,34 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     """Time single decode steps after a text, full attention and Focus in turn, each with a static cache of its own.
 
     A static cache, because a growing one copies every past key and value at each step, with and without Focus.
+
+    Args:
+        focus: a composed model.
+        ids: (1, T) of the text, on the model's device.
+        steps: timed steps of each, after one that warms up.
+
+    Returns:
+        JSON-ready: milliseconds of a step and tokens per second of both, their ratio for the whole model and for
+        attention with routing, milliseconds of the latter.
     """
     model, past = focus.model, ids.shape[1]
     caches, last = {}, {}
-    for mode in ("full", "focus"):
-        with _mode(focus, mode):
+    for mode in MODES:
+        with attending(focus, mode):
             caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)  # type: ignore[arg-type]
             out = model(input_ids=ids, past_key_values=caches[mode], use_cache=True, logits_to_keep=1)
             last[mode] = out.logits[:, -1:].argmax(-1)
     times: dict[str, list[float]] = {"full": [], "focus": []}
     attention: dict[str, list[float]] = {"full": [], "focus": []}
     for step in range(steps + 1):
-        for mode in ("full", "focus"):
+        for mode in MODES:
             focus.reset_seconds()
 
             def one(mode: str = mode) -> None:
                 out = model(input_ids=last[mode], past_key_values=caches[mode], use_cache=True)
                 last[mode] = out.logits[:, -1:].argmax(-1)
 
-            with _mode(focus, mode):
+            with attending(focus, mode):
                 elapsed = milliseconds(one, ids.device)
             if step > 0:
                 times[mode].append(elapsed)

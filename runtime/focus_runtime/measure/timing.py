@@ -7,8 +7,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from focus_runtime.attention.fused import fused_available, fused_reason
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
 
+MODES = ("full", "focus")
 WARM_UP_TOKENS = 256
 
 
@@ -38,33 +39,49 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values), len(values))
 
 
-def synchronise(module: nn.Module) -> None:
-    """Wait for the GPU, so that a clock read next covers its work."""
-    if next(module.parameters()).device.type == "cuda":
+def synchronise(device: torch.device) -> None:
+    """Wait for a GPU, so that a clock read next covers its work."""
+    if device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
+    """Wall time of one call, waiting for the GPU."""
+    synchronise(device)
+    start = time.perf_counter()
+    work()
+    synchronise(device)
+    return (time.perf_counter() - start) * 1000
+
+
+def attending(focus: FocusModel, mode: str) -> AbstractContextManager[Any]:
+    """Full attention as torch has it ("full") or Focus ("focus") while the block runs."""
+    return focus.measured_full_attention() if mode == "full" else nullcontext()
 
 
 def timed_pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float]:
     """One forward pass by full attention ("full") or Focus ("focus"), without the output embedding.
 
     Args:
-        ids: (1, T).
+        focus: a composed model.
+        ids: (1, T) on the model's device.
+        mode: of `MODES`.
 
     Returns:
         The last hidden state (1, T, d) and the seconds it took; those of its stages are in `focus.seconds`.
     """
     focus.reset_seconds()
-    synchronise(focus.model)
+    synchronise(ids.device)
     start = time.perf_counter()
-    with focus.measured_full_attention() if mode == "full" else nullcontext():
+    with attending(focus, mode):
         hidden = final_hidden(focus.model, ids)
-    synchronise(focus.model)
+    synchronise(ids.device)
     return hidden, time.perf_counter() - start
 
 
 def warm_up(focus: FocusModel, ids: Tensor) -> None:
     """Both kinds of pass on the beginning of a text, so that the first one timed is like the rest."""
-    for mode in ("full", "focus"):
+    for mode in MODES:
         timed_pass(focus, ids[:, :WARM_UP_TOKENS], mode)
 
 
@@ -106,7 +123,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
-    found = {
+    facts = {
         "cpu": name,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -116,6 +133,6 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "fused_kernel": "compiled" if fused_available() else f"not available: {fused_reason()}",
     }
     if device.startswith("cuda"):
-        found["gpu"] = torch.cuda.get_device_name()
-        found["cuda"] = torch.version.cuda
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+        facts["cuda"] = torch.version.cuda
+    return facts

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from focus_runtime.errors import Cancelled, ModelError
+from focus_runtime.errors import Cancelled, ModelError, first_line
 from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
 
 EMBEDDED = "smollm2-135m"
@@ -56,7 +56,7 @@ def load_model(
         model, tokenizer = _load_folder(source, DTYPES[dtype])
     except Exception as error:  # the loaders raise whatever a damaged file makes them stumble over
         raise ModelError(
-            f"{name} cannot be loaded: {_reason(error)}", expected="a causal language model with its tokenizer"
+            f"{name} cannot be loaded: {first_line(error)}", expected="a causal language model with its tokenizer"
         ) from error
     return model.to(device).eval(), tokenizer
 
@@ -96,11 +96,6 @@ def _local(name: str) -> Path | None:
             f"{name!r} is not a model folder", expected="a folder with config.json, a .gguf file or a hub id"
         )
     return None
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
 
 
 @contextmanager
@@ -173,7 +168,7 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
     except Exception as error:  # the GGUF reader raises whatever a damaged file makes it stumble over
         if (target / "config.json").is_file():  # another process was faster
             return target
-        raise ModelError(f"{gguf.name} cannot be converted: {_reason(error)}") from error
+        raise ModelError(f"{gguf.name} cannot be converted: {first_line(error)}") from error
     return target
 
 

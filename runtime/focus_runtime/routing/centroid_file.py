@@ -265,14 +265,14 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
                 )
             if part == "projection":
                 width = width or tensor.shape[0]
-            want = {
+            expected = {
                 "projection": (width, config.routing_dim),
                 "centroids": (config.num_groups, config.routing_dim),
                 "potential": (config.num_groups,),
             }[part]
-            if tensor.dim() != dims or tuple(tensor.shape) != want or math.prod(tensor.shape) == 0:
+            if tensor.dim() != dims or tuple(tensor.shape) != expected or math.prod(tensor.shape) == 0:
                 raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}", expected=f"{want}", fix=_HELP
+                    f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}", expected=f"{expected}", fix=_HELP
                 )
             if not bool(torch.isfinite(tensor.float()).all()):  # float64 values may not fit float32
                 raise CentroidFileError(

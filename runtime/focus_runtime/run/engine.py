@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -22,6 +23,7 @@ from focus_runtime.measure.timing import peak_memory_bytes, timed_pass, warm_up
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
+from focus_runtime.run.setting import stoppable
 from focus_runtime.run.trace import LayerTrace, Timing, Trace
 from focus_runtime.text.tokens import TokenizedText, tokenize
 from focus_runtime.version import __version__
@@ -92,14 +94,21 @@ def analyze(
     if beyond is not None:
         announce(beyond)
 
-    def check(*_: object) -> None:
+    def step(stage: str, fraction: float) -> None:
         if cancelled():
             raise Cancelled("stopped")
-
-    def step(stage: str, fraction: float) -> None:
-        check()
         progress(stage, fraction)
 
+    with _composed(model, centroids, options) as focus, stoppable(model, cancelled):
+        layers, nll, timings = _measure(focus, ids, options, step)
+        backend = ", ".join(sorted(set(focus.backends().values())))
+        info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
+    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
+
+
+@contextmanager
+def _composed(model: Any, centroids: Centroids, options: RunOptions) -> Iterator[FocusModel]:
+    """Focus on the model while the block runs."""
     focus = compose(
         model,
         centroids,
@@ -109,32 +118,34 @@ def analyze(
         assignment=options.assignment,
         backend=options.backend,
     )
-    hooks = [module.register_forward_pre_hook(check) for module in attention_modules(model).values()]
     try:
-        vectors: dict[int, Tensor] = {}  # of the latest pass, by layer
-        with torch.no_grad(), observe_routing(focus, on_embedding=vectors.__setitem__):
-            step("Warming up", 0.02)
-            warm_up(focus, ids)
-            step("Full attention", 0.05)
-            timings, full_hidden = _timed(focus, ids, "full", 0)
-            nll = {"full": _score(model, full_hidden, ids)}
-            step("Focus", 0.2)
-            more, focus_hidden = _timed(focus, ids, "focus", 0)
-            nll["focus"] = _score(model, focus_hidden, ids)
-            timings += more
-            step("Counting pairs", 0.35)
-            layers = _layers(focus, vectors)
-            timings += _repeat(focus, ids, options, timings, step)
-            if options.attention_mass:  # after the timings, whose peak memory it would raise
-                step("Attention mass", 0.96)
-                layers = _with_mass(focus, ids, layers)
-        backend = ", ".join(sorted(set(focus.backends().values())))
-        info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
+        yield focus
     finally:
         focus.detach()
-        for hook in hooks:
-            hook.remove()
-    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
+
+
+def _measure(
+    focus: FocusModel, ids: Tensor, options: RunOptions, step: Callable[[str, float], None]
+) -> tuple[list[LayerTrace], dict[str, np.ndarray], list[Timing]]:
+    """What Focus decided by layer, the losses of both modes in nats by token, and all timings."""
+    vectors: dict[int, Tensor] = {}  # of the latest pass, by layer
+    with torch.no_grad(), observe_routing(focus, on_embedding=vectors.__setitem__):
+        step("Warming up", 0.02)
+        warm_up(focus, ids)
+        step("Full attention", 0.05)
+        timings, full_hidden = _timed(focus, ids, "full", 0)
+        nll = {"full": _score(focus.model, full_hidden, ids)}
+        step("Focus", 0.2)
+        more, focus_hidden = _timed(focus, ids, "focus", 0)
+        nll["focus"] = _score(focus.model, focus_hidden, ids)
+        timings += more
+        step("Counting pairs", 0.35)
+        layers = _layers(focus, vectors)
+        timings += _repeat(focus, ids, options, timings, step)
+        if options.attention_mass:  # after the timings, whose peak memory it would raise
+            step("Attention mass", 0.96)
+            layers = _with_mass(focus, ids, layers)
+    return layers, nll, timings
 
 
 def _beyond_context(model: Any, length: int) -> str | None:

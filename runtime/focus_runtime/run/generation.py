@@ -13,9 +13,7 @@ from transformers import DynamicCache
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import synchronise
-
-MODES = ("full", "focus")
+from focus_runtime.measure.timing import MODES, attending, synchronise
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,7 @@ class _Writer:
 
     def _forward(self, ids: Tensor) -> Tensor:
         model: Any = self.focus.model
-        if self.mode == "full":
-            with self.focus.measured_full_attention():
-                out = model(input_ids=ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        else:
+        with attending(self.focus, self.mode):
             out = model(input_ids=ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         return out.logits[0, -1].float()
 
@@ -56,10 +51,10 @@ class _Writer:
         """Choose a token, then read it, which decides its groups and the next token's probabilities."""
         scores = self.logits if self.temperature == 0 else self.logits / self.temperature + noise
         token = scores.argmax()
-        synchronise(self.focus.model)
+        synchronise(token.device)
         start = time.perf_counter()
         self.logits = self._forward(token[None, None])
-        synchronise(self.focus.model)
+        synchronise(token.device)
         spent = (time.perf_counter() - start) * 1000
         return Step(self.mode, int(token), _groups(self.focus, -1) if self.mode == "focus" else None, spent)
 

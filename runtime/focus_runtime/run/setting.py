@@ -16,11 +16,9 @@ from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.errors import Cancelled
 from focus_runtime.measure.loss import dominance, pair_shares, token_nll
-from focus_runtime.measure.timing import timed_pass, warm_up
+from focus_runtime.measure.timing import MODES, timed_pass, warm_up
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import Centroids
-
-MODES = ("full", "focus")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,9 +79,11 @@ def measure_setting(
 
     Args:
         model: causal language model without Focus.
+        centroids: routers with potentials (or assignment "sinkhorn").
         ids: (1, T) on the model's device, T at least 2.
         top_k, window, num_sinks, assignment: the centroids' own when None.
         repeats: timed passes of each mode, after a short warm-up.
+        cancelled: asked before every layer; True raises `Cancelled`.
 
     Raises:
         InputError: the settings do not fit the centroids or the model.

@@ -132,8 +132,8 @@ class Database:
 
 def _is_locked(message: str) -> bool:
     """Another process holds the lock, or another thread of this one has the file open in the other mode."""
-    held = ("could not set lock", "conflicting lock", "with a different configuration", "already attached")
-    return any(words in message.lower() for words in held)
+    phrases = ("could not set lock", "conflicting lock", "with a different configuration", "already attached")
+    return any(words in message.lower() for words in phrases)
 
 
 def _is_full(message: str) -> bool:

@@ -61,10 +61,10 @@ def purge_runs(database: Database, *, days: float) -> list[str]:
         rows = connection.execute(
             "SELECT run_id FROM run_labels WHERE deleted_at <= now() - to_seconds(?)", [days * 86400.0]
         ).fetchall()
-        gone = [row[0] for row in rows]
-        if gone:
-            _remove(connection, gone)
-    return gone
+        run_ids = [row[0] for row in rows]
+        if run_ids:
+            _remove(connection, run_ids)
+    return run_ids
 
 
 def _remove(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -> None:

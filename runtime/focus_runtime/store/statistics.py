@@ -49,7 +49,13 @@ def write_tags(database: Database, run_id: str, tags: Tags) -> None:
 
 
 def write_baseline(database: Database, run_id: str, random: RandomGroups) -> None:
-    """Store the groups random centroids gave a run's tokens; attention under centroids of another seed is deleted."""
+    """Store the groups random centroids gave a run's tokens; attention under centroids of another seed is deleted.
+
+    Args:
+        database: the store.
+        run_id: which run.
+        random: (T,) groups of every layer.
+    """
     parts = []
     for layer, groups in random.layers.items():
         count = groups.membership.size

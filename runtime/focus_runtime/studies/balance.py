@@ -32,6 +32,7 @@ def group_balance(
 
     Args:
         model: the frozen model, Focus not composed; centroids: left as they are.
+        sequences: (N, T) token ids of held-out text.
         training: (M, T') token ids for `calibrate_potentials`; without them there are rows for "before" only.
         blocks: blocks of text positions in each sequence.
         settings: settings of `FocusConfig` that differ from the centroids' own.

@@ -1,8 +1,8 @@
 """What keeps hard groups balanced while centroids are trained.
 
 Sinkhorn balances soft mass, not the argmax that the hard mask uses, so hard groups may drift together and the mask fill
-up. Every device here works against that in another way; `study` trains with each on the same sequences. It knows
-nothing of softmax collapse: that is `focus_runtime.studies.dominance`.
+up. Every device here works against that in another way; `measure_balancing` trains with each on the same sequences. It
+knows nothing of softmax collapse: that is `focus_runtime.studies.dominance`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,14 @@ DEVICES = {
 
 
 def temperature_at(step: int, steps: int, start: float, end: float) -> float:
-    """Temperature of a step counted from 0: geometric from `start` to `end`, which the last step has."""
+    """Temperature of a step: geometric from the first step's to the last step's.
+
+    Args:
+        step: counted from 0.
+        steps: of the whole training.
+        start: at the first step.
+        end: at the last step.
+    """
     progress = 1.0 if steps <= 1 else min(1.0, step / (steps - 1))
     return start * (end / start) ** progress
 
@@ -105,7 +112,7 @@ def _assign_training(index: int, router: CentroidRouter, hidden: Tensor, padding
     return assign_balanced(router, hidden)
 
 
-def study(
+def measure_balancing(
     model: Any,
     tokenizer: Any,
     texts: list[str],
@@ -123,9 +130,16 @@ def study(
 
     Args:
         model: frozen causal language model.
+        tokenizer: the model's.
+        texts: trained on.
         validation: (N, T) token ids.
+        config: of Focus, before the device's changes.
+        settings: of every training, before the device's changes.
+        devices: names from `DEVICES`, or further ones.
         top_ks: values of k to score; those above K are left out.
-        on_row: called with every row as it comes. on_step: `TrainStep.phase` is the device's name.
+        on_row: called with every row as it comes.
+        on_step: called after every step; `TrainStep.phase` is the device's name.
+        should_stop: checked between steps.
 
     Returns:
         One row per device: device, meaning, final_loss, training_dominance, training_dominance_max, dead_groups and
@@ -163,12 +177,12 @@ def study(
     return rows
 
 
-def _device(given: str | Device) -> Device:
-    if isinstance(given, Device):
-        return given
-    if given not in DEVICES:
-        raise ConfigError(f"device {given!r} is unknown", expected="one of " + ", ".join(DEVICES))
-    return DEVICES[given]
+def _device(device: str | Device) -> Device:
+    if isinstance(device, Device):
+        return device
+    if device not in DEVICES:
+        raise ConfigError(f"device {device!r} is unknown", expected="one of " + ", ".join(DEVICES))
+    return DEVICES[device]
 
 
 def train_with(

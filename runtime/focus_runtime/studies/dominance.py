@@ -1,7 +1,8 @@
 """Group dominance: softmax assignment, the mitigations tried against its collapse, and Sinkhorn (paper, section 3.1).
 
-Every strategy trains from the same routers on the same sequences; `study` records how the groups fare. The paper names
-the mitigations without their formulas, so each formula here is our reading, stated in its strategy's `meaning`.
+Every strategy trains from the same routers on the same sequences; `measure_dominance` records how the groups fare. The
+paper names the mitigations without their formulas, so each formula here is our reading, stated in its strategy's
+`meaning`.
 Shapes: B batch, T tokens, K groups, G routing size.
 """
 
@@ -203,16 +204,16 @@ def move_groups(
         focus: with the assignments of that pass.
         step: counted from 0.
     """
-    due = strategy.recluster_every is not None and (step + 1) % strategy.recluster_every == 0
+    reclusters = strategy.recluster_every is not None and (step + 1) % strategy.recluster_every == 0
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
-        seen = vectors.latest[index]
+        layer_vectors = vectors.latest[index]
         if strategy.ema_decay is not None:
             chosen = assignment.probabilities.argmax(dim=-1).flatten()
-            router.centroids.copy_(moved_centroids(router.centroids, seen, chosen, strategy.ema_decay))
-        if due:
+            router.centroids.copy_(moved_centroids(router.centroids, layer_vectors, chosen, strategy.ema_decay))
+        if reclusters:
             generator = torch.Generator().manual_seed(step * 10_007 + index)
-            router.centroids.copy_(clustered(seen, router.centroids.shape[0], generator))
+            router.centroids.copy_(clustered(layer_vectors, router.centroids.shape[0], generator))
 
 
 def dead_groups(focus: FocusModel) -> float:
@@ -224,7 +225,7 @@ def dead_groups(focus: FocusModel) -> float:
     return float(np.mean(counts))
 
 
-def study(
+def measure_dominance(
     model: Any,
     tokenizer: Any,
     texts: list[str],
@@ -241,6 +242,8 @@ def study(
 
     Args:
         model: causal language model; it stays as it is.
+        tokenizer: the model's.
+        texts: trained on.
         config: its `normalisation` is replaced by the strategy's; retained pairs count at its `top_k`.
         settings: of every training.
         strategies: names from `STRATEGIES`, or further ones.
@@ -248,6 +251,7 @@ def study(
             hidden states can drift only through the routers themselves.
         router_rate: the routers' peak learning rate; the settings' when None.
         on_row: called with every row as it comes.
+        should_stop: checked between steps.
 
     Returns:
         One row per strategy and step: strategy, step, loss (the language model's, nats per token), auxiliary (what the
@@ -277,12 +281,12 @@ def study(
     return rows
 
 
-def _strategy(given: str | Strategy) -> Strategy:
-    if isinstance(given, Strategy):
-        return given
-    if given not in STRATEGIES:
-        raise ConfigError(f"strategy {given!r} is unknown", expected="one of " + ", ".join(STRATEGIES))
-    return STRATEGIES[given]
+def _strategy(strategy: str | Strategy) -> Strategy:
+    if isinstance(strategy, Strategy):
+        return strategy
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"strategy {strategy!r} is unknown", expected="one of " + ", ".join(STRATEGIES))
+    return STRATEGIES[strategy]
 
 
 @dataclass(eq=False)

@@ -97,11 +97,13 @@ def greedy_layers(
     last = {**alone[0], "added": order[0], "added_loss_per_dropped_pair": alone[0]["loss_per_dropped_pair"]}
     rows = [full_row(full, sequences), last]
     while len(last["layers"]) < min(steps or len(order), len(order)):
-        left = [layer for layer in order if layer not in last["layers"]][:candidates]
-        tried = [_subset_row(model, centroids, sequences, full, [*last["layers"], layer], settings) for layer in left]
+        remaining = [layer for layer in order if layer not in last["layers"]][:candidates]
+        tried = [
+            _subset_row(model, centroids, sequences, full, [*last["layers"], layer], settings) for layer in remaining
+        ]
         prices = [_price(row, last) for row in tried]
         best = prices.index(min(prices))
-        last = {**tried[best], "added": left[best], "added_loss_per_dropped_pair": prices[best]}
+        last = {**tried[best], "added": remaining[best], "added_loss_per_dropped_pair": prices[best]}
         rows.append(last)
     return rows
 

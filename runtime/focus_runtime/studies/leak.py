@@ -91,21 +91,21 @@ def future_effect(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks
     rows = []
     for top_k in top_ks or range(1, centroids.config.num_groups + 1):
         chosen = variant(centroids, top_k=top_k, assignment="sinkhorn")
-        alone, whole = [], []
+        alone, with_future = [], []
         focus = compose(model, chosen)
         try:
             for row in sequences.to(device).split(1):
                 first = row[:, :half]
                 alone.append(token_nll(model, final_hidden(model, first), first).double().mean().item())
-                whole.append(token_nll(model, final_hidden(model, row)[:, :half], first).double().mean().item())
+                with_future.append(token_nll(model, final_hidden(model, row)[:, :half], first).double().mean().item())
         finally:
             focus.detach()
-        difference = np.subtract(whole, alone)
+        difference = np.subtract(with_future, alone)
         rows.append(
             {
                 "setting": {"top_k": top_k, "assignment": "sinkhorn", "sequence_length": sequences.shape[1]},
                 "perplexity_alone": float(np.exp(np.mean(alone))),
-                "perplexity_with_future": float(np.exp(np.mean(whole))),
+                "perplexity_with_future": float(np.exp(np.mean(with_future))),
                 "difference_nats": float(difference.mean()),
                 "differences": difference.tolist(),
                 "scored_tokens": len(alone) * (half - 1),

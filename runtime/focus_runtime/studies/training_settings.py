@@ -38,6 +38,7 @@ def sweep_settings(
     """All settings of a sweep, none twice: what changed from the base, and both configurations.
 
     Args:
+        config, settings: the base.
         vary: values by the name of a field of FocusConfig or TrainConfig.
         grid: every combination; otherwise the base, then one change at a time.
 
@@ -95,7 +96,9 @@ def training_sweep(
         sinks: sinks in force while scoring; None for those of the training. Varying `num_sinks` changes both, so
             `vary={"num_sinks": [0, 4]}, sinks=[0, 4]` compares trained with and without, scored with and without.
         file: JSON lines; rows that it holds are not computed again, new ones are added as they are finished.
-        on_row: called with every row, also with those from the file. on_step: called after every training step.
+        on_row: called with every row, also with those from the file.
+        on_step: called after every training step.
+        should_stop: checked between steps.
 
     Returns:
         One JSON-ready row per setting: key, changed, config, settings, full (perplexity of full attention, scored),

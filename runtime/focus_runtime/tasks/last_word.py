@@ -132,13 +132,13 @@ def _passage(
     if not earlier:
         return None
     context, target = text.text[start : begin - 1], text.text[begin - 1 : end]
-    whole, before = (tokenizer(part, add_special_tokens=False).input_ids for part in (context + target, context))
+    passage, before = (tokenizer(part, add_special_tokens=False).input_ids for part in (context + target, context))
     distance = text.token(begin - 1) - 1 - text.token(earlier[-1] + end - begin - 1)
-    if not target.startswith(" ") or not SHORTEST * length <= len(whole) <= length:
+    if not target.startswith(" ") or not SHORTEST * length <= len(passage) <= length:
         return None
-    if whole[: len(before)] != before or (length > window and distance <= window):
+    if passage[: len(before)] != before or (length > window and distance <= window):
         return None
-    return start, Passage(context, target, len(whole), distance, text.name)
+    return start, Passage(context, target, len(passage), distance, text.name)
 
 
 def last_word_passages(
@@ -163,15 +163,15 @@ def last_word_passages(
         if text.text[slice(*span)].lower() not in guessable
     ]
     random.Random(seed).shuffle(places)
-    taken: dict[str, list[tuple[int, int]]] = {}
+    used: dict[str, list[tuple[int, int]]] = {}
     passages: list[Passage] = []
     for text, span in places:
         if len(passages) == items:
             break
-        if (made := _passage(text, span, length, window, tokenizer)) is None:
+        if (candidate := _passage(text, span, length, window, tokenizer)) is None:
             continue
-        start, passage = made
-        others = taken.setdefault(text.name, [])
+        start, passage = candidate
+        others = used.setdefault(text.name, [])
         if all(span[1] <= low or start >= high for low, high in others):
             others.append((start, span[1]))
             passages.append(passage)

@@ -350,7 +350,7 @@ class Loop:
             speed = rows.numel() / (time.perf_counter() - clock)
             self.history.append(TrainStep(self.done, total, *shares, rate, speed, self.phase))
 
-    def _check(self, value: float, step: int, what: str = "the loss") -> None:
+    def _check(self, value: float, step: int, quantity: str = "the loss") -> None:
         """Refuse a value that would make weights NaN, before it does."""
         if math.isfinite(value):
             return
@@ -358,7 +358,7 @@ class Loop:
         if self.checkpoint is not None and self.checkpoint.exists():
             kept = f"the last good checkpoint is still in {self.checkpoint}"
         raise TrainingError(
-            f"{what} became {value} at step {step + 1}; {kept}",
+            f"{quantity} became {value} at step {step + 1}; {kept}",
             expected="finite numbers",
             fix=f"start again with a learning rate below {self.config.learning_rate:g}, a longer warm-up, or without "
             "fp16",

@@ -58,8 +58,8 @@ class RegimePlan:
         if self.regime not in PHASES:
             raise ConfigError(f"regime is {self.regime!r}", expected=" or ".join(PHASES))
         for phase in ("centroids", "weights"):
-            needed, given = phase in PHASES[self.regime], getattr(self, phase) is not None
-            if needed != given:
+            needed, present = phase in PHASES[self.regime], getattr(self, phase) is not None
+            if needed != present:
                 raise ConfigError(
                     f"regime {self.regime!r} {'needs' if needed else 'has no phase for'} {phase!r} settings",
                     expected="settings for " + " and ".join(repr(name) for name in PHASES[self.regime]),

@@ -28,9 +28,13 @@ def random_membership(length, *, groups=4, top_k=1, batch=1):
 
 
 def assert_same(actual, expected, tolerance):
-    for name, got, want in zip(("out", "logsumexp"), actual, expected, strict=True):
+    for name, result, reference in zip(("out", "logsumexp"), actual, expected, strict=True):
         torch.testing.assert_close(
-            got.double(), want.double(), rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
+            result.double(),
+            reference.double(),
+            rtol=tolerance,
+            atol=tolerance,
+            msg=lambda text, name=name: f"{name}: {text}",
         )
 
 

@@ -23,11 +23,11 @@ def test_the_cost_models_constants_are_the_fitted_ones():
 @pytest.mark.parametrize("length", [1024, 4096])
 def test_costs_rank_groups_by_their_size(length):
     """More groups cost the decomposition less, and more groups a token cost it more."""
-    found = {}
+    costs_by_setting = {}
     for groups, top_k in ((4, 1), (8, 1), (8, 2)):
         sizes = costs.set_sizes(random_membership(length, groups=groups, top_k=top_k)[0])
-        found[groups, top_k] = costs.decomposed_cost(sizes, length, PairRule(64, 4))
-    assert found[8, 1] < found[4, 1] < found[8, 2]
+        costs_by_setting[groups, top_k] = costs.decomposed_cost(sizes, length, PairRule(64, 4))
+    assert costs_by_setting[8, 1] < costs_by_setting[4, 1] < costs_by_setting[8, 2]
 
 
 def test_too_many_sets_of_groups_are_not_decomposed():

@@ -92,11 +92,11 @@ def test_gradients_are_the_references(fresh_seed):
     for tensor in tensors[:3]:
         tensor.requires_grad_(True)
     settings = {"window": 3, "num_sinks": 1, "scale": 0.25}
-    found = []
+    gradients = []
     for run, extra in ((decode_attention, {"gather_from": 0, "gather_below": 1.0}), (reference_attention, {})):
         out, lse = run(*tensors, **settings, **extra)
-        found.append(torch.autograd.grad(out.square().sum() + lse.sin().sum(), tensors[:3]))
-    for actual, expected in zip(*found, strict=True):
+        gradients.append(torch.autograd.grad(out.square().sum() + lse.sin().sum(), tensors[:3]))
+    for actual, expected in zip(*gradients, strict=True):
         torch.testing.assert_close(actual, expected)
 
 

@@ -40,8 +40,8 @@ def test_gradients_equal_the_oracles(top_k, length, window, num_sinks, fresh_see
     expected, expected_lse = reference_attention(*inputs, membership, **settings)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(lse, expected_lse, rtol=1e-10, atol=1e-12)
-    for got, want in zip(gradients(out, upstream, inputs), gradients(expected, upstream, inputs), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+    for actual, exact in zip(gradients(out, upstream, inputs), gradients(expected, upstream, inputs), strict=True):
+        torch.testing.assert_close(actual, exact, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("top_k", [1, 2])
@@ -49,10 +49,10 @@ def test_gradients_in_fp32_from_whichever_forward_pass_is_fastest(top_k, fresh_s
     inputs, membership = leaves(200, dtype=torch.float32), membership_of(200, top_k)
     upstream = torch.randn(inputs[0].shape)
     settings: dict[str, Any] = {"window": 17, "num_sinks": 2}
-    got = gradients(focus_attention(*inputs, membership, backend="decomposed", **settings), upstream, inputs)
+    actual = gradients(focus_attention(*inputs, membership, backend="decomposed", **settings), upstream, inputs)
     exact = [x.detach().double().requires_grad_() for x in inputs]
-    want = gradients(focus_attention(*exact, membership, backend="reference", **settings), upstream, exact)
-    for one, other in zip(got, want, strict=True):
+    reference = gradients(focus_attention(*exact, membership, backend="reference", **settings), upstream, exact)
+    for one, other in zip(actual, reference, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=2e-5)
 
 
@@ -65,8 +65,8 @@ def test_every_backend_with_gradients(backend, monkeypatch, fresh_seed):
         gradients(focus_attention(*inputs, membership, window=3, num_sinks=2, backend=name), upstream, inputs)
         for name in (backend, "reference")
     ]
-    for got, want in zip(*results, strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+    for actual, exact in zip(*results, strict=True):
+        torch.testing.assert_close(actual, exact, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.slow
@@ -109,26 +109,26 @@ def test_straight_through_gradients_equal_the_dense_definition(top_k, window, nu
     out = straight_through_attention(*inputs, probabilities, scale=SCALE, **settings)
     expected = dense_straight_through(inputs, probabilities, **settings)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
-    everything = [*inputs, probabilities]
-    for got, want in zip(gradients(out, upstream, everything), gradients(expected, upstream, everything), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
+    tensors = [*inputs, probabilities]
+    for actual, exact in zip(gradients(out, upstream, tensors), gradients(expected, upstream, tensors), strict=True):
+        torch.testing.assert_close(actual, exact, rtol=1e-8, atol=1e-9)
 
 
 def test_gradients_of_tokens_without_groups(fresh_seed):
     inputs, membership = leaves(40), membership_of(40, 1)
     membership[:, ::3] = 0
     settings: dict[str, Any] = {"window": 0, "num_sinks": 0, "scale": SCALE}
-    found = [
+    results = [
         torch.autograd.grad(run(*inputs, membership, **settings)[0].square().sum(), inputs)
         for run in (differentiable_attention, reference_attention)
     ]
-    for got, want in zip(*found, strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+    for actual, expected in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-10)
 
 
 def test_a_window_over_the_whole_text_leaves_the_routers_no_gradient(fresh_seed):
     inputs = leaves(30)
     probabilities = torch.softmax(torch.randn(2, 30, 4, dtype=torch.float64), -1).requires_grad_()
     out = straight_through_attention(*inputs, probabilities, top_k=1, window=30, num_sinks=0, scale=SCALE)
-    (found,) = torch.autograd.grad(out.square().sum(), [probabilities])
-    torch.testing.assert_close(found, torch.zeros_like(found), rtol=0, atol=1e-10)
+    (gradient,) = torch.autograd.grad(out.square().sum(), [probabilities])
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-10)

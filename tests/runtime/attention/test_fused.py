@@ -31,8 +31,8 @@ def membership_of(length, *, groups=4, top_k=1):
 
 def close(actual, tensors, membership, tolerance=5e-6, **settings):
     expected = reference_attention(*(x.double() for x in tensors), membership, **settings)
-    for got, want in zip(actual, expected, strict=True):
-        torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance)
+    for result, reference in zip(actual, expected, strict=True):
+        torch.testing.assert_close(result.double(), reference, rtol=tolerance, atol=tolerance)
 
 
 @needs_compiler

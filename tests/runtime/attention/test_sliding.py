@@ -16,6 +16,7 @@ from focus_runtime.run.engine import RunOptions, analyze
 from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import sliding_attention
+from tests.runtime.families import logits
 
 WINDOW = 8
 INTERLEAVED = ["Gemma2", "Gemma3Text", "Qwen2", "Qwen3"]
@@ -37,11 +38,6 @@ def family_model(family):
 @pytest.fixture
 def composed(composing):
     return lambda family, **settings: composing(family_model(family), **settings)
-
-
-@torch.no_grad()
-def logits(model, ids, **kwargs):
-    return model(input_ids=ids, use_cache=False, **kwargs).logits
 
 
 def masks(length, sliding, membership, window, sinks):

@@ -178,9 +178,9 @@ def test_blocks_equal_the_dense_reference(mode, window, num_sinks, softcap, leng
     for heads, kv_heads in ((2, 2), (6, 2), (3, 1)):
         inputs = random_inputs(length, batch=2, heads=heads, kv_heads=kv_heads, dim=8)
         settings = {"window": window, "num_sinks": num_sinks, "scale": 0.6, "softcap": softcap, **mode}
-        found = gradients(gated_attention, inputs, inputs[0], **settings)
+        actual = gradients(gated_attention, inputs, inputs[0], **settings)
         exact = gradients(gated_attention_reference, inputs, inputs[0], **settings)
-        torch.testing.assert_close(found, exact)
+        torch.testing.assert_close(actual, exact)
 
 
 @pytest.mark.parametrize("mode", MODES[:3])
@@ -189,20 +189,20 @@ def test_an_affinity_below_the_floor_gets_no_gradient(mode, small_blocks, fresh_
     probabilities, _ = one_hot(20)
     settings = {"window": 1, "num_sinks": 1, "scale": 0.5, **mode}
     inputs = (query, key, value, 0.999 * probabilities)
-    found = gradients(gated_attention, inputs, query, **settings)
-    torch.testing.assert_close(found, gradients(gated_attention_reference, inputs, query, **settings))
+    actual = gradients(gated_attention, inputs, query, **settings)
+    torch.testing.assert_close(actual, gradients(gated_attention_reference, inputs, query, **settings))
 
 
 @pytest.mark.parametrize("mode", MODES[:3])
-@pytest.mark.parametrize("wanted", [{3}, {0}, {1, 3}, {2}])
-def test_only_wanted_gradients_are_computed(mode, wanted, small_blocks, fresh_seed):
+@pytest.mark.parametrize("needed", [{3}, {0}, {1, 3}, {2}])
+def test_only_needed_gradients_are_computed(mode, needed, small_blocks, fresh_seed):
     inputs = random_inputs(15)
     settings = {"window": 1, "num_sinks": 1, "scale": 0.5, **mode}
     every = gradients(gated_attention, inputs, inputs[0], **settings)[1:]
-    leaves = [x.detach().requires_grad_(place in wanted) for place, x in enumerate(inputs)]
+    leaves = [x.detach().requires_grad_(place in needed) for place, x in enumerate(inputs)]
     gated_attention(*leaves, **settings).backward(inputs[0])
     for place, leaf in enumerate(leaves):
-        assert (leaf.grad is not None) == (place in wanted)
+        assert (leaf.grad is not None) == (place in needed)
         if leaf.grad is not None:
             torch.testing.assert_close(leaf.grad, every[place])
 
@@ -216,13 +216,13 @@ def test_bfloat16_queries_with_float32_probabilities(mode, fresh_seed):
         gated_attention_reference, [x.bfloat16().double() for x in inputs[:3]] + [inputs[3]], upstream, **settings
     )
     half = [x.bfloat16() for x in inputs[:3]] + [inputs[3].float()]
-    found = gradients(gated_attention, half, upstream, **settings)
-    assert [x.dtype for x in found] == [torch.bfloat16] * 4 + [torch.float32]
-    for ours, true in zip(found, exact, strict=True):
+    actual = gradients(gated_attention, half, upstream, **settings)
+    assert [x.dtype for x in actual] == [torch.bfloat16] * 4 + [torch.float32]
+    for ours, true in zip(actual, exact, strict=True):
         assert (ours.double() - true).norm() < 0.03 * true.norm()
     with torch.autocast("cpu", torch.bfloat16):
         under = gradients(gated_attention, half, upstream, **settings)
-    torch.testing.assert_close(under, found, rtol=0.0, atol=0.0)
+    torch.testing.assert_close(under, actual, rtol=0.0, atol=0.0)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

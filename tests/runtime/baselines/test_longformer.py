@@ -43,7 +43,7 @@ def test_gradients_are_those_of_the_masked_softmax(fresh_seed):
     inputs = [x.requires_grad_() for x in random_heads(19, batch=1)]
     out = longformer_attention(*inputs, window=3, positions=(0, 5))
     weights = torch.randn_like(out)
-    found = torch.autograd.grad((out * weights).sum(), inputs)
+    gradients = torch.autograd.grad((out * weights).sum(), inputs)
     i, j = torch.arange(19)[:, None], torch.arange(19)[None]
     special = torch.zeros(19, dtype=torch.bool)
     special[[0, 5]] = True
@@ -51,7 +51,7 @@ def test_gradients_are_those_of_the_masked_softmax(fresh_seed):
     query, key, value = inputs
     scores = query @ key.repeat_interleave(2, 1).transpose(-1, -2) * 8**-0.5
     dense = torch.softmax(scores.masked_fill(~allowed, -torch.inf), -1) @ value.repeat_interleave(2, 1)
-    for one, other in zip(found, torch.autograd.grad((dense * weights).sum(), inputs), strict=True):
+    for one, other in zip(gradients, torch.autograd.grad((dense * weights).sum(), inputs), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
 
 

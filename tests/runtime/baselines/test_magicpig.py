@@ -74,10 +74,10 @@ def test_drawn_keys_carry_minus_the_logarithm_of_their_probability(fresh_seed, m
 @pytest.mark.parametrize("cosine", [-1.0, -0.9, 0.0, 0.7, 0.99, 1.0])
 @pytest.mark.parametrize(("tables", "bits"), [(2, 1), (75, 8), (150, 10), (300, 15)])
 def test_the_probability_is_the_binomial_tail(least, cosine, tables, bits):
-    found = draw_probability(torch.tensor([cosine]), tables, bits, least).item()
+    actual = draw_probability(torch.tensor([cosine]), tables, bits, least).item()
     direction = torch.tensor([cosine, math.sqrt(1 - float(torch.tensor(cosine)) ** 2)], dtype=torch.float64)
     exact = probability(torch.tensor([1.0, 0.0], dtype=torch.float64), direction, tables, bits, least)
-    assert found == pytest.approx(exact, rel=2e-4, abs=1e-300)
+    assert actual == pytest.approx(exact, rel=2e-4, abs=1e-300)
 
 
 def test_hash_collisions_are_as_likely_as_the_probability_says(fresh_seed):
@@ -114,9 +114,9 @@ def test_numerator_and_denominator_are_unbiased(fresh_seed):
         )[0, 0]
         weights = weights * (scores.diagonal() / weights.diagonal())[:, None]
         draws.append(torch.cat([weights @ value[0, 0], weights.sum(-1, keepdim=True)], -1))
-    found = torch.stack(draws)
-    error = found.std(0) / math.sqrt(len(draws))
-    assert ((found.mean(0) - exact).abs() <= 6 * error + 1e-6).all()
+    outs = torch.stack(draws)
+    error = outs.std(0) / math.sqrt(len(draws))
+    assert ((outs.mean(0) - exact).abs() <= 6 * error + 1e-6).all()
     assert (error[1:] > 0).any()
 
 
@@ -142,8 +142,8 @@ def test_gradients_take_the_sample_as_given(fresh_seed):
     inputs = [x.requires_grad_() for x in random_heads(10, batch=1)]
     planes = random_planes(20, 3, 8, torch.Generator().manual_seed(fresh_seed))
     out = magicpig_attention(*inputs, planes, window=1, num_sinks=1)
-    found = torch.autograd.grad(out.square().sum(), inputs)
-    assert all(torch.isfinite(x).all() and x.abs().max() > 0 for x in found)
+    gradients = torch.autograd.grad(out.square().sum(), inputs)
+    assert all(torch.isfinite(x).all() and x.abs().max() > 0 for x in gradients)
 
 
 @pytest.mark.parametrize(

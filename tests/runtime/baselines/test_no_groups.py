@@ -35,13 +35,13 @@ def test_without_groups_window_and_sinks_are_left(model, centroids, sequences, b
     nothing = no_groups(centroids)
     focus = compose(model, nothing, window=5, num_sinks=2, backend=backend)
     with torch.no_grad():
-        found = model(input_ids=sequences, use_cache=False).logits
+        actual = model(input_ids=sequences, use_cache=False).logits
     focus.detach()
     i, j = torch.arange(40)[:, None], torch.arange(40)
     mask = torch.where((j <= i) & ((i - j <= 5) | (j < 2)), 0.0, torch.finfo(torch.float32).min)
     with torch.no_grad():
         expected = model(input_ids=sequences, use_cache=False, attention_mask=mask.expand(3, 1, 40, 40)).logits
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
     row = focus_row(model, nothing, sequences, score(model, sequences), "none")
     assert row["dominance_mean"] is None
     assert row["distant_kept"] == 0.0

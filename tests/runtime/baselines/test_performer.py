@@ -63,9 +63,9 @@ def test_the_kernel_is_estimated_without_bias(fresh_seed):
     for _ in range(400):
         features = random_features(16, 8, generator).double()
         draws.append(feature_map(query, features) @ feature_map(key, features))
-    found = torch.stack(draws)
-    error = found.std() / math.sqrt(len(draws))
-    assert abs(found.mean() - torch.exp(query @ key)) < 6 * error
+    estimates = torch.stack(draws)
+    error = estimates.std() / math.sqrt(len(draws))
+    assert abs(estimates.mean() - torch.exp(query @ key)) < 6 * error
 
 
 def test_orthogonal_features_are_orthogonal_and_of_normal_length(fresh_seed):
@@ -98,13 +98,13 @@ def test_gradients_flow_and_are_those_of_the_quadratic_form(fresh_seed):
     features = torch.randn(6, 8, dtype=torch.float64)
     out = performer_attention(*inputs, features, scale=0.3)
     weights = torch.randn_like(out)
-    found = torch.autograd.grad((out * weights).sum(), inputs)
+    gradients = torch.autograd.grad((out * weights).sum(), inputs)
     query, key, value = inputs
     root = math.sqrt(0.3)
     maps = [torch.exp(x * root @ features.T - (x * root).square().sum(-1, keepdim=True) / 2) for x in (query, key)]
     kernel = (maps[0] @ maps[1].repeat_interleave(2, 1).transpose(-1, -2)).tril()
     dense = kernel @ value.repeat_interleave(2, 1) / kernel.sum(-1, keepdim=True)
-    for one, other in zip(found, torch.autograd.grad((dense * weights).sum(), inputs), strict=True):
+    for one, other in zip(gradients, torch.autograd.grad((dense * weights).sum(), inputs), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-7)
 
 

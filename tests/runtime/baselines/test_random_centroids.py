@@ -22,7 +22,7 @@ def test_random_centroids_are_balanced_and_scored_with_their_dominance(tiny_mode
     with BASELINES["random_centroids"](window=4, seed=2).attach(tiny_model, text=text) as handle:
         with pytest.raises(InputError, match="no forward pass"):
             handle.retained_pairs()
-        found = score(handle.focus, text)
-        assert (found.dominance < 0.5).all()
+        scores = score(handle.focus, text)
+        assert (scores.dominance < 0.5).all()
         single = score(handle.focus, text[-1:])
         assert handle.retained_pairs() == pytest.approx(single.retained_pairs.mean())

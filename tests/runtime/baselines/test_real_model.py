@@ -17,7 +17,7 @@ def test_baselines_on_the_embedded_model():
     model, tokenizer = load_model("smollm2-135m")
     ids = torch.tensor([tokenizer(sample_text("Novel"), add_special_tokens=False).input_ids[:320]])
     full = score(model, ids)
-    found = {}
+    perplexities = {}
     for label, name, settings in (
         ("window", "window_only", {"window": 31}),
         ("sinks", "window_only", {"window": 27, "num_sinks": 4}),
@@ -25,8 +25,8 @@ def test_baselines_on_the_embedded_model():
         ("all", "sparq", {"num_keys": 320}),
     ):
         with BASELINES[name](**settings).attach(model) as handle:
-            found[label] = score(model, ids).perplexity
+            perplexities[label] = score(model, ids).perplexity
             assert (handle.keys_per_query() <= 32) == (label != "all")
     assert (score(model, ids).nll == full.nll).all()
-    assert found["all"] == pytest.approx(full.perplexity, rel=1e-4)
-    assert full.perplexity < found["sparq"] < found["sinks"] < found["window"]
+    assert perplexities["all"] == pytest.approx(full.perplexity, rel=1e-4)
+    assert full.perplexity < perplexities["sparq"] < perplexities["sinks"] < perplexities["window"]

@@ -14,6 +14,7 @@ from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
 from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.families import family_model, logits
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
 
@@ -37,19 +38,6 @@ EVERYTHING = {  # settings under which a method is full attention
     "magicpig": {"window": 40, "bits": 2, "tables": 2},
 }
 TRAINED = {"lora": {"rank": 2}, "full_finetune": {}}
-_built: dict[str, torch.nn.Module] = {}
-
-
-def family_model(family):
-    """One model of each family for the whole module; every test leaves it as it found it."""
-    if family not in _built:
-        _built[family] = build_model(family)
-    return _built[family]
-
-
-@torch.no_grad()
-def logits(model, ids, **kwargs):
-    return model(input_ids=ids, use_cache=False, **kwargs).logits
 
 
 def attached(name, model, **settings):
@@ -123,10 +111,10 @@ def test_the_mask_in_the_model_is_the_definition(name, family, ids):
             if i - j <= 3 or j in special or (i in special and name == "longformer"):
                 mask[0, 0, i, j] = 0.0
     with attached(name, model) as handle:
-        found = logits(model, ids)
+        actual = logits(model, ids)
         assert handle.retained_pairs() == pytest.approx((mask == 0).sum().item() / 820)
         assert handle.keys_per_query() == pytest.approx((mask == 0).sum().item() / 40)
-    torch.testing.assert_close(found, logits(model, ids, attention_mask=mask), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", list(SPARSE))
@@ -152,8 +140,8 @@ def test_scores_come_from_the_method(name, tiny_model):
     texts = random_ids(30, batch=2, seed=4)
     full = score(tiny_model, texts).nll
     with attached(name, tiny_model) as handle:
-        found = score(handle.model, texts).nll
-    assert (abs(found - full).max() > 1e-3) == (name in SPARSE)
+        nll = score(handle.model, texts).nll
+    assert (abs(nll - full).max() > 1e-3) == (name in SPARSE)
     assert (score(tiny_model, texts).nll == full).all()
 
 
@@ -363,6 +351,6 @@ def test_autocast(name, family, ids):
     with BASELINES[name](**SPARSE[name]).attach(model):
         expected = logits(model, ids)
         with torch.autocast("cpu", torch.bfloat16):
-            found = logits(model, ids)
-        assert (found.float() - expected).abs().mean() < 0.3 * expected.abs().mean()
+            actual = logits(model, ids)
+        assert (actual.float() - expected).abs().mean() < 0.3 * expected.abs().mean()
         torch.testing.assert_close(logits(model, ids), expected)

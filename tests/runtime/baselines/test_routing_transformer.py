@@ -44,12 +44,12 @@ def clusters_of(x, mean, centroids, selection):
     if selection == "argmax":
         return [{nearest(row, mean, centroids)} for row in x]
     values = [similarities(row, mean, centroids) for row in x]
-    found = [set() for _ in x]
+    clusters = [set() for _ in x]
     for cluster in range(len(centroids)):
         order = sorted(range(len(x)), key=lambda t: -values[t][cluster])
         for t in order[: math.ceil(len(x) / len(centroids))]:
-            found[t].add(cluster)
-    return found
+            clusters[t].add(cluster)
+    return clusters
 
 
 @pytest.mark.parametrize("selection", ["argmax", "balanced"])
@@ -126,8 +126,10 @@ def test_centroids_follow_the_mean_of_their_vectors(fresh_seed, centre):
             for row in rows:
                 mean = start[name][g, 0].double()
                 members[nearest(row, mean, old)].append(unit(row - mean))
-            wanted = 0.7 * start[name][g, 0].double() + 0.3 * torch.stack(rows).mean(0) if centre else start[name][g, 0]
-            torch.testing.assert_close(getattr(clusters, name)[g, 0].double(), wanted.double(), rtol=1e-4, atol=1e-5)
+            expected = (
+                0.7 * start[name][g, 0].double() + 0.3 * torch.stack(rows).mean(0) if centre else start[name][g, 0]
+            )
+            torch.testing.assert_close(getattr(clusters, name)[g, 0].double(), expected.double(), rtol=1e-4, atol=1e-5)
         for c in range(4):
             moved = old[c].double()
             if members[c]:

@@ -12,21 +12,9 @@ from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.families import family_model, logits
 
 FAMILIES = ["Llama", "GPT2", "Mistral", "Qwen2", "Qwen3", "Olmo2", "Gemma2", "Phi3"]
-_built: dict[str, torch.nn.Module] = {}
-
-
-def family_model(family):
-    """One model of each family for the whole module; every test leaves it as it found it."""
-    if family not in _built:
-        _built[family] = build_model(family)
-    return _built[family]
-
-
-@torch.no_grad()
-def logits(model, ids, **kwargs):
-    return model(input_ids=ids, use_cache=False, **kwargs).logits
 
 
 def explicit_mask(membership, window, sinks):
@@ -349,8 +337,8 @@ def test_autocast(family, ids):
     try:
         expected = logits(model, ids)
         with torch.autocast("cpu", torch.bfloat16):
-            found = logits(model, ids)
-        assert (found.float() - expected).abs().mean() < 0.1 * expected.abs().mean()
+            actual = logits(model, ids)
+        assert (actual.float() - expected).abs().mean() < 0.1 * expected.abs().mean()
         torch.testing.assert_close(logits(model, ids), expected)  # and leaves nothing behind
     finally:
         focus.detach()
@@ -362,9 +350,9 @@ def test_threads_do_not_mix_their_groups():
     focus = compose(model, build_centroids(model))
     expected = [logits(model, text) for text in texts]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda number: logits(model, texts[number % 4]), range(80)))
+        outputs = list(pool.map(lambda number: logits(model, texts[number % 4]), range(80)))
     focus.detach()
-    for number, one in enumerate(found):
+    for number, one in enumerate(outputs):
         torch.testing.assert_close(one, expected[number % 4], rtol=1e-5, atol=1e-5)
 
 
@@ -394,17 +382,17 @@ def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):
     router = focus.routers[1].projection
     try:
         sparse = logits(model, ids)
-        found = []
+        gradients = []
         for limit in (10_000, 10):
             monkeypatch.setattr("focus_runtime.composition.layer.DENSE_UP_TO", limit)
             with focus.training_gate(SoftGate("log", hard=True)):
                 out = model(input_ids=ids, use_cache=False).logits
             torch.testing.assert_close(out, sparse, rtol=1e-5, atol=1e-5)
-            found.append(torch.autograd.grad(out.square().sum(), [router])[0])
+            gradients.append(torch.autograd.grad(out.square().sum(), [router])[0])
     finally:
         focus.detach()
-    assert found[1].abs().max() > 0
-    assert not torch.allclose(found[0], found[1], rtol=1e-2)  # dropped pairs give no gradient in linear memory
+    assert gradients[1].abs().max() > 0
+    assert not torch.allclose(gradients[0], gradients[1], rtol=1e-2)  # dropped pairs give no gradient in linear memory
 
 
 # --- settings and models that do not fit

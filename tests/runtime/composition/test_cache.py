@@ -15,6 +15,7 @@ from focus_runtime.composition.state import STATE
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.families import logits
 
 SLIDING = 8
 FAMILIES = ["Llama", "GPT2", "Mistral", "Qwen2", "Qwen3", "Olmo2", "Gemma2", "Gemma3Text", "Phi3"]
@@ -33,11 +34,6 @@ def family_model(family):
 @pytest.fixture
 def composed(composing):
     return lambda family="Llama", **settings: composing(family_model(family), **settings)
-
-
-@torch.no_grad()
-def whole(model, ids, **kwargs):
-    return model(input_ids=ids, use_cache=False, **kwargs).logits
 
 
 @torch.no_grad()
@@ -68,7 +64,7 @@ def close(actual, expected, atol=1e-5):
 def test_decode_equals_one_prefill(family, sizes, composed, fresh_seed):
     model, _ = composed(family, window=3, num_sinks=2)
     ids = random_ids(30, batch=2, seed=fresh_seed)
-    expected = whole(model, ids)
+    expected = logits(model, ids)
     close(in_steps(model, ids, sizes)[0], expected)
     static = StaticCache(config=model.config, max_cache_len=50)
     close(in_steps(model, ids, sizes, static)[0], expected)
@@ -89,7 +85,7 @@ def test_decode_of_a_padded_batch_equals_single_runs(family, side, sliding_layer
     for sizes in ([14] + [1] * 10, [5, 9, 1, 9]):
         actual, _ = in_steps(model, ids, sizes, mask=mask)
         for row, text in enumerate(texts):
-            close(actual[row][mask[row].bool()], whole(model, text)[0], atol=2e-5)
+            close(actual[row][mask[row].bool()], logits(model, text)[0], atol=2e-5)
 
 
 @pytest.mark.parametrize("family", ["Mistral", "Gemma2", "Llama"])
@@ -99,7 +95,7 @@ def test_text_that_follows_right_padding(family, composed, fresh_seed):
     ids = random_ids(26, batch=2, seed=fresh_seed)
     mask = torch.ones_like(ids)
     mask[1, 7:11] = 0
-    expected = whole(model, ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
+    expected = logits(model, ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
     for sizes in ([11] + [1] * 15, [7, 4, 6, 9]):
         actual, _ = in_steps(model, ids, sizes, mask=mask)
         close(actual[mask.bool()], expected[mask.bool()])
@@ -109,7 +105,7 @@ def test_text_that_follows_right_padding(family, composed, fresh_seed):
 def test_every_backend_decodes(backend, composed, ids):
     """A backend made for prefill leaves the steps to `auto`."""
     model, focus = composed(backend="reference")
-    expected = whole(model, ids)
+    expected = logits(model, ids)
     focus.backend = backend
     close(in_steps(model, ids, [30] + [1] * 10)[0], expected)
 
@@ -123,7 +119,7 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
     monkeypatch.setattr(dispatch, "decode_attention", lambda *a, **k: steps.append(1) or run(*a, **k))
     model, _ = composed(window=16)
     ids = random_ids(1305, seed=fresh_seed)
-    close(in_steps(model, ids, [1300] + [1] * 5)[0], whole(model, ids), atol=3e-5)
+    close(in_steps(model, ids, [1300] + [1] * 5)[0], logits(model, ids), atol=3e-5)
     assert len(steps) == 10  # not the prefill
 
 
@@ -133,7 +129,7 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
 @torch.no_grad()
 def greedy_without_cache(model, ids, count):
     for _ in range(count):
-        ids = torch.cat([ids, whole(model, ids)[:, -1:].argmax(-1)], dim=1)
+        ids = torch.cat([ids, logits(model, ids)[:, -1:].argmax(-1)], dim=1)
     return ids
 
 
@@ -162,12 +158,14 @@ WAYS = {
 def test_sampling_and_beams_equal_generation_without_a_cache(family, way, composed, fresh_seed):
     model, _ = composed(family, window=2)
     ids = random_ids(10, batch=2, seed=fresh_seed)
-    found = []
+    continuations = []
     for use_cache in (True, False):
         torch.manual_seed(fresh_seed)
         mask = torch.ones_like(ids)
-        found.append(model.generate(ids, attention_mask=mask, max_new_tokens=7, use_cache=use_cache, **WAYS[way]))
-    assert torch.equal(*found)
+        continuations.append(
+            model.generate(ids, attention_mask=mask, max_new_tokens=7, use_cache=use_cache, **WAYS[way])
+        )
+    assert torch.equal(*continuations)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma2"])
@@ -239,7 +237,7 @@ def test_groups_follow_every_cache_operation(family, operation, composed, fresh_
         torch.save(cache, file)
         cache = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
     rest, _ = in_steps(model, kept[:, length:], [1, 3, 1], cache)
-    close(rest, whole(model, kept[:, : length + 5])[:, length:])
+    close(rest, logits(model, kept[:, : length + 5])[:, length:])
 
 
 def test_caches_in_turn_keep_their_own_groups(composed, fresh_seed):
@@ -251,7 +249,7 @@ def test_caches_in_turn_keep_their_own_groups(composed, fresh_seed):
         for i in range(3):
             outs[i].append(in_steps(model, texts[i][:, step : step + 2], [1, 1], caches[i])[0])
     for text, out in zip(texts, outs, strict=True):
-        close(torch.cat(out, dim=1), whole(model, text))
+        close(torch.cat(out, dim=1), logits(model, text))
 
 
 def test_the_module_keeps_nothing_of_the_cache(composed, ids):
@@ -265,7 +263,7 @@ def test_the_module_keeps_nothing_of_the_cache(composed, ids):
 
 def test_a_cache_filled_in_inference_mode_can_be_continued(composed, ids):
     model, _ = composed()
-    expected = whole(model, ids)
+    expected = logits(model, ids)
     with torch.inference_mode():
         cache = model(input_ids=ids[:, :30], use_cache=True).past_key_values
         cache = model(input_ids=ids[:, 30:31], past_key_values=cache).past_key_values
@@ -292,10 +290,10 @@ def test_a_cache_filled_without_focus_is_refused_until_those_tokens_are_gone(kin
         in_steps(model, ids[:, 10:15], [5], cache)
     assert "holds 15 tokens in layer 0 but groups of 10" in message(model, cache)
     cache.crop(-5)
-    close(in_steps(model, ids[:, 10:], [3, 27], cache)[0], whole(model, ids)[:, 10:])
+    close(in_steps(model, ids[:, 10:], [3, 27], cache)[0], logits(model, ids)[:, 10:])
     foreign.reset()
     if all(layer.get_seq_length() == 0 for layer in foreign.layers):  # transformers 5.17 keeps zeroed tokens
-        close(in_steps(model, ids, [40], foreign)[0], whole(model, ids))
+        close(in_steps(model, ids, [40], foreign)[0], logits(model, ids))
     else:
         assert "computed without Focus" in message(model, foreign)
 
@@ -329,7 +327,7 @@ def test_sinkhorn_refuses_to_continue_and_says_why(composed, ids):
     model, _ = composed(assignment="sinkhorn")
     with torch.no_grad():
         out = model(input_ids=ids)  # use_cache is True by default, and nothing continues
-    close(out.logits, whole(model, ids))
+    close(out.logits, logits(model, ids))
     words = message(model, out.past_key_values)
     assert "column sums run over the whole text" in words
     assert 'assignment="causal"' in words
@@ -393,7 +391,7 @@ def test_full_attention_with_a_cache_is_the_original_model(family, ids):
 
 def test_an_exception_before_the_cache_update_changes_nothing(composed, ids):
     model, _ = composed()
-    expected = whole(model, ids)
+    expected = logits(model, ids)
     cache = in_steps(model, ids, [30])[1]
 
     def fail(*_):
@@ -408,7 +406,7 @@ def test_an_exception_before_the_cache_update_changes_nothing(composed, ids):
 
 def test_after_an_exception_in_attention_the_cache_can_be_cropped(composed, ids, monkeypatch):
     model, focus = composed()
-    expected = whole(model, ids)
+    expected = logits(model, ids)
     cache = in_steps(model, ids, [30])[1]
 
     def fail(*_, **__):

@@ -58,23 +58,23 @@ def test_embeddings_and_logits_are_those_of_the_routers(focus, ids):
 
 
 def test_centroids_can_be_observed_before_they_are_composed(tiny_model, ids):
-    centroids, found = build_centroids(tiny_model), {}
-    with observe_routing(centroids, on_logits=found.__setitem__):
+    centroids, routing_logits = build_centroids(tiny_model), {}
+    with observe_routing(centroids, on_logits=routing_logits.__setitem__):
         focus = compose(tiny_model, centroids)
         run(focus, ids)
     focus.detach()
-    assert found[1].shape == (1, 40, 4)
+    assert routing_logits[1].shape == (1, 40, 4)
 
 
 def test_observed_logits_without_an_embedding_observer_are_bit_for_bit_the_routers_own(focus, ids):
-    plain, hidden, found = {}, {}, {}
+    plain, hidden, observed = {}, {}, {}
     with observe_hidden_states(focus.model, [0], hidden.__setitem__):
         run(focus, ids)
     with torch.no_grad():
         plain[0] = focus.routers[0].logits(hidden[0])
-        with observe_routing(focus, on_logits=found.__setitem__):
+        with observe_routing(focus, on_logits=observed.__setitem__):
             focus.routers[0].logits(hidden[0])
-    assert torch.equal(found[0], plain[0])
+    assert torch.equal(observed[0], plain[0])
 
 
 def test_stop_gradient_keeps_gradients_from_the_hidden_states(focus):
@@ -187,9 +187,9 @@ def test_attention_is_shown_layer_by_layer_and_is_full_meanwhile(focus, ids):
 
 
 def test_hidden_states_are_observed_in_the_named_layers_of_any_model(ids):
-    model, found = build_model(), {}
-    with torch.no_grad(), observe_hidden_states(model, [1], found.__setitem__):
+    model, observed = build_model(), {}
+    with torch.no_grad(), observe_hidden_states(model, [1], observed.__setitem__):
         states = model(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states
-    assert list(found) == [1]
+    assert list(observed) == [1]
     expected = model.model.layers[1].input_layernorm(states[1])
-    torch.testing.assert_close(found[1], expected)
+    torch.testing.assert_close(observed[1], expected)

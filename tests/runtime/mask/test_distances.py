@@ -15,21 +15,21 @@ from tests.runtime.mask.double_loop import cause, draw
 def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table):
     monkeypatch.setattr(pairs, "TABLE_ENTRIES", table)
     membership, _ = draw(fresh_seed, 61)
-    found = count_by_distance(membership, window, sinks)
+    counted = count_by_distance(membership, window, sinks)
     expected = np.zeros((5, 61), dtype=np.int64)
     for i in range(61):
         for j in range(i + 1):
             expected[CAUSES.index(cause(membership, i, j, window, sinks)), i - j] += 1
     far = [(i, j) for i in range(61) for j in range(sinks, i - window)]
-    assert found.beyond == len(far)
-    assert found.beyond_shared == sum(bool(membership[i] & membership[j]) for i, j in far)
-    assert found.first[0] == 0
-    assert found.last[-1] == 60
-    np.testing.assert_array_equal(found.first[1:], found.last[:-1] + 1)
-    for number, (first, last) in enumerate(zip(found.first, found.last, strict=True)):
-        np.testing.assert_array_equal(found.counts[:, number], expected[:, first : last + 1].sum(axis=1))
+    assert counted.beyond == len(far)
+    assert counted.beyond_shared == sum(bool(membership[i] & membership[j]) for i, j in far)
+    assert counted.first[0] == 0
+    assert counted.last[-1] == 60
+    np.testing.assert_array_equal(counted.first[1:], counted.last[:-1] + 1)
+    for number, (first, last) in enumerate(zip(counted.first, counted.last, strict=True)):
+        np.testing.assert_array_equal(counted.counts[:, number], expected[:, first : last + 1].sum(axis=1))
         kept = sum(i - j <= window or j < sinks for i in range(61) for j in range(i + 1) if first <= i - j <= last)
-        assert found.window_only[number] == pytest.approx(kept / expected[:, first : last + 1].sum())
+        assert counted.window_only[number] == pytest.approx(kept / expected[:, first : last + 1].sum())
 
 
 def test_the_null_is_the_mean_over_shuffles(fresh_seed):
@@ -39,9 +39,9 @@ def test_the_null_is_the_mean_over_shuffles(fresh_seed):
     assert shuffled_sharing(membership) == pytest.approx(sharing)
     shares, beyond = [], []
     for _ in range(2000):
-        found = count_by_distance(generator.permutation(membership), 3, 2)
-        shares.append(1 - found.counts[-1] / found.counts.sum(axis=0))
-        beyond.append(found.beyond_shared / found.beyond)
+        counted = count_by_distance(generator.permutation(membership), 3, 2)
+        shares.append(1 - counted.counts[-1] / counted.counts.sum(axis=0))
+        beyond.append(counted.beyond_shared / counted.beyond)
     assert abs(np.mean(beyond) - sharing) < 5 * np.std(beyond) / np.sqrt(len(beyond))
     error = 5 * np.std(shares, axis=0) / np.sqrt(len(shares)) + 1e-9
     assert (np.abs(np.mean(shares, axis=0) - count_by_distance(membership, 3, 2).shuffled) < error).all()

@@ -20,13 +20,13 @@ def test_a_tile_equals_a_double_loop(monkeypatch, fresh_seed, table, edges):
     for _ in range(12):
         rows, keys = (sorted(generator.choice(48, 2, replace=False).tolist()) for _ in range(2))
         window, sinks, size = (int(generator.integers(low, 12)) for low in (0, 0, 1))
-        found = count_tile(membership, tuple(rows), tuple(keys), window, sinks, size)
-        expected = np.zeros_like(found)
+        counts = count_tile(membership, tuple(rows), tuple(keys), window, sinks, size)
+        expected = np.zeros_like(counts)
         for i in range(*rows):
             for j in range(keys[0], min(keys[1], i + 1)):
                 name = CAUSES.index(cause(membership, i, j, window, sinks))
                 expected[name, (i - rows[0]) // size, (j - keys[0]) // size] += 1
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(counts, expected)
 
 
 def test_the_whole_as_one_tile_is_the_stored_count(fresh_seed):

@@ -26,13 +26,13 @@ def dense(query, key, scale, sliding=10**9):
 def sorted_links(weights, membership, window, sinks, kind):
     """(probability, query, key) of one head, strongest first, by a double loop."""
     length = weights.shape[0]
-    found = []
+    links = []
     for i in range(length):
         for j in range(sinks, max(sinks, i - window)):
             shared = bool(int(membership[i]) & int(membership[j]))
             if shared == (kind == "kept") and weights[i, j] > 0:
-                found.append((float(weights[i, j]), i, j))
-    return sorted(found, reverse=True)
+                links.append((float(weights[i, j]), i, j))
+    return sorted(links, reverse=True)
 
 
 @pytest.mark.parametrize("scores_at_once", [1, 3000, 1 << 22])
@@ -57,8 +57,8 @@ def test_links_are_the_largest_of_a_dense_computation(monkeypatch, fresh_seed, s
             expected = sorted_links(weights[head], membership[0], 4, 2, kind)
             some = values[head] > 0
             assert some.sum() == min(20, len(expected))
-            found = list(zip(queries[head][some], keys[head][some], strict=True))
-            assert found == [(i, j) for _, i, j in expected[:20]]
+            pairs = list(zip(queries[head][some], keys[head][some], strict=True))
+            assert pairs == [(i, j) for _, i, j in expected[:20]]
             np.testing.assert_allclose(values[head][some], [p for p, _, _ in expected[:20]], atol=1e-14)
     for head in range(4):
         mass = sum(p for p, _, _ in sorted_links(weights[head], membership[0], 4, 2, "dropped")) / 33
@@ -74,16 +74,16 @@ def test_a_models_links_are_those_of_its_eager_attention(fresh_seed, near_ties):
     weights = model(input_ids=ids, use_cache=False, output_attentions=True).attentions
     focus = compose(model, build_centroids(model, seed=fresh_seed, num_groups=5, top_k=2, window=3, num_sinks=2))
     model(input_ids=ids, use_cache=False)
-    membership = {index: found.membership[0].numpy() for index, found in focus.assignments().items()}
+    membership = {index: layers.membership[0].numpy() for index, layers in focus.assignments().items()}
     config = focus.config
     shares = mass_under_groups(focus, ids, {i: torch.from_numpy(bits)[None] for i, bits in membership.items()})[0]
     focus.detach()
     before = model(input_ids=ids, use_cache=False).logits
     steps = []
-    found = measure_attention(model, ids[0].tolist(), membership, config, top=9, progress=lambda *s: steps.append(s))
+    layers = measure_attention(model, ids[0].tolist(), membership, config, top=9, progress=lambda *s: steps.append(s))
     assert torch.equal(model(input_ids=ids, use_cache=False).logits, before)
     assert steps == [(1, 2), (2, 2)]
-    for row, layer in enumerate(found):
+    for row, layer in enumerate(layers):
         np.testing.assert_allclose(layer.shares, shares[row].numpy(), atol=1e-12)
         for kind in LINK_KINDS:
             for head in range(4):

@@ -57,14 +57,14 @@ def test_the_mass_is_the_sum_of_eager_weights(family, top_k, fresh_seed, near_ti
     weights, entering = eager(model, sequences)
     centroids = build_centroids(model, seed=fresh_seed, num_groups=6, top_k=top_k, window=3, num_sinks=2)
     focus = compose(model, centroids, sliding_layers="focus")
-    found = attention_mass_kept(focus, sequences)
+    mass = attention_mass_kept(focus, sequences)
     focus.detach()
-    for row, layer in enumerate(found.layers):
+    for row, layer in enumerate(mass.layers):
         membership = centroids.routers[layer].assign(entering[layer]).membership
         expected = dense_shares(weights[layer], membership, 3, 2)
-        np.testing.assert_allclose(found.shares[:, row], expected, atol=1e-5)  # eager softmax is fp32
+        np.testing.assert_allclose(mass.shares[:, row], expected, atol=1e-5)  # eager softmax is fp32
         assert expected[..., 3].max() > 0.01
-    assert found.kept.shape == found.distant_kept.shape == (2, 4)
+    assert mass.kept.shape == mass.distant_kept.shape == (2, 4)
 
 
 def test_blocks_of_any_size_agree_and_a_sliding_window_is_kept(monkeypatch, fresh_seed):
@@ -79,8 +79,8 @@ def test_blocks_of_any_size_agree_and_a_sliding_window_is_kept(monkeypatch, fres
     expected = dense_shares(weights, membership, 4, 2)
     for scores_at_once in (1, 3000, 1 << 22):
         monkeypatch.setattr(attention_mass, "BLOCK_SCORES", scores_at_once)
-        found = mass_by_cause(query, key, membership, window=4, num_sinks=2, scale=0.5, softcap=2.0, sliding_window=20)
-        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+        shares = mass_by_cause(query, key, membership, window=4, num_sinks=2, scale=0.5, softcap=2.0, sliding_window=20)
+        np.testing.assert_allclose(shares.numpy(), expected, atol=1e-12)
         single = mass_by_cause(
             query.float(), key.float(), membership, window=4, num_sinks=2, scale=0.5, softcap=2.0, sliding_window=20
         )
@@ -90,24 +90,24 @@ def test_blocks_of_any_size_agree_and_a_sliding_window_is_kept(monkeypatch, fres
 @pytest.mark.parametrize("setting", [{"top_k": 4, "window": 0, "num_sinks": 0}, {"top_k": 1, "window": 39}])
 def test_a_mask_of_everything_keeps_everything(setting, tiny_model):
     focus = compose(tiny_model, build_centroids(tiny_model), **setting)
-    found = attention_mass_kept(focus, random_ids(40, batch=2))
+    mass = attention_mass_kept(focus, random_ids(40, batch=2))
     focus.detach()
-    assert (found.kept == 1.0).all()
-    assert (found.distant_kept == 1.0).all()
-    np.testing.assert_allclose(found.shares.sum(axis=-1), 1.0, atol=1e-6)
+    assert (mass.kept == 1.0).all()
+    assert (mass.distant_kept == 1.0).all()
+    np.testing.assert_allclose(mass.shares.sum(axis=-1), 1.0, atol=1e-6)
 
 
 def test_more_groups_and_wider_windows_keep_more(tiny_model):
     sequences = random_ids(60, batch=3)
-    found = {}
+    by_setting = {}
     for name, setting in {"narrow": {}, "wide": {"window": 20}, "two": {"top_k": 2}}.items():
         focus = compose(tiny_model, build_centroids(tiny_model), **setting)
-        found[name] = attention_mass_kept(focus, sequences)
+        by_setting[name] = attention_mass_kept(focus, sequences)
         focus.detach()
-    narrow = found["narrow"]
-    assert (narrow.kept < found["wide"].kept).all()
-    assert (narrow.kept < found["two"].kept).all()
-    assert (narrow.cause("local") == found["two"].cause("local")).all()
+    narrow = by_setting["narrow"]
+    assert (narrow.kept < by_setting["wide"].kept).all()
+    assert (narrow.kept < by_setting["two"].kept).all()
+    assert (narrow.cause("local") == by_setting["two"].cause("local")).all()
     np.testing.assert_allclose(narrow.per_sequence.mean(), narrow.kept.mean())
     rows = narrow.rows()
     assert [row["layer"] for row in rows] == [0, 1]
@@ -139,8 +139,8 @@ def test_layers_with_their_own_attention_are_left_out_and_nothing_stays_behind(i
         before = model(input_ids=ids, use_cache=False).logits
         focus = compose(model, build_centroids(model))
         composed = model(input_ids=ids, use_cache=False).logits
-        found = attention_mass_kept(focus, ids)
-        assert found.layers == tuple(focus.focused_layers) == (1,)
+        mass = attention_mass_kept(focus, ids)
+        assert mass.layers == tuple(focus.focused_layers) == (1,)
         assert torch.equal(model(input_ids=ids, use_cache=False).logits, composed)
         focus.detach()
         assert torch.equal(model(input_ids=ids, use_cache=False).logits, before)

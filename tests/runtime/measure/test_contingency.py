@@ -46,19 +46,19 @@ def plain_adjusted_rand(first, second):
 
 def test_contingency_counts_pairs_of_labels(generator):
     rows, columns = labels(generator, 2, 5, 300)
-    found = contingency(rows.astype(np.uint8), columns.astype(np.uint8), (5, 6))
+    table = contingency(rows.astype(np.uint8), columns.astype(np.uint8), (5, 6))
     counted = Counter(zip(rows.tolist(), columns.tolist(), strict=True))
-    assert found.shape == (5, 6)
-    assert all(found[i, j] == counted[i, j] for i in range(5) for j in range(6))
+    assert table.shape == (5, 6)
+    assert all(table[i, j] == counted[i, j] for i in range(5) for j in range(6))
 
 
 def test_purity_of_a_group_is_the_share_of_the_commonest_class(generator):
     groups, classes = labels(generator, 2, 4, 120)
-    found = group_purity(contingency(groups, classes, (5, 4)))
+    purities = group_purity(contingency(groups, classes, (5, 4)))
     for group in range(4):
         inside = classes[groups == group].tolist()
-        assert found[group] == pytest.approx(Counter(inside).most_common(1)[0][1] / len(inside))
-    assert np.isnan(found[4])  # no token has the group
+        assert purities[group] == pytest.approx(Counter(inside).most_common(1)[0][1] / len(inside))
+    assert np.isnan(purities[4])  # no token has the group
 
 
 def plain_log_odds(counts, group, word, prior_size):
@@ -76,9 +76,9 @@ def plain_log_odds(counts, group, word, prior_size):
 def test_log_odds_follows_the_paper(generator):
     counts = generator.integers(0, 30, (4, 12))
     counts[0] += 1  # every piece is used somewhere
-    found = log_odds(counts, prior_size=50.0)
-    wanted = [[plain_log_odds(counts.tolist(), g, w, 50.0) for w in range(12)] for g in range(4)]
-    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    scores = log_odds(counts, prior_size=50.0)
+    expected = [[plain_log_odds(counts.tolist(), g, w, 50.0) for w in range(12)] for g in range(4)]
+    np.testing.assert_allclose(scores, expected, rtol=1e-9)
 
 
 def test_log_odds_of_an_empty_or_only_group_is_zero():
@@ -89,8 +89,8 @@ def test_adjusted_rand_counts_pairs(generator):
     for _ in range(5):
         first, second = labels(generator, 2, 4, 40)
         second[:20] = first[:20]
-        found = adjusted_rand(contingency(first, second, (4, 4)))
-        assert found == pytest.approx(plain_adjusted_rand(first.tolist(), second.tolist()))
+        index = adjusted_rand(contingency(first, second, (4, 4)))
+        assert index == pytest.approx(plain_adjusted_rand(first.tolist(), second.tolist()))
 
 
 def test_adjusted_rand_does_not_care_for_names(generator):
@@ -116,11 +116,11 @@ def two(fresh_seed):
 
 def test_information_is_that_of_scikit_learn(two):
     groups, categories = two
-    found = information(counted(groups, categories, (5, 7)))
+    measures = information(counted(groups, categories, (5, 7)))
     geometric = metrics.normalized_mutual_info_score(categories, groups, average_method="geometric")
     expected = metrics.homogeneity_completeness_v_measure(categories, groups)
-    assert found["nmi"] == pytest.approx(geometric)
-    assert [found[name] for name in ("homogeneity", "completeness", "v_measure")] == pytest.approx(list(expected))
+    assert measures["nmi"] == pytest.approx(geometric)
+    assert [measures[name] for name in ("homogeneity", "completeness", "v_measure")] == pytest.approx(list(expected))
 
 
 def test_adjusted_rand_is_that_of_scikit_learn_for_many_tables_at_once(two):

@@ -33,11 +33,11 @@ def test_replicates_have_the_distribution_of_all_resamples(fresh_seed):
     weight /= weight.mean()
     everything = np.array(list(itertools.product(range(5), repeat=5)))
     exact = (values * weight)[everything].sum(axis=1) / weight[everything].sum(axis=1)
-    found = resampled_means(values[None], weight, 200_000, 1)
+    resampled = resampled_means(values[None], weight, 200_000, 1)
     spread = exact.std()
-    assert found.mean() == pytest.approx(exact.mean(), abs=0.02 * spread)
-    assert found.std() == pytest.approx(spread, rel=0.02)
-    assert stats.ks_2samp(found, exact).statistic < 0.04
+    assert resampled.mean() == pytest.approx(exact.mean(), abs=0.02 * spread)
+    assert resampled.std() == pytest.approx(spread, rel=0.02)
+    assert stats.ks_2samp(resampled, exact).statistic < 0.04
 
 
 def test_replicates_resample_seeds_and_units_independently(fresh_seed):
@@ -47,27 +47,27 @@ def test_replicates_resample_seeds_and_units_independently(fresh_seed):
     for seeds in itertools.product(range(3), repeat=3):
         chosen = table[list(seeds)].mean(axis=0)
         exact += [chosen[list(units)].mean() for units in itertools.product(range(4), repeat=4)]
-    found = resampled_means(table, np.ones(4), 200_000, 2)
-    assert found.mean() == pytest.approx(np.mean(exact), abs=0.02 * np.std(exact))
-    assert found.std() == pytest.approx(np.std(exact), rel=0.02)
+    resampled = resampled_means(table, np.ones(4), 200_000, 2)
+    assert resampled.mean() == pytest.approx(np.mean(exact), abs=0.02 * np.std(exact))
+    assert resampled.std() == pytest.approx(np.std(exact), rel=0.02)
 
 
 def test_with_few_units_it_is_the_t_interval(fresh_seed):
     values = np.random.default_rng(fresh_seed).normal(size=5)
-    found = mean_interval(values)
+    interval = mean_interval(values)
     expected = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
-    assert (found.low, found.high) == pytest.approx(expected)
-    assert found.value == pytest.approx(values.mean())
+    assert (interval.low, interval.high) == pytest.approx(expected)
+    assert interval.value == pytest.approx(values.mean())
 
 
 def test_of_many_symmetric_units_it_agrees_with_t_and_with_scipys_bootstrap():
     values = np.random.default_rng(4).normal(size=400)
-    found = mean_interval(values)
+    interval = mean_interval(values)
     half = stats.sem(values) * stats.t.ppf(0.975, 399)
-    assert found.low == pytest.approx(values.mean() - half, abs=0.1 * half)
-    assert found.high == pytest.approx(values.mean() + half, abs=0.1 * half)
+    assert interval.low == pytest.approx(values.mean() - half, abs=0.1 * half)
+    assert interval.high == pytest.approx(values.mean() + half, abs=0.1 * half)
     other = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
-    assert (found.low, found.high) == pytest.approx((other.low, other.high), abs=0.1 * half)
+    assert (interval.low, interval.high) == pytest.approx((other.low, other.high), abs=0.1 * half)
 
 
 @pytest.mark.parametrize(("draw", "truth", "least"), [("normal", 0.0, 0.92), ("lognormal", math.exp(0.125), 0.90)])
@@ -75,24 +75,24 @@ def test_of_many_symmetric_units_it_agrees_with_t_and_with_scipys_bootstrap():
 def test_coverage_over_units(draw, truth, least, units):
     """About 95 of 100 intervals hold the truth, with few units and with skewed ones too; 0.92 is 2.8 deviations off."""
     generator = np.random.default_rng(11)
-    held = 0
+    covered = 0
     for trial in range(400):
         values = generator.normal(size=units) if draw == "normal" else generator.lognormal(0, 0.5, size=units)
-        found = mean_interval(values, resamples=800, seed=trial)
-        held += found.low <= truth <= found.high
-    assert least <= held / 400 <= 0.99
+        interval = mean_interval(values, resamples=800, seed=trial)
+        covered += interval.low <= truth <= interval.high
+    assert least <= covered / 400 <= 0.99
 
 
 def test_coverage_over_three_seeds_and_units():
     """Resampling units alone misses the truth far too often where seeds differ."""
     generator = np.random.default_rng(12)
-    held = alone = 0
+    covered = alone = 0
     for trial in range(400):
         table = generator.normal(0, 1, size=(3, 1)) + generator.normal(0, 1, size=20) + generator.normal(size=(3, 20))
         both, units = mean_interval(table, resamples=400, seed=trial), mean_interval(table.mean(axis=0), resamples=400)
-        held += both.low <= 0 <= both.high
+        covered += both.low <= 0 <= both.high
         alone += units.low <= 0 <= units.high
-    assert held / 400 >= 0.92
+    assert covered / 400 >= 0.92
     assert alone / 400 < 0.75
 
 
@@ -113,14 +113,14 @@ def test_the_same_seed_gives_the_same_interval():
 
 
 def test_skewed_units_give_a_skewed_interval():
-    found = mean_interval(np.random.default_rng(7).lognormal(0, 1.5, size=40))
-    assert found.high - found.value > 1.1 * (found.value - found.low)
+    interval = mean_interval(np.random.default_rng(7).lognormal(0, 1.5, size=40))
+    assert interval.high - interval.value > 1.1 * (interval.value - interval.low)
 
 
 def test_through_a_function():
-    found = mean_interval([1.0, 2.0, 3.0]).through(math.exp)
+    interval = mean_interval([1.0, 2.0, 3.0]).through(math.exp)
     plain = mean_interval([1.0, 2.0, 3.0])
-    assert (found.value, found.low, found.high) == tuple(map(math.exp, (plain.value, plain.low, plain.high)))
+    assert (interval.value, interval.low, interval.high) == tuple(map(math.exp, (plain.value, plain.low, plain.high)))
 
 
 def test_one_unit_has_no_interval_and_identical_ones_no_width():
@@ -200,10 +200,10 @@ def test_wilcoxon_is_scipys(fresh_seed):
 def test_mcnemar_is_the_binomial_test_on_changed_items(fresh_seed):
     generator = np.random.default_rng(fresh_seed)
     first, second = generator.integers(0, 2, size=(2, 60))
-    found = mcnemar_test(first, second)
+    result = mcnemar_test(first, second)
     lost, gained = int(((first == 1) & (second == 0)).sum()), int(((first == 0) & (second == 1)).sum())
-    assert (found.only_first, found.only_second) == (lost, gained)
-    assert found.p_value == pytest.approx(stats.binomtest(lost, lost + gained).pvalue)
+    assert (result.only_first, result.only_second) == (lost, gained)
+    assert result.p_value == pytest.approx(stats.binomtest(lost, lost + gained).pvalue)
     assert mcnemar_test(first, first).p_value == 1.0
     assert mcnemar_test([1] * 8, [0] * 8).p_value == 2 / 2**8
 

@@ -30,11 +30,11 @@ def by_definition(model, ids, length, stride):
 @pytest.mark.parametrize("total", [2, 8, 9, 29, 30])
 def test_perplexity_is_its_definition(tiny_model, length, stride, total):
     ids = random_ids(total, seed=total)[0].tolist()
-    found = perplexity(tiny_model, ids, length=length, stride=stride)
+    result = perplexity(tiny_model, ids, length=length, stride=stride)
     expected = by_definition(tiny_model, ids, length, stride or length // 2)
-    assert found.nll.tolist() == pytest.approx(expected, abs=1e-4)
-    assert found.scored == total - 1
-    assert float(found) == found.value == pytest.approx(math.exp(sum(expected) / len(expected)), rel=1e-4)
+    assert result.nll.tolist() == pytest.approx(expected, abs=1e-4)
+    assert result.scored == total - 1
+    assert float(result) == result.value == pytest.approx(math.exp(sum(expected) / len(expected)), rel=1e-4)
 
 
 def test_text_tokens_and_tensors_are_the_same(tiny_model):

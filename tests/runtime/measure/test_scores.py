@@ -19,24 +19,24 @@ from tests.helpers import build_centroids, random_ids
 def test_the_mean_over_sequences_is_the_perplexity_over_all_tokens(tiny_model):
     sequences = random_ids(40, batch=5)
     full, count = evaluate_full(tiny_model, sequences)
-    found = score(tiny_model, sequences)
-    assert found.perplexity == pytest.approx(full)
-    assert found.scored.tolist() == [39] * 5
-    assert found.scored.sum() == count
-    assert found.dominance.size == 0
-    assert len(set(np.round(found.nll, 9))) == 5
+    scores = score(tiny_model, sequences)
+    assert scores.perplexity == pytest.approx(full)
+    assert scores.scored.tolist() == [39] * 5
+    assert scores.scored.sum() == count
+    assert scores.dominance.size == 0
+    assert len(set(np.round(scores.nll, 9))) == 5
 
 
 def test_under_focus_the_shares_come_by_layer(tiny_model):
     sequences = random_ids(40, batch=3)
     focus = compose(tiny_model, build_centroids(tiny_model), top_k=1)
     expected = evaluate_focus(focus, sequences)
-    found = score(focus, sequences)
-    assert found.perplexity == pytest.approx(expected.perplexity)
-    assert found.dominance.shape == found.retained_pairs.shape == found.distant_kept.shape == (2,)
-    assert found.dominance.mean() == pytest.approx(expected.dominance)
-    assert found.retained_pairs.mean() == pytest.approx(expected.retained_pairs)
-    assert found.distant_kept.mean() == pytest.approx(expected.distant_kept)
+    scores = score(focus, sequences)
+    assert scores.perplexity == pytest.approx(expected.perplexity)
+    assert scores.dominance.shape == scores.retained_pairs.shape == scores.distant_kept.shape == (2,)
+    assert scores.dominance.mean() == pytest.approx(expected.dominance)
+    assert scores.retained_pairs.mean() == pytest.approx(expected.retained_pairs)
+    assert scores.distant_kept.mean() == pytest.approx(expected.distant_kept)
 
 
 def scores_of(nll, *, scored=100, layers=2):
@@ -53,27 +53,32 @@ def pair(generator, units=20, shift=0.05):
 
 def test_comparing_gives_perplexities_difference_and_what_they_must_be_read_beside(fresh_seed):
     full, focus = pair(np.random.default_rng(fresh_seed))
-    found = compare(full, focus)
-    assert found["full_perplexity"]["value"] == pytest.approx(full.perplexity)
-    assert found["focus_perplexity"]["value"] == pytest.approx(focus.perplexity)
+    comparison = compare(full, focus)
+    assert comparison["full_perplexity"]["value"] == pytest.approx(full.perplexity)
+    assert comparison["focus_perplexity"]["value"] == pytest.approx(focus.perplexity)
     ratio = focus.perplexity / full.perplexity
-    assert found["relative_difference"]["value"] == pytest.approx(ratio - 1)
+    assert comparison["relative_difference"]["value"] == pytest.approx(ratio - 1)
     expected = mean_interval(focus.nll - full.nll)
-    assert found["difference_nats"] == pytest.approx(expected.to_dict())
-    assert found["relative_difference"]["low"] == pytest.approx(math.expm1(expected.low))
-    assert found["p_value"] == sign_flip_test(focus.nll - full.nll)
-    assert (found["sequences"], found["tokens"], found["seeds"], found["units"]) == (20, 2000, 1, "sequences")
-    assert (found["dominance"], found["highest_dominance"]) == pytest.approx((0.3, 0.35))
-    assert (found["retained_pairs"], found["distant_kept"]) == pytest.approx((0.5, 0.3))
-    assert json.loads(json.dumps(found)) == found
+    assert comparison["difference_nats"] == pytest.approx(expected.to_dict())
+    assert comparison["relative_difference"]["low"] == pytest.approx(math.expm1(expected.low))
+    assert comparison["p_value"] == sign_flip_test(focus.nll - full.nll)
+    assert (comparison["sequences"], comparison["tokens"], comparison["seeds"], comparison["units"]) == (
+        20,
+        2000,
+        1,
+        "sequences",
+    )
+    assert (comparison["dominance"], comparison["highest_dominance"]) == pytest.approx((0.3, 0.35))
+    assert (comparison["retained_pairs"], comparison["distant_kept"]) == pytest.approx((0.5, 0.3))
+    assert json.loads(json.dumps(comparison)) == comparison
 
 
 def test_the_paired_interval_is_far_tighter_than_the_perplexities_own():
-    found = compare(*pair(np.random.default_rng(1)))
-    width = found["focus_perplexity"]["high"] - found["focus_perplexity"]["low"]
-    assert found["relative_difference"]["low"] > 0
-    assert found["p_value"] < 0.001
-    assert width > 5 * (found["relative_difference"]["high"] - found["relative_difference"]["low"])
+    comparison = compare(*pair(np.random.default_rng(1)))
+    width = comparison["focus_perplexity"]["high"] - comparison["focus_perplexity"]["low"]
+    assert comparison["relative_difference"]["low"] > 0
+    assert comparison["p_value"] < 0.001
+    assert width > 5 * (comparison["relative_difference"]["high"] - comparison["relative_difference"]["low"])
 
 
 def test_several_seeds_widen_the_interval_and_few_are_said(fresh_seed):
@@ -85,7 +90,9 @@ def test_several_seeds_widen_the_interval_and_few_are_said(fresh_seed):
     assert not any("seed" in note for note in three["notes"])
     assert any("1 training seed" in note for note in one["notes"])
     assert any("2 training seeds" in note for note in compare(full, runs[:2])["notes"])
-    wide, narrow = (found["difference_nats"]["high"] - found["difference_nats"]["low"] for found in (three, one))
+    wide, narrow = (
+        comparison["difference_nats"]["high"] - comparison["difference_nats"]["low"] for comparison in (three, one)
+    )
     assert wide > 3 * narrow
     assert three["difference_nats"]["value"] == pytest.approx(np.mean([run.nll - full.nll for run in runs]))
 
@@ -96,13 +103,13 @@ def test_documents_are_the_units_where_there_are_enough():
     by_document = generator.normal(0.05, 0.1, size=10)[labels]
     full = scores_of(generator.normal(3, 0.5, size=60), layers=0)
     focus = scores_of(full.nll + by_document + generator.normal(0, 0.01, size=60))
-    found, loose = compare(full, focus, documents=[f"novel {i}" for i in labels]), compare(full, focus)
-    assert (found["units"], found["documents"]) == ("documents", 10)
+    comparison, loose = compare(full, focus, documents=[f"novel {i}" for i in labels]), compare(full, focus)
+    assert (comparison["units"], comparison["documents"]) == ("documents", 10)
     assert (loose["units"], loose["documents"]) == ("sequences", 1)
-    assert found["difference_nats"]["value"] == pytest.approx(loose["difference_nats"]["value"])
-    widths = [f["difference_nats"]["high"] - f["difference_nats"]["low"] for f in (found, loose)]
+    assert comparison["difference_nats"]["value"] == pytest.approx(loose["difference_nats"]["value"])
+    widths = [f["difference_nats"]["high"] - f["difference_nats"]["low"] for f in (comparison, loose)]
     assert widths[0] > 1.8 * widths[1]  # sequences of a document are alike: sixty of them say little more than ten
-    assert not any("document" in note for note in found["notes"])
+    assert not any("document" in note for note in comparison["notes"])
     few = compare(full, focus, documents=labels // 2)
     assert len(set(labels // 2)) < MANY_DOCUMENTS
     assert few["units"] == "sequences"
@@ -113,17 +120,17 @@ def test_tokens_weigh(fresh_seed):
     generator = np.random.default_rng(fresh_seed)
     nll, scored = generator.normal(3, 1, size=12), generator.integers(10, 200, size=12)
     full, focus = scores_of(nll, scored=scored, layers=0), scores_of(nll + generator.normal(size=12), scored=scored)
-    found = compare(full, focus)
-    assert found["full_perplexity"]["value"] == pytest.approx(full.perplexity)
-    assert found["difference_nats"]["value"] == pytest.approx(math.log(focus.perplexity / full.perplexity))
+    comparison = compare(full, focus)
+    assert comparison["full_perplexity"]["value"] == pytest.approx(full.perplexity)
+    assert comparison["difference_nats"]["value"] == pytest.approx(math.log(focus.perplexity / full.perplexity))
 
 
 def test_one_sequence_and_identical_scores():
     full, focus = scores_of([3.0], layers=0), scores_of([3.1])
-    found = compare(full, focus)
-    assert found["difference_nats"]["low"] is None
-    assert found["p_value"] == 1.0
-    assert any("1 sequence" in note for note in found["notes"])
+    comparison = compare(full, focus)
+    assert comparison["difference_nats"]["low"] is None
+    assert comparison["p_value"] == 1.0
+    assert any("1 sequence" in note for note in comparison["notes"])
     same = compare(scores_of([3.0, 3.2, 2.9], layers=0), scores_of([3.0, 3.2, 2.9]))
     assert same["relative_difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert same["p_value"] == 1.0

@@ -33,15 +33,15 @@ def broken(saved, tmp_path):
 
 @pytest.fixture
 def no_hub(monkeypatch):
-    """A hub that has nothing; records what was asked."""
-    asked = []
+    """A hub that has nothing; records the requests."""
+    requests = []
 
     def nothing(name, **options):
-        asked.append((name, options.get("local_files_only", False)))
+        requests.append((name, options.get("local_files_only", False)))
         raise LocalEntryNotFoundError("no such model")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", nothing)
-    return asked
+    return requests
 
 
 def test_a_saved_folder_loads_as_it_was(saved):

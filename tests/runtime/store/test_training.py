@@ -102,8 +102,8 @@ def test_what_is_reported_is_what_is_stored(database):
         ("focus", 2, "centroids", 3.125, 0.3, 0.4, 0.5, 1e-3, 100.0),
         ("full", 1, "centroids", 3.5, None, None, None, 1e-3, 100.0),
     ]
-    [found] = row(database, "training_id, status, centroids_sha256, validation, pid, host, steps, config, texts")
-    assert found[1:] == (
+    [values] = row(database, "training_id, status, centroids_sha256, validation, pid, host, steps, config, texts")
+    assert values[1:] == (
         "done",
         "abc",
         '{"full": 9.0}',
@@ -113,7 +113,7 @@ def test_what_is_reported_is_what_is_stored(database):
         '{"num_groups": 4}',
         '["a.txt"]',
     )
-    assert found[0] == recorder.training_id
+    assert values[0] == recorder.training_id
 
 
 @pytest.mark.parametrize(

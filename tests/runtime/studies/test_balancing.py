@@ -12,7 +12,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
-from focus_runtime.studies.balancing import DEVICES, assign_balanced, study, temperature_at, train_with
+from focus_runtime.studies.balancing import DEVICES, assign_balanced, measure_balancing, temperature_at, train_with
 from focus_runtime.studies.dominance import balance_loss
 from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import train_centroids
@@ -46,10 +46,10 @@ def passes(monkeypatch):
     seen: list[tuple[Any, FocusConfig]] = []
     original = layer._gated
 
-    def recorded(found, call):
-        if found.index == 0:
-            seen.append((found.owner.soft_gate, found.owner.config))
-        return original(found, call)
+    def recorded(layer_state, call):
+        if layer_state.index == 0:
+            seen.append((layer_state.owner.soft_gate, layer_state.owner.config))
+        return original(layer_state, call)
 
     monkeypatch.setattr(layer, "_gated", recorded)
     return seen
@@ -59,15 +59,15 @@ def test_balanced_assignment_has_equal_argmax_groups(fresh_seed):
     router = build_centroids(build_model(), num_groups=4, routing_dim=8).routers[0]
     hidden = torch.randn(2, 200, 64) + 2 * torch.randn(64)  # a common direction, which makes some groups large
     plain = torch.bincount(router.logits(hidden).argmax(dim=-1).flatten(), minlength=4)
-    found = assign_balanced(router.requires_grad_(True), hidden)
-    counts = torch.bincount(found.probabilities.argmax(dim=-1).flatten(), minlength=4)
+    assignment = assign_balanced(router.requires_grad_(True), hidden)
+    counts = torch.bincount(assignment.probabilities.argmax(dim=-1).flatten(), minlength=4)
     assert counts.max() <= min(plain.max().item(), 0.3 * 400)
-    assert torch.equal(found.membership, 1 << found.probabilities.argmax(dim=-1))
-    expected = torch.softmax(router.logits(hidden) + found.potential[:, None], dim=-1)
-    torch.testing.assert_close(found.probabilities, expected)
-    assert found.potential.shape == (2, 4)
-    assert not found.potential.requires_grad
-    assert found.probabilities.requires_grad
+    assert torch.equal(assignment.membership, 1 << assignment.probabilities.argmax(dim=-1))
+    expected = torch.softmax(router.logits(hidden) + assignment.potential[:, None], dim=-1)
+    torch.testing.assert_close(assignment.probabilities, expected)
+    assert assignment.potential.shape == (2, 4)
+    assert not assignment.potential.requires_grad
+    assert assignment.probabilities.requires_grad
 
 
 def test_balanced_potentials_are_the_ones_training_uses(monkeypatch):
@@ -133,7 +133,7 @@ def test_without_a_device_of_its_own_it_is_ordinary_training():
 def test_a_row_tells_quality_before_and_after_calibration(fresh_seed):
     model, validation, seen = build_model(), random_ids(32, batch=2, seed=fresh_seed), []
     before = weights_sha256(model)
-    rows = study(
+    rows = measure_balancing(
         model,
         build_tokenizer(),
         TEXTS,
@@ -164,7 +164,7 @@ def test_a_row_tells_quality_before_and_after_calibration(fresh_seed):
 def test_unknown_devices_and_stopping():
     arguments: Any = (build_model(), build_tokenizer(), TEXTS, random_ids(32), FOCUS, TrainConfig(**PLAN))
     with pytest.raises(ConfigError, match=r"device 'magic' is unknown; expected one of sinkhorn-10"):
-        study(*arguments, ["magic"])
+        measure_balancing(*arguments, ["magic"])
     with pytest.raises(TrainingStopped):
-        study(*arguments, ["sinkhorn-10"], should_stop=lambda: True)
+        measure_balancing(*arguments, ["sinkhorn-10"], should_stop=lambda: True)
     assert "_focus_layer" not in vars(arguments[0].model.layers[0].self_attn)

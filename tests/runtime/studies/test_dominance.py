@@ -19,8 +19,8 @@ from focus_runtime.studies.dominance import (
     balance_loss,
     clustered,
     entropy_loss,
+    measure_dominance,
     moved_centroids,
-    study,
 )
 from focus_runtime.text.sequences import encode_texts, step_sequences
 from focus_runtime.training.centroids import centroid_loop, training_focus
@@ -40,7 +40,7 @@ def run(strategies, model=None, **changes):
         name: changes.pop(name) for name in ("weights", "router_rate", "on_row", "should_stop") if name in changes
     }
     settings = TrainConfig(**(PLAN | changes))
-    return study(model or build_model(), build_tokenizer(), TEXTS, FOCUS, settings, strategies, **options)
+    return measure_dominance(model or build_model(), build_tokenizer(), TEXTS, FOCUS, settings, strategies, **options)
 
 
 def curve(rows, name, strategy=None):
@@ -79,18 +79,18 @@ def test_clusters_are_found_and_are_what_the_scores_choose(fresh_seed):
     centres = torch.linalg.qr(torch.randn(6, 6)).Q[:4]
     owner = torch.arange(200) % 4
     vectors = (centres[owner] + 0.05 * torch.randn(200, 6)) * (0.5 + torch.rand(200, 1))
-    found = clustered(vectors, 4, torch.Generator().manual_seed(fresh_seed))
-    assert torch.allclose(found.norm(dim=-1), torch.ones(4))
-    nearest = (vectors @ found.T).argmax(dim=-1)
+    fitted = clustered(vectors, 4, torch.Generator().manual_seed(fresh_seed))
+    assert torch.allclose(fitted.norm(dim=-1), torch.ones(4))
+    nearest = (vectors @ fitted.T).argmax(dim=-1)
     assert torch.bincount(nearest, minlength=4).min() > 0
     unit = torch.nn.functional.normalize(vectors, dim=-1)
     means = torch.stack([unit[nearest == group].mean(dim=0) for group in range(4)])
-    torch.testing.assert_close(found, torch.nn.functional.normalize(means, dim=-1))  # a fixed point of k-means
+    torch.testing.assert_close(fitted, torch.nn.functional.normalize(means, dim=-1))  # a fixed point of k-means
 
 
 def test_clusters_of_equal_vectors_leave_no_nan():
-    found = clustered(torch.ones(8, 3), 4, torch.Generator().manual_seed(0))
-    assert torch.isfinite(found).all()
+    centres = clustered(torch.ones(8, 3), 4, torch.Generator().manual_seed(0))
+    assert torch.isfinite(centres).all()
 
 
 # --- what a strategy does in training
@@ -163,9 +163,9 @@ def test_stop_gradient_cuts_what_routers_send_back_and_nothing_else():
             loop = centroid_loop(focus, centroids, ids[0], TrainConfig(**PLAN), weights=list(model.parameters()))
             with loop.around_step():
                 sum(a.probabilities[..., 0].sum() for a in _after(loop, focus, ids)).backward()
-            found = model.get_input_embeddings().weight.grad, centroids.routers[0].projection.grad
+            received = model.get_input_embeddings().weight.grad, centroids.routers[0].projection.grad
             assert vectors.latest[0].shape == (32, 8)
-        return found
+        return received
 
     embeddings, projection = gradients(stop=False)
     cut, kept = gradients(stop=True)
@@ -221,14 +221,7 @@ def test_every_strategy_says_what_it_is():
 # --- the study
 
 
-def test_all_strategies_see_the_same_data_and_leave_the_model_alone(monkeypatch):
-    batches: list[torch.Tensor] = []
-
-    def recorded(*args):
-        batches.append(step_sequences(*args))
-        return batches[-1]
-
-    monkeypatch.setattr("focus_runtime.training.loop.step_sequences", recorded)
+def test_all_strategies_see_the_same_data_and_leave_the_model_alone(batches):
     model, seen = build_model(), []
     before = weights_sha256(model)
     rows = run(list(STRATEGIES), model, steps=2, weights=True, router_rate=1e-2, learning_rate=1e-3, on_row=seen.append)
@@ -260,7 +253,7 @@ def test_bad_input_is_said():
     with pytest.raises(ConfigError, match=r"strategy 'hope' is unknown; expected one of softmax"):
         run(["hope"])
     with pytest.raises(TextError, match="at least 33"):
-        study(build_model(), build_tokenizer(), ["short"], FOCUS, TrainConfig(**PLAN), ["softmax"])
+        measure_dominance(build_model(), build_tokenizer(), ["short"], FOCUS, TrainConfig(**PLAN), ["softmax"])
     seen: list[Any] = []
     with pytest.raises(TrainingStopped):
         run(["softmax"], on_row=seen.append, should_stop=lambda: True)
@@ -284,7 +277,7 @@ def test_softmax_collapses_and_sinkhorn_holds():
     model = run_regime(plan, build_model(num_hidden_layers=1), build_tokenizer(), texts, FOCUS, twin=True).model
     config = FocusConfig(num_groups=4, routing_dim=8, top_k=1, window=0, num_sinks=0, temperature=1.0)
     settings = TrainConfig(steps=30, seq_len=64, batch=4, warmup=0, learning_rate=0.1)
-    rows = study(model, build_tokenizer(), texts, config, settings, ["softmax", "sinkhorn"])
+    rows = measure_dominance(model, build_tokenizer(), texts, config, settings, ["softmax", "sinkhorn"])
     softmax, sinkhorn = ([row for row in rows if row["strategy"] == name][-10:] for name in ("softmax", "sinkhorn"))
     assert min(curve(softmax, "dominance")) > 0.9
     assert min(curve(softmax, "retained_pairs")) > 0.9

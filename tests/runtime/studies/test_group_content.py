@@ -65,10 +65,10 @@ LABELLED = [
 
 
 def test_pieces_get_the_class_a_reader_would_give_them():
-    found = classify([piece for piece, _ in LABELLED])
-    assert list(zip([piece for piece, _ in LABELLED], found.classes, strict=True)) == LABELLED
-    assert found.words[4:6] == ["Darcy", ""]
-    assert found.words[10] == "Nothing"
+    classified = classify([piece for piece, _ in LABELLED])
+    assert list(zip([piece for piece, _ in LABELLED], classified.classes, strict=True)) == LABELLED
+    assert classified.words[4:6] == ["Darcy", ""]
+    assert classified.words[10] == "Nothing"
 
 
 def test_a_capital_counts_only_where_no_sentence_begins():
@@ -147,8 +147,8 @@ def test_information_is_the_definition_and_shuffling_destroys_it(fresh_seed):
             if both:
                 information += both * math.log(both / (np.mean(classes == a) * np.mean(groups == b)))
     entropy = [-sum(np.mean(x == v) * math.log(np.mean(x == v)) for v in set(x.tolist())) for x in (classes, groups)]
-    found = float(normalised_information(contingency(classes, groups, (len(CLASSES), 3))))
-    assert found == pytest.approx(2 * information / sum(entropy), abs=1e-12)
+    measured = float(normalised_information(contingency(classes, groups, (len(CLASSES), 3))))
+    assert measured == pytest.approx(2 * information / sum(entropy), abs=1e-12)
     assert normalised_information(contingency(classes, classes, (len(CLASSES), 5))) == pytest.approx(1.0)
     assert normalised_information(contingency(np.zeros(9, np.int64), np.zeros(9, np.int64), (1, 3))) == 0.0
     null = shuffled_information(classes, classes, 5, shuffles=20, seed=1)

@@ -27,12 +27,12 @@ def test_one_layer_alone_is_the_centroids_restricted_to_it(model, centroids, seq
     full = score(model, sequences)
     for row in rows[1:]:
         focus = compose(model, variant(restrict(centroids, row["layers"])), top_k=1)
-        found = score(focus, sequences)
+        scores = score(focus, sequences)
         focus.detach()
-        assert row["perplexity"] == pytest.approx(found.perplexity)
-        dropped = 1 - found.retained_pairs[0]
+        assert row["perplexity"] == pytest.approx(scores.perplexity)
+        dropped = 1 - scores.retained_pairs[0]
         assert row["retained_pairs_of_model"] == pytest.approx(1 - dropped / 3)
-        assert row["loss_per_dropped_pair"] == pytest.approx((found.nll - full.nll).mean() / dropped)
+        assert row["loss_per_dropped_pair"] == pytest.approx((scores.nll - full.nll).mean() / dropped)
     json.dumps(rows)
 
 

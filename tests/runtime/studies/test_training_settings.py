@@ -82,7 +82,7 @@ def test_everything_worth_sweeping_can_be_varied(name):
 
 
 @pytest.mark.parametrize(
-    ("vary", "said"),
+    ("vary", "message"),
     [
         ({"depth": [1]}, "cannot vary 'depth'"),
         ({"window": []}, "window has"),
@@ -90,8 +90,8 @@ def test_everything_worth_sweeping_can_be_varied(name):
         ({"window": [-1]}, "window is -1"),
     ],
 )
-def test_a_sweep_of_nothing_is_refused(vary, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_sweep_of_nothing_is_refused(vary, message):
+    with pytest.raises(ConfigError, match=message):
         sweep_settings(FOCUS, PLAN, vary)
 
 

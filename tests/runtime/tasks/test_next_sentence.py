@@ -51,7 +51,7 @@ def test_the_harness_scores_it_as_the_likelihoods_say(tmp_path):
 
     tokenizer, model = build_tokenizer(), build_model(max_position_embeddings=512)
     folder = write_next_sentence_task([TEXT], tokenizer, tmp_path / "task", length=120, items=8)
-    found = run_tasks(model, tokenizer, [], task_folder=folder, window=16)["next_sentence"]
+    evaluated = run_tasks(model, tokenizer, [], task_folder=folder, window=16)["next_sentence"]
     right = []
     for line in (folder / "next_sentence.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -62,5 +62,5 @@ def test_the_harness_scores_it_as_the_likelihoods_say(tmp_path):
             logs = torch.log_softmax(model(whole).logits[0, :-1].double(), -1)
             scores.append(sum(logs[i - 1, whole[0, i]].item() for i in range(start, whole.shape[1])))
         right.append(float(scores.index(max(scores)) == row["answer"]))
-    assert found.metrics["acc"].items.tolist() == right
-    assert found.beyond_window.all()
+    assert evaluated.metrics["acc"].items.tolist() == right
+    assert evaluated.beyond_window.all()

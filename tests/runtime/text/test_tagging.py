@@ -18,42 +18,42 @@ TOKENIZER = build_tokenizer()
 
 
 def spans(text, *words):
-    found, place = [], 0
+    ranges, place = [], 0
     for word in words:
         start = text.index(word, place)
-        found.append((start, start + len(word)))
+        ranges.append((start, start + len(word)))
         place = start + len(word)
-    return [list(ends) for ends in zip(*found, strict=True)]
+    return [list(ends) for ends in zip(*ranges, strict=True)]
 
 
 def test_words_have_the_tags_a_reader_would_give():
     starts, ends = spans(TEXT, "Mr.", " Darcy", " looked", " at", "\n", "her", " quickly", ".", " tired"[1:], " rain")
-    found = tag(TEXT, starts, ends)
-    assert found.pos == ["PROPN", "PROPN", "VERB", "ADP", "SPACE", "PRON", "ADV", "PUNCT", "ADJ", "NOUN"]
-    assert found.dep[1] == "nsubj"
-    assert found.dep[3] == "prep"
-    assert found.dep[4] == "SPACE"
-    assert found.sentence.tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
-    assert "spaCy" in found.tagger
-    assert "en_core_web_sm 3.8.0" in found.tagger
+    tags = tag(TEXT, starts, ends)
+    assert tags.pos == ["PROPN", "PROPN", "VERB", "ADP", "SPACE", "PRON", "ADV", "PUNCT", "ADJ", "NOUN"]
+    assert tags.dep[1] == "nsubj"
+    assert tags.dep[3] == "prep"
+    assert tags.dep[4] == "SPACE"
+    assert tags.sentence.tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
+    assert "spaCy" in tags.tagger
+    assert "en_core_web_sm 3.8.0" in tags.tagger
 
 
 def test_parts_of_one_word_share_its_tag_and_a_piece_of_two_takes_the_longer():
     text = "The grandmothers sang."
     starts, ends = [0, 3, 9, 16, 17], [3, 9, 16, 17, 22]
-    found = tag(text, starts, ends)
-    assert found.pos[:4] == ["DET", "NOUN", "NOUN", "SPACE"]
-    assert found.pos[4] == "VERB"
+    tags = tag(text, starts, ends)
+    assert tags.pos[:4] == ["DET", "NOUN", "NOUN", "SPACE"]
+    assert tags.pos[4] == "VERB"
 
 
 def test_a_long_text_is_tagged_in_parts_without_losing_its_place():
     sentence = "The old dog barked at seven cats. "
     text = sentence * 400
     starts = [place * len(sentence) + 8 for place in range(400)]
-    found = tag(text, starts, [start + 3 for start in starts])
-    assert set(found.pos) == {"NOUN"}
-    assert set(found.pos) <= set(POS)
-    assert found.sentence.tolist() == list(range(400))
+    tags = tag(text, starts, [start + 3 for start in starts])
+    assert set(tags.pos) == {"NOUN"}
+    assert set(tags.pos) <= set(POS)
+    assert tags.sentence.tolist() == list(range(400))
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=2, max_size=40))

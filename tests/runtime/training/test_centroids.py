@@ -14,11 +14,12 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError, TrainingError, TrainingStopped
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.text.sequences import encode_texts, step_sequences
+from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import retained_pairs, train_centroids, validate
 from focus_runtime.training.hashes import ModelHashes
 from focus_runtime.training.loop import TrainConfig
 from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.training.tiny import state
 
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS: dict[str, Any] = {"num_groups": 4, "routing_dim": 8, "top_k": 1, "window": 4, "num_sinks": 1}
@@ -39,10 +40,6 @@ def train(model, tokenizer, *, focus=None, **changes):
     return centroids, steps
 
 
-def state(centroids):
-    return [v.clone() for _, r in sorted(centroids.routers.items()) for v in r.state_dict().values()]
-
-
 def weights_hash(model):
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
@@ -54,18 +51,18 @@ def test_files_kept_on_the_way_are_whole_and_change_nothing(tokenizer, tmp_path)
     values = {"steps": 5, "seq_len": 32, "batch": 2, "warmup": 1, "learning_rate": 1e-2, "calibration_sequences": 4}
     arguments = (tokenizer, TEXTS, FocusConfig(**FOCUS), TrainConfig(**values))
     alone = state(train_centroids(build_model(), *arguments))
-    kept = {}
+    snapshots = {}
 
     def keep(step, centroids):
         save_centroids(centroids, tmp_path / f"{step}.safetensors")
-        kept[step] = load_centroids(tmp_path / f"{step}.safetensors")
+        snapshots[step] = load_centroids(tmp_path / f"{step}.safetensors")
 
     watched = state(train_centroids(build_model(), *arguments, on_snapshot=keep, snapshot_every=2))
     assert all(torch.equal(a, b) for a, b in zip(alone, watched, strict=True))
-    assert list(kept) == [2, 4]
-    assert [found.training["steps"] for found in kept.values()] == [2, 4]
-    assert all(found.has_potentials for found in kept.values())
-    assert not torch.equal(kept[2].routers[0].centroids, kept[4].routers[0].centroids)
+    assert list(snapshots) == [2, 4]
+    assert [snapshot.training["steps"] for snapshot in snapshots.values()] == [2, 4]
+    assert all(snapshot.has_potentials for snapshot in snapshots.values())
+    assert not torch.equal(snapshots[2].routers[0].centroids, snapshots[4].routers[0].centroids)
 
 
 @pytest.mark.parametrize("changes", [{}, {"hard": True}])
@@ -95,14 +92,7 @@ def test_same_seed_same_centroids(tokenizer):
     assert not torch.equal(runs[0][0], runs[2][0])
 
 
-def test_the_seed_decides_the_order_of_the_data(tiny_model, tokenizer, monkeypatch):
-    batches: list[torch.Tensor] = []
-
-    def recorded(*args):
-        batches.append(step_sequences(*args))
-        return batches[-1]
-
-    monkeypatch.setattr("focus_runtime.training.loop.step_sequences", recorded)
+def test_the_seed_decides_the_order_of_the_data(tiny_model, tokenizer, batches):
     for seed in (5, 5, 6):
         train(tiny_model, tokenizer, seed=seed, steps=1)
     assert torch.equal(batches[0], batches[1])

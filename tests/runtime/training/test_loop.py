@@ -113,8 +113,8 @@ def test_two_passes_of_one_sequence_are_one_pass_of_two(fresh_seed):
 def test_gradient_checkpointing_changes_no_loss():
     model = build_model(attention_dropout=0.0)
     plain, losses = train(model)
-    again, found = train(model, gradient_checkpointing=True)
-    assert found == pytest.approx(losses, rel=1e-5)
+    again, checkpointed_losses = train(model, gradient_checkpointing=True)
+    assert checkpointed_losses == pytest.approx(losses, rel=1e-5)
     assert not any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
     assert not any(m.training for m in model.modules())
     torch.testing.assert_close(state(plain)[0], state(again)[0], rtol=1e-3, atol=1e-4)
@@ -156,7 +156,7 @@ def test_two_processes_train_what_one_does_with_twice_the_batch(tmp_path):
         str(program),
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
-    found = [line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("LOSSES")]
-    assert found, done.stderr
-    assert found[0].endswith(" 2")
-    assert json.loads(found[0].rsplit(" ", 1)[0]) == pytest.approx(train(batch=2, steps=3)[1], rel=1e-4)
+    reports = [line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("LOSSES")]
+    assert reports, done.stderr
+    assert reports[0].endswith(" 2")
+    assert json.loads(reports[0].rsplit(" ", 1)[0]) == pytest.approx(train(batch=2, steps=3)[1], rel=1e-4)

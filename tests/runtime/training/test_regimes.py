@@ -14,11 +14,11 @@ from focus_runtime.errors import ConfigError, ModelError, TrainingError, Trainin
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
-from focus_runtime.text.sequences import step_sequences
 from focus_runtime.training import loop as optimise
 from focus_runtime.training.loop import TrainConfig
 from focus_runtime.training.regimes import RegimePlan, initialised, run_regime
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
+from tests.runtime.training.tiny import state
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
 
@@ -44,35 +44,18 @@ def whole(regime, twin=False):
     return run(plan(regime), twin=twin)
 
 
-def routers(centroids):
-    return [v.clone() for _, r in sorted(centroids.routers.items()) for v in r.state_dict().values()]
-
-
 def losses(result):
     return {phase: [step.loss for step in steps] for phase, steps in result.phases.items()}
-
-
-@pytest.fixture
-def batches(monkeypatch):
-    """Every batch a training asked for."""
-    seen: list[torch.Tensor] = []
-
-    def recorded(*args):
-        seen.append(step_sequences(*args))
-        return seen[-1]
-
-    monkeypatch.setattr("focus_runtime.training.loop.step_sequences", recorded)
-    return seen
 
 
 @pytest.mark.parametrize("regime", ["two_phase", "from_scratch"])
 def test_a_twin_sees_the_same_batches_and_starts_from_the_same_weights(regime, batches):
     ours = run(plan(regime))
-    mine = batches[-WEIGHTS.steps :]
+    weight_batches = batches[-WEIGHTS.steps :]
     batches.clear()
     twin = run(plan(regime), twin=True)
     assert len(batches) == WEIGHTS.steps == len(twin.phases["weights"])
-    assert all(torch.equal(a, b) for a, b in zip(mine, batches, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(weight_batches, batches, strict=True))
     assert ours.weights_before == twin.weights_before
     assert ours.weights_after != twin.weights_after
     assert twin.centroids is None
@@ -107,7 +90,7 @@ def test_the_first_phase_leaves_weights_alone_and_the_second_moves_weights_and_r
     assert first.weights_after == first.weights_before == both.weights_before
     moved = [not torch.equal(a, b) for a, b in zip(both.model.parameters(), build_model().parameters(), strict=True)]
     assert all(moved)
-    assert all(not torch.equal(a, b) for a, b in zip(routers(first.centroids), routers(both.centroids), strict=True))
+    assert all(not torch.equal(a, b) for a, b in zip(state(first.centroids), state(both.centroids), strict=True))
     assert [step.phase for step in both.phases["weights"]] == ["weights"] * WEIGHTS.steps
 
 
@@ -172,9 +155,9 @@ def test_scores_are_those_under_the_hard_mask():
     focus = compose(result.model, result.centroids, top_k=2)
     expected = score(focus, sequences)
     focus.detach()
-    found = result.score(sequences, top_k=2)
-    assert found.nll.tolist() == expected.nll.tolist()
-    assert found.retained_pairs.max() < 1
+    scores = result.score(sequences, top_k=2)
+    assert scores.nll.tolist() == expected.nll.tolist()
+    assert scores.retained_pairs.max() < 1
     everything = result.score(sequences, top_k=4)
     assert everything.perplexity == pytest.approx(score(result.model, sequences).perplexity, rel=1e-5)
     twin = whole("two_phase", twin=True)
@@ -197,9 +180,7 @@ def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, sto
     resumed = run(plan(regime), checkpoint=tmp_path, resume=True, on_step=seen.append)
     assert losses(resumed) == losses(uninterrupted)
     assert resumed.weights_after == uninterrupted.weights_after
-    assert all(
-        torch.equal(a, b) for a, b in zip(routers(resumed.centroids), routers(uninterrupted.centroids), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(state(resumed.centroids), state(uninterrupted.centroids), strict=True))
     expected = [(phase, i + 1) for phase, steps in uninterrupted.phases.items() for i in range(len(steps))]
     assert [(step.phase, step.step) for step in seen] == expected
     assert first == expected[: len(first)]
@@ -234,7 +215,7 @@ def test_starting_again_forgets_the_old_phases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"regime": "warm"}, "regime is 'warm'"),
         ({"regime": "two_phase", "centroids": ROUTERS}, "needs 'weights'"),
@@ -242,8 +223,8 @@ def test_starting_again_forgets_the_old_phases(tmp_path):
         ({"regime": "from_scratch", "weights": WEIGHTS, "router_rate": 0.0}, "router_rate is 0.0"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_refused(values, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_plan_that_makes_no_sense_is_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
         RegimePlan(**values)
 
 

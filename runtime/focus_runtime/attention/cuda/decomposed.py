@@ -145,7 +145,18 @@ class FlashCall:
         cu_lengths: Tensor,
         window: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """A varlen call with hidden pairs; the logsumexp of a query that sees no other pair is -inf."""
+        """A varlen call with hidden pairs; the logsumexp of a query that sees no other pair is -inf.
+
+        Args:
+            tensors: query (M, H, D), key and value (M, G, D).
+            hide_MK: bool, groups whose keys each query may not see.
+            own_MK: bool, groups each key is hidden by.
+            cu_lengths: int32 bounds of the sequences within the entries, as flash kernels take them.
+            window: pairs with i - j <= window within a sequence are allowed; all causal ones when None.
+
+        Returns:
+            out (M, H, D); logsumexp (H, M).
+        """
         size = tensors[0].shape[2]
         longer = _with_dimensions(*tensors, hide_MK, own_MK)
         out_MHD, lse_HM = self.kernel.run(*longer, cu_lengths, self.length, self.scale, window)

@@ -3,6 +3,8 @@
 Tokens of several sequences lie one after another; `cu_lengths` says where each begins. Every kernel here is causal
 inside each sequence. Hazards handled in this file: FlashAttention 2 reports +inf for a row without keys where -inf is
 meant; head sizes must be multiples of 8; the last dimension must be contiguous.
+
+Shape suffixes: n tokens of one sequence, H query heads (Hq), D head size.
 """
 
 from __future__ import annotations
@@ -204,14 +206,14 @@ def plain_varlen(
     for start, stop in itertools.pairwise(bounds):
         assert 0 <= start <= stop <= query.shape[0]
         assert stop - start <= max_length
-        q = query[start:stop].transpose(0, 1).to(kind)
-        k, v = (x[start:stop].transpose(0, 1).to(kind).repeat_interleave(repeats, 0) for x in (key, value))
-        place = torch.arange(stop - start, device=query.device)
-        distance = place[:, None] - place[None, :]
-        hidden = (distance < 0) if window is None else (distance < 0) | (distance > window)
-        scores = (q @ k.transpose(1, 2) * scale).masked_fill(hidden, float("-inf"))
-        lse[:, start:stop] = torch.logsumexp(scores, dim=-1)
-        out[start:stop] = (torch.softmax(scores, dim=-1) @ v).transpose(0, 1).to(out.dtype)
+        q_HnD = query[start:stop].transpose(0, 1).to(kind)
+        k_HnD, v_HnD = (x[start:stop].transpose(0, 1).to(kind).repeat_interleave(repeats, 0) for x in (key, value))
+        place_n = torch.arange(stop - start, device=query.device)
+        distance_nn = place_n[:, None] - place_n[None, :]
+        hidden_nn = (distance_nn < 0) if window is None else (distance_nn < 0) | (distance_nn > window)
+        scores_Hnn = (q_HnD @ k_HnD.transpose(1, 2) * scale).masked_fill(hidden_nn, float("-inf"))
+        lse[:, start:stop] = torch.logsumexp(scores_Hnn, dim=-1)
+        out[start:stop] = (torch.softmax(scores_Hnn, dim=-1) @ v_HnD).transpose(0, 1).to(out.dtype)
     return out, lse
 
 

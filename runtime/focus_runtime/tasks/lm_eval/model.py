@@ -53,9 +53,9 @@ class HarnessModel(HFLM):
         """Greedy or sampled answers, with left padding and a key-value cache."""
         answers = super().generate_until(requests, disable_tqdm=True)
         for request, answer in zip(requests, answers, strict=True):
-            room = self.max_length - request.args[1].get("max_gen_toks", self.max_gen_toks)
+            most = self.max_length - request.args[1].get("max_gen_toks", self.max_gen_toks)
             prompt = len(self.tok_encode(request.args[0]))
-            self._count_one(request, min(prompt, room) + len(self.tok_encode(answer)), prompt > room)
+            self._count_one(request, min(prompt, most) + len(self.tok_encode(answer)), prompt > most)
         self._progress(1.0)
         return answers
 
@@ -85,17 +85,18 @@ class HarnessModel(HFLM):
                     f"a task asks for a continuation of {len(continuation)} tokens",
                     expected=f"1 to {self.max_length}, the model's positions",
                 )
-            fed = (*context, *continuation)[-(self.max_length + 1) : -1]
-            rows.setdefault(fed, []).append(number)
+            tokens = (*context, *continuation)[-(self.max_length + 1) : -1]
+            rows.setdefault(tokens, []).append(number)
         answers: dict[int, tuple[float, bool]] = {}
-        order = sorted(rows, key=lambda fed: (-len(fed), fed))  # the longest first: what does not fit is known at once
+        # the longest first: what does not fit is known at once
+        order = sorted(rows, key=lambda tokens: (-len(tokens), tokens))
         size = override_bs or self.batch_size
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            keep = max(len(requests[number][2]) for fed in batch for number in rows[fed])
-            for fed, logits in zip(batch, self._last_logits(batch, keep), strict=True):
+            keep = max(len(requests[number][2]) for tokens in batch for number in rows[tokens])
+            for tokens, logits in zip(batch, self._last_logits(batch, keep), strict=True):
                 likely = torch.log_softmax(logits, dim=-1)
-                for number in rows[fed]:
+                for number in rows[tokens]:
                     answers[number] = _score(likely, requests[number][2])
             self._progress((start + len(batch)) / len(order))
         return [answers[number] for number in range(len(requests))]
@@ -106,9 +107,9 @@ class HarnessModel(HFLM):
         width = max(map(len, batch))
         ids = torch.zeros(len(batch), width, dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for row, fed in enumerate(batch):
-            ids[row, width - len(fed) :] = torch.tensor(fed)
-            mask[row, width - len(fed) :] = 1
+        for row, tokens in enumerate(batch):
+            ids[row, width - len(tokens) :] = torch.tensor(tokens)
+            mask[row, width - len(tokens) :] = 1
         inputs: dict[str, Any] = {"input_ids": ids.to(self.device)}
         if not mask.all():
             positions = (mask.cumsum(dim=-1) - 1).clamp_min(0)

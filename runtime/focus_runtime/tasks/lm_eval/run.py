@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.errors import InputError
+from focus_runtime.errors import InputError, first_line
 from focus_runtime.measure.intervals import McNemar, mcnemar_test, mean_interval, sign_flip_test
 
 LOCAL_FORMATS = ("json", "csv", "parquet", "text", "arrow")
@@ -204,22 +204,17 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
         except Exception as error:  # datasets, hub clients and task code raise whatever they meet
             if local:
                 raise InputError(
-                    f"the task {name} cannot be loaded: {_first_line(error)}", fix="check its files"
+                    f"the task {name} cannot be loaded: {first_line(error)}", fix="check its files"
                 ) from error
             raise InputError(
-                f"the data of task {name} could not be fetched: {_first_line(error)}",
+                f"the data of task {name} could not be fetched: {first_line(error)}",
                 fix="check the network connection, or give tasks with local data by --task-folder "
                 "(`focus-explorer evaluate make-task` makes some from plain text)",
             ) from error
-    for task, held in loaded.items():
-        if len(held.eval_docs) == 0:
+    for task, loaded_task in loaded.items():
+        if len(loaded_task.eval_docs) == 0:
             raise InputError(f"the task {task} has no items", fix="check its data")
     return loaded
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
 
 
 def _relative_to(yaml: Path, files: Any) -> Any:
@@ -301,9 +296,9 @@ def _metrics(values: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) ->
         if not choice or name.endswith("_stderr") or not isinstance(value, int | float | np.number):
             continue
         rows = sorted((s for s in samples if s["filter"] == choice), key=lambda sample: sample["doc_id"])
-        given = [row.get(name) for row in rows]
-        plain = all(isinstance(item, int | float | np.number) for item in given) and bool(given)
-        items = np.array(given, dtype=np.float64) if plain else None
+        scores = [row.get(name) for row in rows]
+        plain = all(isinstance(item, int | float | np.number) for item in scores) and bool(scores)
+        items = np.array(scores, dtype=np.float64) if plain else None
         metrics[key if len(filters) > 1 else name] = Metric(float(value), _stderr(float(value), items), items)
     return metrics
 

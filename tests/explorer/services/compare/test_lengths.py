@@ -15,15 +15,6 @@ from focus_runtime.measure.speed import membership_like
 pytestmark = pytest.mark.slow
 
 
-def test_groups_of_another_length_have_the_same_shares(two_runs):
-    service, first, _ = two_runs
-    layer = load_run(service.database, first)["layer_ids"][0]
-    rows = fetch(service.database, "layer_membership", run_id=first, layer=layer)["membership"].to_numpy()
-    made = membership_like(torch.from_numpy(rows.copy()), 1000, torch.Generator().manual_seed(0))[0]
-    for word in set(rows.tolist()):
-        assert (made == word).sum().item() == pytest.approx((rows == word).mean() * 1000, abs=1)
-
-
 def test_lengths_are_measured_and_kept(two_runs):
     service, first, _ = two_runs
     layer = load_run(service.database, first)["layer_ids"][0]

@@ -18,7 +18,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import flash_decomposition, flex_focus_attention, reference_attention
-from tests.runtime.attention.inputs import assert_same, padded, random_membership
+from tests.runtime.attention.inputs import assert_same, oracle, padded, random_membership
 
 pytestmark = [
     pytest.mark.gpu,
@@ -39,10 +39,6 @@ def random_inputs(length, *, batch=1, heads=4, kv_heads=2, dim=64, queries=None,
 
 def members(length, **settings):
     return random_membership(length, **settings).to(DEVICE)
-
-
-def oracle(inputs, membership, **settings):
-    return reference_attention(*(x.double() for x in inputs), membership, **settings)
 
 
 # --- the kernels behind the interface
@@ -188,10 +184,10 @@ def test_flex_gradients(sort, fresh_seed):
     upstream = torch.randn_like(inputs[0])
     leaves = [x.clone().requires_grad_() for x in inputs]
     out, _ = flex_focus_attention(*leaves, membership, sort=sort, **settings)
-    got = torch.autograd.grad((out * upstream).sum(), leaves)
+    actual = torch.autograd.grad((out * upstream).sum(), leaves)
     leaves = [x.double().requires_grad_() for x in inputs]
-    want = torch.autograd.grad((reference_attention(*leaves, membership, **settings)[0] * upstream).sum(), leaves)
-    for one, other in zip(got, want, strict=True):
+    exact = torch.autograd.grad((reference_attention(*leaves, membership, **settings)[0] * upstream).sum(), leaves)
+    for one, other in zip(actual, exact, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
 
 
@@ -213,16 +209,18 @@ def test_composed_llama_gives_the_masked_logits(backend, dtype, top_k, fresh_see
     """One layer: with two, a rounding difference in the first may move a token to another group in the second."""
     model = build_model(num_hidden_layers=1).to(DEVICE, dtype)
     ids = random_ids(200, batch=2, seed=fresh_seed).to(DEVICE)
-    found = {}
+    logits_by_backend = {}
     for name in (backend, "masked"):
         focus = compose(model, build_centroids(model), top_k=top_k, backend=name)
-        found[name] = model(input_ids=ids, use_cache=False).logits.float()
+        logits_by_backend[name] = model(input_ids=ids, use_cache=False).logits.float()
         focus.detach()
     plain = model(input_ids=ids, use_cache=False).logits.float()
     tolerance = 0.05 if dtype == torch.bfloat16 else 1e-4
-    error = (found[backend] - found["masked"]).norm() / found["masked"].norm()
+    error = (logits_by_backend[backend] - logits_by_backend["masked"]).norm() / logits_by_backend["masked"].norm()
     assert error < tolerance
-    assert (plain - found["masked"]).norm() / plain.norm() > 2 * error  # Focus changes more than rounding does
+    assert (
+        plain - logits_by_backend["masked"]
+    ).norm() / plain.norm() > 2 * error  # Focus changes more than rounding does
 
 
 # --- memory and speed

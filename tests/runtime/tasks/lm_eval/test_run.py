@@ -139,11 +139,11 @@ def rows_of(folder, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("under_focus", [False, True])
 def test_every_item_is_what_the_model_says(under_focus, model, focus, tokenizer, tasks, folder):
-    found = run(focus, tokenizer, tasks, ["last_word_50", "last_word_200"]) if under_focus else None
-    if found is None:
+    results = run(focus, tokenizer, tasks, ["last_word_50", "last_word_200"]) if under_focus else None
+    if results is None:
         focus.detach()
-        found = run(model, tokenizer, tasks, ["last_word_50", "last_word_200"])
-    for name, result in found.items():
+        results = run(model, tokenizer, tasks, ["last_word_50", "last_word_200"])
+    for name, result in results.items():
         expected = [direct(model, tokenizer, row["context"], row["target"]) for row in rows_of(folder, f"{name}.jsonl")]
         likely, greedy, lengths = (np.array(column) for column in zip(*expected, strict=True))
         np.testing.assert_allclose(result.metrics["perplexity"].items, likely, rtol=1e-5)
@@ -189,20 +189,20 @@ def test_focus_changes_long_items_and_no_short_ones(model, focus, tokenizer, tas
 @pytest.mark.slow
 def test_multiple_choice_and_whole_texts(model, focus, tokenizer, tasks, folder):
     rows = rows_of(folder, "data/choices.jsonl")
-    found = run(focus, tokenizer, tasks, ["choices", "texts"])
+    results = run(focus, tokenizer, tasks, ["choices", "texts"])
     lengths, right = [], []
     for row in rows:
         scores = [direct(model, tokenizer, row["question"], " " + answer) for answer in row["answers"]]
         right.append(float(np.argmax([score[0] for score in scores]) == row["right"]))
         lengths.append(max(score[2] for score in scores))
-    assert found["choices"].metrics["acc"].items.tolist() == right
-    assert found["choices"].tokens.tolist() == lengths
-    assert found["choices"].beyond_window.tolist() == [length > WINDOW + 1 for length in lengths]
-    assert 0 < found["choices"].beyond_window.mean() < 1
-    assert found["texts"].tokens.tolist() == [1 + len(row["question"]) for row in rows]
-    assert found["texts"].metrics["word_perplexity"].stderr is None
-    longer = compare_tasks(found, found)["choices"]["metrics"]["acc"]["longer_items"]
-    assert longer["items"] == found["choices"].beyond_window.sum()
+    assert results["choices"].metrics["acc"].items.tolist() == right
+    assert results["choices"].tokens.tolist() == lengths
+    assert results["choices"].beyond_window.tolist() == [length > WINDOW + 1 for length in lengths]
+    assert 0 < results["choices"].beyond_window.mean() < 1
+    assert results["texts"].tokens.tolist() == [1 + len(row["question"]) for row in rows]
+    assert results["texts"].metrics["word_perplexity"].stderr is None
+    longer = compare_tasks(results, results)["choices"]["metrics"]["acc"]["longer_items"]
+    assert longer["items"] == results["choices"].beyond_window.sum()
 
 
 @pytest.mark.slow
@@ -237,9 +237,9 @@ def test_running_leaves_model_and_tokenizer_alone(model, tokenizer, tasks):
 @pytest.mark.slow
 def test_items_beyond_the_models_positions_are_cut_and_counted(tokenizer, tasks):
     model = build_model(max_position_embeddings=150)
-    found = run(model, tokenizer, tasks, ["choices"])["choices"]
-    assert found.cut == 1
-    assert found.tokens.max() == 151
+    result = run(model, tokenizer, tasks, ["choices"])["choices"]
+    assert result.cut == 1
+    assert result.tokens.max() == 151
 
 
 @pytest.mark.slow
@@ -248,13 +248,13 @@ def test_requests_that_feed_the_same_tokens_share_a_row(model, tokenizer):
 
     wrapped, calls = HarnessModel(model, tokenizer, batch_size=2), []
     model.register_forward_pre_hook(lambda module, inputs, kwargs: calls.append(kwargs["input_ids"]), with_kwargs=True)
-    found = wrapped._loglikelihood_tokens([(None, [9, 8, 7], [token]) for token in (4, 5, 6)])
+    likelihoods = wrapped._loglikelihood_tokens([(None, [9, 8, 7], [token]) for token in (4, 5, 6)])
     assert [call.shape for call in calls] == [(1, 3)]
     expected = model(input_ids=calls[0]).logits[0, -1].log_softmax(-1)
     top = int(expected.argmax())
     answers = wrapped._loglikelihood_tokens([(None, [9, 8, 7], [token]) for token in (top, 3 if top != 3 else 4)])
     assert [greedy for _, greedy in answers] == [True, False]
-    assert [likely for likely, _ in found] == pytest.approx([expected[token].item() for token in (4, 5, 6)])
+    assert [likely for likely, _ in likelihoods] == pytest.approx([expected[token].item() for token in (4, 5, 6)])
     for continuation in ([], [3] * 300):
         with pytest.raises(InputError, match="continuation"):
             wrapped._loglikelihood_tokens([(None, [1], continuation)])
@@ -281,9 +281,9 @@ def test_accuracies_are_compared_by_mcnemar_and_long_items_alone():
 
 def test_where_focus_may_differ_is_exact():
     """The last token is not fed and sinks reach everywhere: window + sinks + 2 tokens still see everything."""
-    found = result([0, 0, 0, 0], tokens=(WINDOW + 1, WINDOW + 2, WINDOW + SINKS + 2, WINDOW + SINKS + 3))["t"]
-    assert found.beyond_window.tolist() == [False, True, True, True]
-    assert found.may_differ.tolist() == [False, False, False, True]
+    evaluated = result([0, 0, 0, 0], tokens=(WINDOW + 1, WINDOW + 2, WINDOW + SINKS + 2, WINDOW + SINKS + 3))["t"]
+    assert evaluated.beyond_window.tolist() == [False, True, True, True]
+    assert evaluated.may_differ.tolist() == [False, False, False, True]
 
 
 def test_different_items_are_not_compared():
@@ -328,10 +328,10 @@ def test_offline_one_line_says_which_data_is_missing():
 def test_the_benchmarks_of_the_paper_are_known_by_name():
     names = ["truthfulqa_mc1", "hellaswag", "arc", "arc_easy", "piqa", "lambada", "gsm8k"]
     manager = _manager(names, None)
-    found = [_members(manager, name) for name in names]
-    assert found[0] == ["truthfulqa_mc1"]
-    assert found[2] == ["arc_challenge", "arc_easy"]
-    assert "lambada_openai" in found[5]
+    members = [_members(manager, name) for name in names]
+    assert members[0] == ["truthfulqa_mc1"]
+    assert members[2] == ["arc_challenge", "arc_easy"]
+    assert "lambada_openai" in members[5]
     assert len(manager.task_index) < 50
 
 

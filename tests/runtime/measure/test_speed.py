@@ -1,0 +1,218 @@
+"""Timing protocols: what is timed is the layer and model that were given, and every ratio follows from its times."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import transformers
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.observe import observe_attention
+from focus_runtime.config import FocusConfig
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.speed import (
+    LayerSetting,
+    balanced_membership,
+    decode_speed,
+    described,
+    full_attention,
+    layer_error,
+    layer_inputs,
+    layer_speed,
+    membership_like,
+    prefill_speed,
+)
+from focus_runtime.routing.router import CentroidRouter
+from tests.helpers import build_centroids, build_model, random_ids
+
+FOCUS = FocusConfig(num_groups=5, routing_dim=6, top_k=2, window=7, num_sinks=3)
+SMALL = LayerSetting(heads=4, key_heads=2, head_size=16, num_groups=4, window=8, num_sinks=2)
+
+
+def gpt2():
+    """Without fields for key-value heads and head size."""
+    config = transformers.GPT2Config(n_embd=64, n_head=4, n_layer=1, n_positions=64, vocab_size=128)
+    config._attn_implementation = "eager"
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def check_ratio(row):
+    """The ratio follows from the medians, which lie between the extremes."""
+    for name in ("full_ms", "focus_ms"):
+        assert 0 < row[name]["low"] <= row[name]["median"] <= row[name]["high"]
+    assert row["full_over_focus"] == pytest.approx(row["full_ms"]["median"] / row["focus_ms"]["median"])
+    json.dumps(row)
+
+
+# --- the layer's setting
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (lambda: build_model(), (4, 2, 16)),
+        (lambda: build_model("Gemma", head_dim=32), (4, 2, 32)),
+        (lambda: build_model("Gemma2", head_dim=8, num_key_value_heads=4), (4, 4, 8)),
+        (gpt2, (4, 4, 16)),
+    ],
+    ids=["grouped heads", "wider heads than hidden size / heads", "narrower heads", "neither field"],
+)
+def test_the_setting_of_a_model_has_the_shapes_its_attention_receives(model, shape):
+    network = model()
+    setting = LayerSetting.of_model(network, FOCUS)
+    assert (setting.heads, setting.key_heads, setting.head_size) == shape
+    received = []
+    focus = compose(network, build_centroids(network))
+    with (
+        torch.no_grad(),
+        observe_attention(focus, lambda layer, q, k, *_: received.append((q.shape[1], *k.shape[1::2]))),
+    ):
+        final_hidden(network, random_ids(12))
+    focus.detach()
+    assert set(received) == {shape}
+    assert setting.width == setting.hidden_size == network.config.hidden_size == 64
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_setting_of_a_model_has_its_type_and_the_configuration(dtype):
+    setting = LayerSetting.of_model(build_model().to(getattr(torch, dtype)), FOCUS)
+    assert setting.dtype == dtype
+    assert (setting.num_groups, setting.top_k, setting.window, setting.num_sinks) == (5, 2, 7, 3)
+    assert setting.routing == FOCUS
+    assert [x.dtype for x in layer_inputs(setting, 8, seed=0)[:3]] == [getattr(torch, dtype)] * 3
+
+
+def test_the_timed_router_has_the_models_width_and_the_configuration(monkeypatch):
+    routers = []
+    assign = CentroidRouter.assign
+
+    def recorded(self, hidden, **options):
+        routers.append((self.config, tuple(self.projection.shape), hidden.shape[-1]))
+        return assign(self, hidden, **options)
+
+    monkeypatch.setattr(CentroidRouter, "assign", recorded)
+    layer_speed(LayerSetting.of_model(build_model("Gemma", head_dim=32), FOCUS), 24, repeats=1)
+    assert set(routers) == {(FOCUS, (64, 6), 64)}
+
+
+def test_a_setting_without_a_model_takes_its_width_from_the_heads():
+    assert SMALL.width == 64
+    assert not {"hidden_size", "routing"} & set(described(SMALL))
+    assert described(SMALL)["dtype"] == "float32"
+    assert described(LayerSetting(hidden_size=48))["hidden_size"] == LayerSetting(hidden_size=48).width == 48
+
+
+# --- its inputs
+
+
+def test_random_groups_are_equally_large(fresh_seed):
+    generator = torch.Generator().manual_seed(fresh_seed)
+    one = balanced_membership(100, 4, 1, generator)
+    assert one.shape == (1, 100)
+    assert [(one == 1 << group).sum().item() for group in range(4)] == [25] * 4
+    several = balanced_membership(400, 6, 3, generator)[0]
+    bits = (several[:, None] >> torch.arange(6)) & 1
+    assert (bits.sum(dim=1) == 3).all()
+    assert several.max() < 1 << 6
+    assert (bits.double().mean(dim=0) - 0.5).abs().max() < 0.15  # six deviations
+
+
+def test_groups_of_another_length_have_the_same_shares(tiny_model, fresh_seed):
+    focus = compose(tiny_model, build_centroids(tiny_model, num_groups=5, top_k=2))
+    with torch.no_grad():
+        final_hidden(tiny_model, random_ids(230, seed=fresh_seed))
+    rows = focus.assignments()[0].membership[0]
+    focus.detach()
+    like = membership_like(rows, 1000, torch.Generator().manual_seed(fresh_seed))
+    assert like.shape == (1, 1000)
+    assert set(like[0].tolist()) <= set(rows.tolist())
+    for word in set(rows.tolist()):
+        share = (rows == word).double().mean().item()
+        assert (like[0] == word).sum().item() == pytest.approx(share * 1000, abs=1)
+
+
+def test_inputs_are_laid_out_as_models_do_and_repeatable():
+    query, key, value, groups = layer_inputs(SMALL, 20, seed=3)
+    assert (query.shape, key.shape, value.shape) == ((1, 4, 20, 16), (1, 2, 20, 16), (1, 2, 20, 16))
+    assert all(x.transpose(1, 2).is_contiguous() for x in (query, key, value))
+    assert groups.shape == (1, 20)
+    assert torch.equal(query, layer_inputs(SMALL, 20, seed=3)[0])
+    assert not torch.equal(query, layer_inputs(SMALL, 20, seed=4)[0])
+
+
+def test_full_attention_is_the_causal_softmax():
+    query, key, value, _ = layer_inputs(SMALL, 50, seed=0)
+    exact, keys, values = (x.double() for x in (query, key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)))
+    scores = exact @ keys.transpose(-1, -2) / 4
+    future = torch.ones(50, 50, dtype=torch.bool).triu(1)
+    expected = scores.masked_fill(future, float("-inf")).softmax(dim=-1) @ values
+    torch.testing.assert_close(full_attention(query, key, value).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+# --- what is timed
+
+
+def test_a_layer_is_timed_with_what_it_kept():
+    row = layer_speed(SMALL, 96, repeats=3, seed=5)
+    check_ratio(row)
+    membership = layer_inputs(SMALL, 96, seed=5)[3][0].numpy()
+    assert row["retained_pairs"] == pytest.approx(count_pairs(membership, 8, 2).retained_pairs)
+    assert row["limit"] == pytest.approx(1 / row["retained_pairs"])
+    assert row["full_ms"]["repeats"] == row["focus_ms"]["repeats"] == row["routing_ms"]["repeats"] == 3
+    both = row["focus_ms"]["median"] + row["routing_ms"]["median"]
+    assert row["full_over_focus_with_routing"] == pytest.approx(row["full_ms"]["median"] / both)
+    assert (row["tokens"], row["seed"], row["groups"]) == (96, 5, "random")
+    assert row["backend"] != "auto"
+    assert row["stages_ms"]["routing"] == row["routing_ms"]["median"]
+
+
+def test_a_layer_is_timed_with_the_groups_given():
+    groups = torch.ones(1, 64, dtype=torch.int64)
+    row = layer_speed(
+        LayerSetting(heads=2, key_heads=2, head_size=16, backend="masked"), 64, repeats=1, membership=groups
+    )
+    assert (row["groups"], row["backend"], row["retained_pairs"]) == ("given", "masked", 1.0)
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-5), ("bfloat16", 3e-2)])
+def test_the_error_of_a_layer_is_that_of_its_type(dtype, limit):
+    error = layer_error(
+        LayerSetting(heads=4, key_heads=2, head_size=16, num_groups=4, window=8, dtype=dtype), 80, seed=1
+    )
+    assert 0 < error["max_abs_error"] < limit
+    assert 1 - limit < error["cosine"] <= 1 + 1e-12
+
+
+def test_prefill_is_timed_in_turn_and_by_stage(tiny_model):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    row = prefill_speed(focus, random_ids(40), repeats=2)
+    focus.detach()
+    check_ratio(row)
+    assert row["tokens"] == 40
+    assert row["full_ms"]["repeats"] == row["focus_ms"]["repeats"] == 2
+    assert row["focus_tokens_per_second"] == pytest.approx(40_000 / row["focus_ms"]["median"])
+    stages = row["stages_ms"]
+    assert set(stages["full"]) == {"attention"}
+    assert {"routing", "attention"} <= set(stages["focus"])
+    attention = stages["focus"]["attention"] + stages["focus"]["routing"]
+    assert row["attention_full_over_focus"] == pytest.approx(stages["full"]["attention"] / attention)
+    assert row["backends"]
+
+
+def test_decoding_is_timed_step_by_step_and_leaves_the_model_alone(tiny_model, ids):
+    with torch.no_grad():
+        before = tiny_model(input_ids=ids).logits
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    row = decode_speed(focus, ids, steps=3)
+    focus.detach()
+    check_ratio(row)
+    assert (row["past_tokens"], row["steps"]) == (40, 3)
+    assert row["full_ms"]["repeats"] == row["attention_ms"]["focus"]["repeats"] == 3
+    assert row["full_tokens_per_second"] == pytest.approx(1000 / row["full_ms"]["median"])
+    ratio = row["attention_ms"]["full"]["median"] / row["attention_ms"]["focus"]["median"]
+    assert row["attention_full_over_focus"] == pytest.approx(ratio)
+    with torch.no_grad():
+        assert torch.equal(tiny_model(input_ids=ids).logits, before)

@@ -1,0 +1,55 @@
+"""The timing protocol: both modes run what they are named for, and medians have their extremes."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.timing import MODES, Spread, attending, machine, milliseconds, timed_pass
+from tests.helpers import build_centroids
+
+
+def test_a_spread_is_the_median_with_its_extremes():
+    assert Spread.of([3.0, 1.0, 2.0, 10.0]) == Spread(median=2.5, low=1.0, high=10.0, repeats=4)
+
+
+def test_milliseconds_are_wall_time():
+    assert 19 <= milliseconds(lambda: time.sleep(0.02), torch.device("cpu")) < 2000
+
+
+def test_each_mode_runs_its_own_attention(tiny_model, ids):
+    with torch.no_grad():
+        plain = final_hidden(tiny_model, ids)
+        focus = compose(tiny_model, build_centroids(tiny_model))
+        sparse = final_hidden(tiny_model, ids)
+        hidden = {mode: timed_pass(focus, ids, mode) for mode in MODES}
+        with attending(focus, "full"):
+            inside = final_hidden(tiny_model, ids)
+        focus.detach()
+    assert torch.equal(hidden["full"][0], inside)
+    torch.testing.assert_close(hidden["full"][0], plain, rtol=1e-4, atol=1e-4)
+    assert torch.equal(hidden["focus"][0], sparse)
+    assert not torch.allclose(sparse, plain, atol=1e-2)
+    assert all(seconds > 0 for _, seconds in hidden.values())
+
+
+def test_the_stages_of_a_pass_are_those_of_its_mode(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with torch.no_grad():
+        _, seconds = timed_pass(focus, ids, "focus")
+        stages = dict(focus.seconds.seconds)
+        assert 0 < stages["attention"] + stages["routing"] <= seconds
+        timed_pass(focus, ids, "full")
+    assert set(focus.seconds.seconds) == {"attention"}
+    focus.detach()
+
+
+def test_the_machine_is_named():
+    facts = machine()
+    assert facts["torch"] == torch.__version__
+    assert facts["threads"] == torch.get_num_threads()
+    assert facts["fused_kernel"] == "compiled" or facts["fused_kernel"].startswith("not available: ")
+    assert "gpu" not in facts

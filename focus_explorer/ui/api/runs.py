@@ -71,7 +71,7 @@ class RunFunctions:
         Args:
             query: one SELECT statement; docs/schema.md describes the tables.
         """
-        return run_sql(self.service.database, query)
+        return dict(run_sql(self.service.database, query))
 
     def _table(self, run_id: str, name: str) -> list:
         return [plain(row) for row in table(self.service.database, run_id, name).to_pylist()]

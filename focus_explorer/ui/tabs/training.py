@@ -14,6 +14,7 @@ from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest
 from focus_explorer.ui.tabs.explore import Explore, alert, centroid_choices, done, guarded
 from focus_explorer.ui.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
+from focus_explorer.views.payloads.trainings import ResumedTrainingPayload
 
 ON_LOAD = """
 const start = () => {
@@ -190,7 +191,10 @@ def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
         return guarded(stop)
 
     def resume_training(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: {"out": trainings.resume(str(question.get("id")))})
+        def resume() -> ResumedTrainingPayload:
+            return {"out": trainings.resume(str(question.get("id")))}
+
+        return guarded(resume)
 
     def use_training(question: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: trainings.use(str(question.get("id"))))

@@ -56,13 +56,18 @@ class GridSettingPayload(TypedDict):
     num_sinks: int
 
 
-class GridPayload(TypedDict):
-    """Measured settings of a run, and the job that measures more."""
+class MeasuredGrid(TypedDict):
+    """Measured settings of a run."""
 
     cells: list[GridCellPayload]
     suggested: GridValuesPayload
     setting: GridSettingPayload
     num_groups: int
+
+
+class GridPayload(MeasuredGrid):
+    """Measured settings of a run, and the job that measures more."""
+
     job: JobPayload | None
 
 
@@ -209,10 +214,15 @@ class LayerLengthsPayload(TypedDict):
     crossing: CrossingPayload | None
 
 
-class LengthsPayload(TypedDict):
-    """Measured lengths by layer, and the job that measures more."""
+class MeasuredLengths(TypedDict):
+    """Measured lengths by layer."""
 
     layers: dict[str, LayerLengthsPayload]
+
+
+class LengthsPayload(MeasuredLengths):
+    """Measured lengths by layer, and the job that measures more."""
+
     job: JobPayload | None
 
 

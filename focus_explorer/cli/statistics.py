@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
-    from focus_explorer.services.corpora import is_stored_corpus
+    from focus_explorer.services.corpora.register import is_stored_corpus
     from focus_explorer.services.service import Service
     from focus_explorer.services.statistics.tables import agreement_table, computed_statistics
 

@@ -15,7 +15,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.compare.settings import baseline_centroids
-from focus_explorer.services.corpora import CorpusRequest, analyze_corpus
+from focus_explorer.services.corpora.analyze import analyze_corpus
+from focus_explorer.services.corpora.request import CorpusRequest
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import measure_random, measure_run

@@ -21,8 +21,8 @@ import pytest
 from focus_explorer.cli import corpora as corpus_command
 from focus_explorer.cli.main import main
 from focus_explorer.data.corpus import CorpusData
-from focus_explorer.services import corpora as corpus
 from focus_explorer.services.analyze import analyze
+from focus_explorer.services.corpora import analyze as corpus
 from focus_runtime.corpus.folder import TABLES, CorpusFolder
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.routing.centroid_file import save_centroids

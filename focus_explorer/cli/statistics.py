@@ -100,7 +100,14 @@ def _measure(service: Any, arguments: argparse.Namespace) -> None:
 
 
 def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None) -> str:
-    """The run's statistics, a line each, and what they rest on."""
+    """The run's statistics, a line each, and what they rest on.
+
+    Args:
+        run_id: of the run.
+        sample: the run's sample: tokens, units, layers and notes (`RunStatistics.sample`).
+        rows: its table `statistics`.
+        between: agreement with another run, a row for each layer; None without one.
+    """
     table = [row for row in rows.to_pylist() if row["scope"] == "run"]
     cautions = [set(row["warning"].split("; ")) - {""} for row in table]
     common = set.intersection(*cautions)

@@ -205,7 +205,14 @@ class Lab:
     def focus(
         self, centroids: Centroids, length: int | None = None, count: int | None = None, **setting: Any
     ) -> Scores:
-        """Focus on the held-out sequences, under the hard mask."""
+        """Focus on the held-out sequences, under the hard mask.
+
+        Args:
+            centroids: attached to the model for this pass.
+            length: tokens of each sequence; the scale's own when None.
+            count: sequences; all of them when None.
+            setting: passed to `compose`, such as `top_k` and `window`.
+        """
         focus = compose(self.model, centroids, **setting)
         try:
             found = score(focus, self.sequences(length, count))

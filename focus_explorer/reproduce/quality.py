@@ -35,7 +35,13 @@ LENGTH_COLUMNS = [
 
 
 def null_rows(lab: Lab, *, groups: int = 4, length: int | None = None) -> list[dict[str, Any]]:
-    """What the same mask keeps without anything learned: window and sinks alone, and random centroids at k = 1."""
+    """What the same mask keeps without anything learned: window and sinks alone, and random centroids at k = 1.
+
+    Args:
+        lab: model, texts and scale.
+        groups: K of the random centroids.
+        length: tokens of each sequence; the scale's own when None.
+    """
     full = lab.full(length)
     window_only = lab.focus(no_groups(lab.random(num_groups=groups)), length, top_k=1)
     random = lab.focus(lab.random(num_groups=groups), length, top_k=1)

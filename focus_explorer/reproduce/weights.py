@@ -50,7 +50,14 @@ SCRATCH_RATE = 1e-3
 
 
 def stand_in(kind: str, vocabulary: int, length: int, seed: int = 0) -> Any:
-    """A small model of one attention kind, randomly initialised."""
+    """A small model of one attention kind, randomly initialised.
+
+    Args:
+        kind: one of `STAND_INS`.
+        vocabulary: number of tokens.
+        length: tokens of the sequences it has to take; the context is twice as long.
+        seed: of the initialisation.
+    """
     import transformers
 
     family, special = STAND_INS[kind]
@@ -257,7 +264,13 @@ def table5(lab: Lab) -> Report:
 
 
 def word_frequencies(train: torch.Tensor, sequences: torch.Tensor, vocabulary: int) -> float:
-    """Perplexity of token frequencies alone (plus one each) on the scored tokens of (N, T) sequences."""
+    """Perplexity of token frequencies alone (plus one each) on the scored tokens of (N, T) sequences.
+
+    Args:
+        train: ids whose frequencies are counted, of any shape.
+        sequences: (N, T) ids; the first of each is not scored.
+        vocabulary: number of tokens.
+    """
     counts = torch.bincount(train.cpu().flatten(), minlength=vocabulary).double() + 1
     logs = (counts / counts.sum()).log()
     return math.exp(-logs[sequences[:, 1:].cpu()].mean().item())

@@ -275,7 +275,19 @@ class Runner:
         limit: int | None,
         request: gr.Request,
     ) -> Iterator[tuple[Any, Any, Any, Any]]:
-        """Analyse a text; yields progress and at last the run's id."""
+        """Analyse a text; yields progress and at last the run's id.
+
+        Args:
+            text: the text.
+            model: embedded name, Hugging Face id, folder or .gguf file.
+            centroids: default, random, an uploaded file's hash, or a path.
+            top_k: groups per token; the centroid file's own when None.
+            window: pairs at most this many tokens apart always attend; the file's own when None.
+            sinks: first tokens that every token may attend to; the file's own when None.
+            assignment: causal or sinkhorn.
+            limit: longer texts are cut here; None means no cut.
+            request: of the browser; its session has one analysis at a time.
+        """
         chosen = _request(model, centroids, top_k, window, sinks, assignment, limit)
 
         def work(job: Job) -> str:
@@ -318,7 +330,14 @@ def _report(job: Job) -> Iterator[tuple[Any, Any, Any, Any]]:
 
 
 def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
-    """Open the run named in the link, or the newest one; a run named in a link also fills the form."""
+    """Open the run named in the link, or the newest one; a run named in a link also fills the form.
+
+    Args:
+        blocks: the page.
+        service: whose runs are opened.
+        request: centroids preselected in the form.
+        explore: form and view.
+    """
     outputs = [explore.view, explore.status, explore.centroids, explore.model, *explore.settings]
 
     def initial(page: gr.Request) -> tuple[Any, ...]:

@@ -69,7 +69,16 @@ def add_numbers(
     dark: Sequence[bool],
     size: float,
 ) -> None:
-    """Numbers in cells, white on dark ones."""
+    """Numbers in cells, white on dark ones.
+
+    Args:
+        figure: to add them to.
+        columns: x of each cell.
+        rows: y of each cell.
+        texts: one for each cell.
+        dark: whether each cell is dark.
+        size: of the type, in pixels.
+    """
     for colour, wanted in (("#ffffff", True), (INK, False)):
         chosen = [place for place, value in enumerate(dark) if value == wanted]
         figure.add_scatter(

@@ -141,20 +141,18 @@ def _paper(values: dict[str, float]) -> dict[str, Any]:
     return {f"paper_{key}": value for key, value in values.items()}
 
 
-def table1(lab: Lab) -> Report:
-    """Retrofitting sparse attention onto a pretrained model."""
-    scale, full = lab.scale, lab.full()
+def _retrofit_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
+    """Every method on the frozen model, then with trained weights, then Focus; SparQ and MagicPIG read `keys` a query."""
     sparse: list[tuple[str, Any]] = [
-        ("Longformer", Longformer(window=scale.window)),
+        ("Longformer", Longformer(window=lab.scale.window)),
         ("Performer", Performer()),
-        ("Routing Transformer", RoutingTransformer(window=scale.window, num_clusters=8, num_sinks=4)),
+        ("Routing Transformer", RoutingTransformer(window=lab.scale.window, num_clusters=8, num_sinks=4)),
     ]
-    keys = min(SELECTED, scale.seq_len // 4)
     rows = [
         {
             "method": "full attention",
             "trained": 0,
-            "ppl": full.perplexity,
+            "ppl": lab.full().perplexity,
             "retained": 1.0,
             **_accuracy(lab, lab.model),
             **_paper(paper.RETROFIT["full attention"]),
@@ -176,6 +174,14 @@ def table1(lab: Lab) -> Report:
     rows.append(_tuned(lab, "full fine-tuning", None))
     rows.append({**_soft_row(lab), **_paper(paper.RETROFIT["Focus, soft gate"])})
     rows += _focus_rows(lab, 4, (1, 2)) + _focus_rows(lab, 8, (1,))
+    return rows
+
+
+def table1(lab: Lab) -> Report:
+    """Retrofitting sparse attention onto a pretrained model."""
+    scale = lab.scale
+    keys = min(SELECTED, scale.seq_len // 4)
+    rows = _retrofit_rows(lab, keys)
     columns = [
         Column("method", "method"),
         Column("trained", "weights trained", 0),

@@ -62,27 +62,12 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
-            files = gr.File(
-                label=TRAIN_HELP["files"],
-                file_types=[".txt"],
-                file_count="multiple",
-                type="filepath",
-                height=120,
-                elem_id="fe-train-files",
-            )
+            files = _files()
             inputs, held_out = _form(request)
             start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
             status = gr.HTML(elem_id="fe-train-status", padding=False)
         with gr.Column(scale=3, min_width=280):
-            view = gr.HTML(
-                value="",
-                html_template='<div class="fx-root"></div>',
-                js_on_load=ON_LOAD,
-                server_functions=_server_functions(trainings),
-                elem_id="fe-training",
-                padding=False,
-                apply_default_css=False,
-            )
+            view = _view(trainings)
 
     def begin(paths: list[str] | None, val: str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
@@ -112,6 +97,29 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     )
     view.select(
         choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
+    )
+
+
+def _files() -> gr.File:
+    return gr.File(
+        label=TRAIN_HELP["files"],
+        file_types=[".txt"],
+        file_count="multiple",
+        type="filepath",
+        height=120,
+        elem_id="fe-train-files",
+    )
+
+
+def _view(trainings: Trainings) -> gr.HTML:
+    return gr.HTML(
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ON_LOAD,
+        server_functions=_server_functions(trainings),
+        elem_id="fe-training",
+        padding=False,
+        apply_default_css=False,
     )
 
 

@@ -1,4 +1,4 @@
-"""`focus-explorer statistics`: what can be said about the groups of a run or a corpus, with intervals and baselines."""
+"""`focus-explorer statistics`: statistics of the groups of a run or a corpus, with intervals and baselines."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def run(arguments: argparse.Namespace) -> None:
         _refuse_for_corpus(arguments)
     elif not arguments.no_measure:
         _measure(service, arguments)
-    found = computed_statistics(service, arguments.run_id)
+    computed = computed_statistics(service, arguments.run_id)
     with stage_bar() as progress:
-        found.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
-    rows = found.table("statistics")
+        computed.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
+    rows = computed.table("statistics")
     between = agreement_table(service, arguments.run_id, arguments.other) if arguments.other else None
     if arguments.json:
-        result = {"run_id": arguments.run_id, "notes": list(found.sample.notes), "statistics": rows.to_pylist()}
+        result = {"run_id": arguments.run_id, "notes": list(computed.sample.notes), "statistics": rows.to_pylist()}
         if between is not None:
             result["agreement"] = between.to_pylist()
         print(json.dumps(result, ensure_ascii=False, allow_nan=False))
     else:
-        print(describe(arguments.run_id, found.sample, rows, between))
+        print(describe(arguments.run_id, computed.sample, rows, between))
 
 
 def _refuse_for_corpus(arguments: argparse.Namespace) -> None:

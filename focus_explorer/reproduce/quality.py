@@ -69,9 +69,9 @@ def _speed(lab: Lab, groups: int, top_k: int, length: int) -> float:
         num_sinks=4,
         dtype=dtype_for(lab),
     )
-    found = layer_speed(setting, length, repeats=3, seed=length, device=str(lab.device))
-    lab.log(f"one layer, {length:,} tokens, K={groups}, k={top_k}: {found['full_over_focus']:.2f} times as fast")
-    return float(found["full_over_focus"])
+    measured = layer_speed(setting, length, repeats=3, seed=length, device=str(lab.device))
+    lab.log(f"one layer, {length:,} tokens, K={groups}, k={top_k}: {measured['full_over_focus']:.2f} times as fast")
+    return float(measured["full_over_focus"])
 
 
 def seeds(lab: Lab, **config: Any) -> list[Centroids]:

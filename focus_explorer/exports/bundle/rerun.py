@@ -165,10 +165,10 @@ def _matching(entry: Row, texts: Iterator[tuple[str, str]], tokenizer: Any) -> t
     recorded, seen = entry["text"], []
     for name, text in texts:
         same = hashlib.sha256(text.encode()).hexdigest() == recorded["sha256"]
-        found = tokenize(tokenizer, check_text(text), max_tokens=recorded["tokens"])
-        if hashlib.sha256(found.text.encode()).hexdigest() == recorded["sha256"]:
-            if ids_sha256(found.ids) == recorded["tokens_sha256"]:
-                return text, recorded["tokens"] if found.total_tokens > recorded["tokens"] else None
+        tokenized = tokenize(tokenizer, check_text(text), max_tokens=recorded["tokens"])
+        if hashlib.sha256(tokenized.text.encode()).hexdigest() == recorded["sha256"]:
+            if ids_sha256(tokenized.ids) == recorded["tokens_sha256"]:
+                return text, recorded["tokens"] if tokenized.total_tokens > recorded["tokens"] else None
         elif not same:
             seen.append(name)
             continue

@@ -1,4 +1,4 @@
-"""A run's text at other settings of top-k and window, beside full attention and two baselines without learned groups.
+"""A run's text at other settings of top-k and window, with full attention and two baselines without learned groups.
 
 The model is leased for one measurement at a time, so that a text can be explored in between, and every measurement is
 stored as soon as it is made.

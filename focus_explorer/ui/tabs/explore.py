@@ -193,11 +193,11 @@ def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_run(asked: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: load_payload(service.database, str(asked.get("run")))))
+    def load_run(question: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: load_payload(service.database, str(question.get("run")))))
 
-    def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(asked)))
+    def load_mask(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(question)))
 
     def ask(question: dict[str, Any]) -> Response:
         return packed(guarded(lambda: answer(service, question)))
@@ -205,11 +205,11 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     return [load_run, load_mask, ask]
 
 
-def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:
-    layer = asked.get("layer")
+def _run_and_layer(question: dict[str, Any]) -> tuple[str, int]:
+    layer = question.get("layer")
     if not isinstance(layer, int):
         raise InputError(f"the layer is {layer!r}", expected="a layer number")
-    return str(asked.get("run")), layer
+    return str(question.get("run")), layer
 
 
 def packed(content: dict[str, Any]) -> Response:
@@ -341,15 +341,15 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
     outputs = [explore.view, explore.status, explore.centroids, explore.model, *explore.settings]
 
     def initial(page: gr.Request) -> tuple[Any, ...]:
-        wanted = page.query_params.get("run") if page else None
+        run_id = page.query_params.get("run") if page else None
         try:
             choices = centroid_choices(service, request.centroids)
             runs = {run["run_id"]: run for run in list_runs(service.database)}
         except InputError as error:
             return gr.skip(), alert(str(error)), *[gr.skip()] * (len(outputs) - 2)
-        if wanted in runs:
-            return wanted, gr.skip(), *_setting_of(runs[wanted], choices)
-        status = alert(MESSAGES["other_run"].format(run=wanted)) if wanted else gr.skip()
+        if run_id in runs:
+            return run_id, gr.skip(), *_setting_of(runs[run_id], choices)
+        status = alert(MESSAGES["other_run"].format(run=run_id)) if run_id else gr.skip()
         form = [gr.update(choices=choices), *[gr.skip()] * (len(outputs) - 3)]
         return next(iter(runs), ""), status, *form
 

@@ -79,8 +79,8 @@ def add_numbers(
         dark: whether each cell is dark.
         size: of the type, in pixels.
     """
-    for colour, wanted in (("#ffffff", True), (INK, False)):
-        chosen = [place for place, value in enumerate(dark) if value == wanted]
+    for colour, on_dark in (("#ffffff", True), (INK, False)):
+        chosen = [place for place, value in enumerate(dark) if value == on_dark]
         figure.add_scatter(
             x=[columns[place] for place in chosen],
             y=[rows[place] for place in chosen],

@@ -123,7 +123,7 @@ def spread(preset: Preset, colour: str, middle: list[float], low: list[float], h
 def finish(
     figure: go.Figure, preset: Preset, *, title: str, caption: str, corner: str, height: float = 1.0, **layout: Any
 ) -> go.Figure:
-    """Size, type, legend and margins; title and caption travel in `layout.meta`, as papers print them beside.
+    """Size, type, legend and margins; title and caption travel in `layout.meta`, as papers print them apart.
 
     Args:
         corner: sample size, printed above the plot at the right.

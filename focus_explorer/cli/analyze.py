@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def _analyze_corpus(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
-def _describe(summary: dict[str, Any]) -> str:
+def _describe(summary: Mapping[str, Any]) -> str:
     config, times = summary["config"], summary["milliseconds"]
     full, focus = summary["perplexity"]["full"], summary["perplexity"]["focus"]
     even = 1 / config["num_groups"]

@@ -28,7 +28,7 @@ class RunFunctions:
         Args:
             run_id: as listed by runs.
         """
-        return run_summary(self.service.database, run_id)
+        return dict(run_summary(self.service.database, run_id))
 
     def groups(self, run_id: str) -> list:
         """Every group of every layer of a run: share of tokens, confidence, most frequent tokens.

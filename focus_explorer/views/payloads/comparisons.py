@@ -142,7 +142,7 @@ class StagePayload(TypedDict):
     peak_memory_bytes: dict[str, int | None]
 
 
-class RunSummaryPayload(TypedDict):
+class RunSummary(TypedDict):
     """The numbers of one run."""
 
     run_id: str
@@ -161,6 +161,11 @@ class RunSummaryPayload(TypedDict):
     backend: str
     notes: list[str]
     db: str
+
+
+class RunSummaryPayload(RunSummary):
+    """The numbers of one run, and what it is called."""
+
     title: str
     name: str
 

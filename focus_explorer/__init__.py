@@ -11,7 +11,7 @@ __all__ = ["show"]
 
 
 def __getattr__(name: str) -> Any:
-    """`show`, loaded when it is first asked for: the command line must start without the page's libraries."""
+    """`show`, loaded when it is first used: the command line must start without the page's libraries."""
     if name == "show":
         from focus_explorer.ui.notebook import show
 

@@ -14,7 +14,7 @@ from focus_runtime.errors import (
 
 
 class NotFoundError(InputError):
-    """A run, layer or file that was asked for does not exist."""
+    """A requested run, layer or file does not exist."""
 
 
 __all__ = [

@@ -41,7 +41,7 @@ def test_help_imports_no_command():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("analyze", "corpora")])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_imports_no_model_library(name):
     modules, text = imported(MAIN, name, "--help")
     assert not modules & {"torch", "transformers", "gradio", "umap", "spacy", "sklearn"}

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,11 @@ from focus_explorer.cli.options import add_focus_settings, add_settings, command
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.corpora import (
+from focus_explorer.services.corpora.request import (
     GLOB,
     TEXT_COLUMN,
     CorpusRequest,
     CorpusStopped,
-    analyze_corpus,
     is_corpus,
 )
 from focus_explorer.services.runs import run_summary
@@ -84,16 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if _is_corpus(arguments):
         return _analyze_corpus(arguments, command_line())
     text = _read(arguments.file)
-    request = AnalyzeRequest(
-        model=arguments.model,
-        centroids=arguments.centroids,
-        top_k=arguments.top_k,
-        window=arguments.window,
-        num_sinks=arguments.sinks,
-        assignment=arguments.assignment,
-        max_tokens=arguments.max_tokens,
-        repeats=arguments.repeats,
-    )
+    request = _request(arguments)
     service = Service(arguments.db)
     with stage_bar() as progress:
         run_id = analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
@@ -105,6 +96,19 @@ def run(arguments: argparse.Namespace) -> int:
     summary = run_summary(service.database, run_id)
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
     return 0
+
+
+def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
+    return AnalyzeRequest(
+        model=arguments.model,
+        centroids=arguments.centroids,
+        top_k=arguments.top_k,
+        window=arguments.window,
+        num_sinks=arguments.sinks,
+        assignment=arguments.assignment,
+        max_tokens=arguments.max_tokens,
+        repeats=arguments.repeats,
+    )
 
 
 def _read(source: str) -> str:
@@ -130,19 +134,12 @@ def _is_corpus(arguments: argparse.Namespace) -> bool:
 
 
 def _analyze_corpus(arguments: argparse.Namespace, command: str) -> int:
-    how = AnalyzeRequest(
-        model=arguments.model,
-        centroids=arguments.centroids,
-        top_k=arguments.top_k,
-        window=arguments.window,
-        num_sinks=arguments.sinks,
-        assignment=arguments.assignment,
-        max_tokens=arguments.max_tokens,
-    )
+    from focus_explorer.services.corpora.analyze import analyze_corpus  # imports torch, which `--help` does not need
+
     given = {name: getattr(arguments, name) for name in _CORPUS_ONLY if not name.startswith("no_")}
     request = CorpusRequest(
         source=arguments.file,
-        how=how,
+        how=_request(arguments),
         tags=not arguments.no_tags,
         baseline=not arguments.no_baseline,
         **{name: value for name, value in given.items() if value is not None},
@@ -159,7 +156,7 @@ def _analyze_corpus(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
-def _describe(summary: dict[str, Any]) -> str:
+def _describe(summary: Mapping[str, Any]) -> str:
     config, times = summary["config"], summary["milliseconds"]
     full, focus = summary["perplexity"]["full"], summary["perplexity"]["focus"]
     even = 1 / config["num_groups"]

@@ -41,24 +41,22 @@ def _values(text: str | None, option: str) -> list[int] | None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Explore the text where it is not a stored run, measure the grid, print it."""
-    given = {name: _values(getattr(arguments, name), f"--{name.replace('_', '-')}") for name in ("top_k", "window")}
+    top_k, window = _values(arguments.top_k, "--top-k"), _values(arguments.window, "--window")
     service = Service(arguments.db)
     with stage_bar() as progress:
         run_id = _run_of(service, arguments, progress)
         stored = run_id == arguments.text
-        measured = grid(service, run_id)
-        values = {name: measured["suggested"][name] if value is None else value for name, value in given.items()}
+        suggested = grid(service, run_id)["suggested"]
         measure_grid(
             service,
             run_id,
-            values["top_k"],
-            values["window"],
+            suggested["top_k"] if top_k is None else top_k,
+            suggested["window"] if window is None else window,
             repeats=arguments.repeats,
             centroids=None if stored else arguments.centroids,
             progress=progress,
         )
-    measured = grid(service, run_id)
-    result = {"run_id": run_id, "cells": measured["cells"], "db": str(service.database.path)}
+    result = {"run_id": run_id, "cells": grid(service, run_id)["cells"], "db": str(service.database.path)}
     print(json.dumps(result, ensure_ascii=False) if arguments.json else describe(result))
 
 

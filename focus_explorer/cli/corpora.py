@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from focus_explorer.cli.options import add_action_database, add_settings
-from focus_explorer.services.corpora import COARSE_BELOW, corpus_summary, delete_corpus, list_corpora
+from focus_explorer.services.corpora.register import COARSE_BELOW, corpus_summary, delete_corpus, list_corpora
 from focus_explorer.services.service import Service
 
 SHOWN = 10  # documents that were skipped, named in the summary

@@ -44,7 +44,7 @@ class _ListFigures(Lister):
 def run(arguments: argparse.Namespace) -> None:
     """Draw the figure; a map is made first where none is stored."""
     from focus_explorer.exports.figures.write import FIGURE_FORMATS, write_figure
-    from focus_explorer.services.corpora import is_stored_corpus
+    from focus_explorer.services.corpora.register import is_stored_corpus
 
     file_format = chosen_format(arguments, {name: f".{name}" for name in FIGURE_FORMATS})
     service = Service(arguments.db)

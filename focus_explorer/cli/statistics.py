@@ -1,4 +1,4 @@
-"""`focus-explorer statistics`: what can be said about the groups of a run or a corpus, with intervals and baselines."""
+"""`focus-explorer statistics`: statistics of the groups of a run or a corpus, with intervals and baselines."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
-    from focus_explorer.services.corpora import is_stored_corpus
+    from focus_explorer.services.corpora.register import is_stored_corpus
     from focus_explorer.services.service import Service
     from focus_explorer.services.statistics.tables import agreement_table, computed_statistics
 
@@ -64,18 +64,18 @@ def run(arguments: argparse.Namespace) -> None:
         _refuse_for_corpus(arguments)
     elif not arguments.no_measure:
         _measure(service, arguments)
-    found = computed_statistics(service, arguments.run_id)
+    computed = computed_statistics(service, arguments.run_id)
     with stage_bar() as progress:
-        found.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
-    rows = found.table("statistics")
+        computed.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
+    rows = computed.table("statistics")
     between = agreement_table(service, arguments.run_id, arguments.other) if arguments.other else None
     if arguments.json:
-        result = {"run_id": arguments.run_id, "notes": list(found.sample.notes), "statistics": rows.to_pylist()}
+        result = {"run_id": arguments.run_id, "notes": list(computed.sample.notes), "statistics": rows.to_pylist()}
         if between is not None:
             result["agreement"] = between.to_pylist()
         print(json.dumps(result, ensure_ascii=False, allow_nan=False))
     else:
-        print(describe(arguments.run_id, found.sample, rows, between))
+        print(describe(arguments.run_id, computed.sample, rows, between))
 
 
 def _refuse_for_corpus(arguments: argparse.Namespace) -> None:
@@ -100,7 +100,14 @@ def _measure(service: Any, arguments: argparse.Namespace) -> None:
 
 
 def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None) -> str:
-    """The run's statistics, a line each, and what they rest on."""
+    """The run's statistics, a line each, and what they rest on.
+
+    Args:
+        run_id: of the run.
+        sample: the run's sample: tokens, units, layers and notes (`RunStatistics.sample`).
+        rows: its table `statistics`.
+        between: agreement with another run, a row for each layer; None without one.
+    """
     table = [row for row in rows.to_pylist() if row["scope"] == "run"]
     cautions = [set(row["warning"].split("; ")) - {""} for row in table]
     common = set.intersection(*cautions)

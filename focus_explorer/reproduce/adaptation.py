@@ -37,11 +37,11 @@ ITEMS_NOTE = (
 )
 
 
-def plain_cells(full: Scores, found: Scores) -> dict[str, Any]:
+def plain_cells(full: Scores, scores: Scores) -> dict[str, Any]:
     """Cells of a row without groups: perplexity and the paired difference to full attention."""
-    difference = mean_interval(found.nll - full.nll, full.scored)
+    difference = mean_interval(scores.nll - full.nll, full.scored)
     return {
-        "ppl": mean_interval(found.nll, found.scored).through(_exp),
+        "ppl": mean_interval(scores.nll, scores.scored).through(_exp),
         "relative": difference.through(_expm1),
     }
 
@@ -55,8 +55,8 @@ def _expm1(value: float) -> float:
 
 
 def _accuracy(lab: Lab, model: Any) -> dict[str, Any]:
-    found = lab.accuracy(model)
-    return {key: found[key] for key in ("short", "long", "beyond", "unharmed", "tests")}
+    measured = lab.accuracy(model)
+    return {key: measured[key] for key in ("short", "long", "beyond", "unharmed", "tests")}
 
 
 def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -109,12 +109,12 @@ def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str,
     handle = None if method is None else method.attach(network, text=lab.training_sequences(2))
     weights = FullFinetune().attach(network)
     lab.adapt(f"{name}, all weights", network, weights.parameters(), lab.scale.weight_rate, handle=handle, settle=False)
-    found = score(network, lab.sequences())
-    lab.log(f"{name}, fine-tuned: perplexity {found.perplexity:.3f}")
+    scores = score(network, lab.sequences())
+    lab.log(f"{name}, fine-tuned: perplexity {scores.perplexity:.3f}")
     row = {
         "method": f"{name}, fine-tuned{note}" if method is not None else name,
         "trained": sum(p.numel() for p in weights.parameters()),
-        **plain_cells(lab.precise_full(), found),
+        **plain_cells(lab.precise_full(), scores),
         "retained": 1.0 if handle is None else handle.retained_pairs(),
         **_accuracy(lab, network),
         **_paper(paper.RETROFIT.get(name, {})),
@@ -127,11 +127,11 @@ def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str,
 def _attached(lab: Lab, name: str, method: Any, note: str = "frozen") -> dict[str, Any]:
     """A method on the frozen model as it is."""
     with method.attach(lab.model, text=lab.training_sequences(2)) as handle:
-        found = lab.attached(handle)
+        scores = lab.attached(handle)
         return {
             "method": f"{name}, {note}" if note else name,
             "trained": 0,
-            **plain_cells(lab.full(), found),
+            **plain_cells(lab.full(), scores),
             "retained": handle.retained_pairs(),
             **_accuracy(lab, lab.model),
         }
@@ -141,20 +141,18 @@ def _paper(values: dict[str, float]) -> dict[str, Any]:
     return {f"paper_{key}": value for key, value in values.items()}
 
 
-def table1(lab: Lab) -> Report:
-    """Retrofitting sparse attention onto a pretrained model."""
-    scale, full = lab.scale, lab.full()
+def _retrofit_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
+    """Methods on the frozen model, then with trained weights, then Focus; SparQ, MagicPIG keep `keys` a query."""
     sparse: list[tuple[str, Any]] = [
-        ("Longformer", Longformer(window=scale.window)),
+        ("Longformer", Longformer(window=lab.scale.window)),
         ("Performer", Performer()),
-        ("Routing Transformer", RoutingTransformer(window=scale.window, num_clusters=8, num_sinks=4)),
+        ("Routing Transformer", RoutingTransformer(window=lab.scale.window, num_clusters=8, num_sinks=4)),
     ]
-    keys = min(SELECTED, scale.seq_len // 4)
     rows = [
         {
             "method": "full attention",
             "trained": 0,
-            "ppl": full.perplexity,
+            "ppl": lab.full().perplexity,
             "retained": 1.0,
             **_accuracy(lab, lab.model),
             **_paper(paper.RETROFIT["full attention"]),
@@ -176,6 +174,14 @@ def table1(lab: Lab) -> Report:
     rows.append(_tuned(lab, "full fine-tuning", None))
     rows.append({**_soft_row(lab), **_paper(paper.RETROFIT["Focus, soft gate"])})
     rows += _focus_rows(lab, 4, (1, 2)) + _focus_rows(lab, 8, (1,))
+    return rows
+
+
+def table1(lab: Lab) -> Report:
+    """Retrofitting sparse attention onto a pretrained model."""
+    scale = lab.scale
+    keys = min(SELECTED, scale.seq_len // 4)
+    rows = _retrofit_rows(lab, keys)
     columns = [
         Column("method", "method"),
         Column("trained", "weights trained", 0),

@@ -57,16 +57,16 @@ class _Answers:
     def cells(self, model: Any) -> dict[str, Any]:
         """Accuracy with its interval and its paired comparison with the first model."""
         lab, name = self.lab, self.name
-        found = run_tasks(model, lab.tokenizer, self.tasks, window=lab.scale.window, num_sinks=4)[name]
-        self.measured.append(found)
-        metric = found.metrics["acc"]
-        share = found.beyond_window.mean()
-        lab.log(f"{name}: accuracy {metric.value:.3f} on {found.items} items, {share:.0%} beyond the window")
-        test = compare_tasks({name: self.first}, {name: found})[name]["metrics"]["acc"]
+        result = run_tasks(model, lab.tokenizer, self.tasks, window=lab.scale.window, num_sinks=4)[name]
+        self.measured.append(result)
+        metric = result.metrics["acc"]
+        share = result.beyond_window.mean()
+        lab.log(f"{name}: accuracy {metric.value:.3f} on {result.items} items, {share:.0%} beyond the window")
+        test = compare_tasks({name: self.first}, {name: result})[name]["metrics"]["acc"]
         return {
             "accuracy": with_error(metric.value, metric.stderr),
             "accuracy_p": test["p_value"],
-            "unharmed": unharmed(test, found.items),
+            "unharmed": unharmed(test, result.items),
             "test": test,
         }
 

@@ -29,10 +29,10 @@ def devices(lab: Lab) -> Report:
                 f"{step.dominance:.3f} (worst layer {step.dominance_max:.3f})"
             )
 
-    found = measure_balancing(
+    measured = measure_balancing(
         lab.model, lab.tokenizer, lab.texts, lab.sequences(count=count), config, settings, top_ks=(1,), on_step=report
     )
-    rows = [_cells(row) for row in found]
+    rows = [_cells(row) for row in measured]
     return Report(
         "devices",
         "What keeps hard groups balanced in training (K = 8, k = 1)",
@@ -54,7 +54,7 @@ def devices(lab: Lab) -> Report:
             "One seed; the rate is three times the recipe's.",
         ],
         _claims(rows),
-        raw={"rows": found},
+        raw={"rows": measured},
     )
 
 

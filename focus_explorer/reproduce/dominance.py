@@ -52,9 +52,9 @@ def _table9(lab: Lab) -> Report:
         else strategy
         for strategy in STRATEGIES.values()
     ]  # a short run would never see the usual 100 steps
-    found = measure_dominance(lab.model, lab.tokenizer, lab.texts, config, settings, strategies, on_row=report)
+    measured = measure_dominance(lab.model, lab.tokenizer, lab.texts, config, settings, strategies, on_row=report)
     curves: dict[str, list[dict[str, Any]]] = {}
-    for row in found:
+    for row in measured:
         curves.setdefault(row["strategy"], []).append(row)
     rows = [_summary(name, curve) for name, curve in curves.items()]
     for row in rows:

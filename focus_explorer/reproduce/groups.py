@@ -16,6 +16,8 @@ from focus_runtime.studies.group_content import group_content, long_range_pairs,
 
 GROUPS = 8
 SHOWN = 3  # layers whose groups are listed
+Rows = list[dict[str, Any]]
+
 COLUMNS = [
     Column("layer", "layer", 0),
     Column("group", "group"),
@@ -31,10 +33,10 @@ COLUMNS = [
 def groups(lab: Lab) -> Report:
     """Content of the groups in the layers where it is most and least pronounced, and long-range pairs."""
     trained = lab.trained(lab.scale.seeds[0], num_groups=GROUPS)
-    found, pairs = _content(lab, trained)
+    layers, pairs = _content(lab, trained)
     random, random_pairs = _content(lab, lab.random(num_groups=GROUPS))
-    order = sorted(found, key=lambda row: -row["information"])
-    layers = [order[0], order[len(order) // 2], order[-1]][: max(1, min(SHOWN, len(order)))]
+    order = sorted(layers, key=lambda row: -row["information"])
+    shown = [order[0], order[len(order) // 2], order[-1]][: max(1, min(SHOWN, len(order)))]
     rows = [
         {
             "layer": row["layer"],
@@ -46,7 +48,7 @@ def groups(lab: Lab) -> Report:
             "base_rate": group.get("base_rate"),
             "typical": " ".join(repr(t["piece"]) for t in (group.get("typical") or [])[:6]),
         }
-        for row in layers
+        for row in shown
         for group in row["groups"]
     ]
     return Report(
@@ -59,7 +61,7 @@ def groups(lab: Lab) -> Report:
             "groups": GROUPS,
             "steps": lab.scale.steps,
             "seeds": lab.scale.seeds[:1],
-            "tokens looked at": found[0]["tokens"],
+            "tokens looked at": layers[0]["tokens"],
             "layers shown": "most, median and least information",
         },
         [
@@ -67,58 +69,59 @@ def groups(lab: Lab) -> Report:
             "A group's share of a class means nothing without the class's share of the text beside it.",
             "Random centroids also sort words into classes: hidden states of one class lie close together.",
         ],
-        _claims(found, random, pairs, random_pairs),
-        _figure(found, random),
-        {"layers": found, "random": random, "pairs": pairs},
+        _claims(layers, random, pairs, random_pairs),
+        _figure(layers, random),
+        {"layers": layers, "random": random, "pairs": pairs},
     )
 
 
-def _claims(
-    found: list[dict[str, Any]],
-    random: list[dict[str, Any]],
-    pairs: list[dict[str, Any]],
-    random_pairs: list[dict[str, Any]],
-) -> list[Claim]:
+def _claims(trained: Rows, random: Rows, pairs: Rows, random_pairs: Rows) -> list[Claim]:
     """What the paper says of groups, decided by the trained ones and those of random centroids.
 
     Args:
-        found: layers of trained groups.
+        trained: layers of trained groups.
         random: layers of groups of random centroids.
         pairs: long-range pairs by layer, trained.
         random_pairs: the same of random centroids.
     """
-    order = sorted(found, key=lambda row: -row["information"])
-    filled = [g for row in found for g in row["groups"] if g["size"] > 0]
-    confidence = sum(g["confidence"] * g["size"] for g in filled) / sum(g["size"] for g in filled)
-    sizes = sorted(g["size"] for row in found for g in row["groups"])
-    marks = [g for g in filled if g["dominant_class"] == "punctuation"]
-    purest = max(marks, key=lambda g: g["purity"])["purity"] if marks else 0.0
-    shares = [(row["same_group"], row["same_group_of_all"]) for row in pairs if row["same_group"] is not None]
-    gains = mean_interval(
-        [row["information"] - baseline["information"] for row, baseline in zip(found, random, strict=True)]
-    )
-    by_random = [row["same_group"] for row in random_pairs if row["same_group"] is not None]
-    best = max((pair for row in pairs for pair in row["pairs"]), key=lambda pair: pair["distance"], default=None)
-    low, high = paper.GROUP_SHARE
+    return [*_category_claims(trained, random), *_group_claims(trained), _name_claim(pairs, random_pairs)]
+
+
+def _category_claims(trained: Rows, random: Rows) -> list[Claim]:
+    """Whether groups follow word classes, more than shuffled ones and more than those of random centroids."""
+    information = [row["information"] for row in trained]
+    by_random = [row["information"] for row in random]
+    gains = mean_interval([own - baseline for own, baseline in zip(information, by_random, strict=True)])
     return [
         Claim(
             "groups follow linguistic categories, without supervision",
-            all(row["information"] > row["null_high"] for row in found),
-            f"normalised information between word class and group, by layer: {order[-1]['information']:.3f} to "
-            f"{order[0]['information']:.3f}; shuffled {max(r['null_high'] for r in found):.3f} at most; purity "
-            f"{min(r['purity'] for r in found):.0%} to {max(r['purity'] for r in found):.0%}",
+            all(row["information"] > row["null_high"] for row in trained),
+            f"normalised information between word class and group, by layer: {min(information):.3f} to "
+            f"{max(information):.3f}; shuffled {max(row['null_high'] for row in trained):.3f} at most; purity "
+            f"{min(row['purity'] for row in trained):.0%} to {max(row['purity'] for row in trained):.0%}",
         ),
         Claim(
             "it is the trained centroids that find them",
             decided(gains, above=0.0),
-            f"normalised information beyond that of random centroids ({min(r['information'] for r in random):.3f} to "
-            f"{max(r['information'] for r in random):.3f}), mean over layers: {gains.value:+.3f} ({gains.low:+.3f} to "
-            f"{gains.high:+.3f})",
+            f"normalised information beyond that of random centroids ({min(by_random):.3f} to {max(by_random):.3f}), "
+            f"mean over layers: {gains.value:+.3f} ({gains.low:+.3f} to {gains.high:+.3f})",
         ),
+    ]
+
+
+def _group_claims(trained: Rows) -> list[Claim]:
+    """Purity, confidence and sizes of single groups."""
+    filled = [group for row in trained for group in row["groups"] if group["size"] > 0]
+    confidence = sum(group["confidence"] * group["size"] for group in filled) / sum(group["size"] for group in filled)
+    sizes = sorted(group["size"] for row in trained for group in row["groups"])
+    punctuation = [group["purity"] for group in filled if group["dominant_class"] == "punctuation"]
+    purest = max(punctuation, default=0.0)
+    low, high = paper.GROUP_SHARE
+    return [
         Claim(
             f"a punctuation group is {paper.PUNCTUATION_PURITY:.0%} pure",
             purest >= paper.PUNCTUATION_PURITY,
-            f"the purest of {len(marks)} groups led by punctuation: {purest:.1%}",
+            f"the purest of {len(punctuation)} groups led by punctuation: {purest:.1%}",
         ),
         Claim(
             f"confidence is {paper.GROUP_CONFIDENCE}",
@@ -131,38 +134,48 @@ def _claims(
             f"{sizes[0]:.1%} to {sizes[-1]:.1%} over all layers, middle half {sizes[len(sizes) // 4]:.1%} to "
             f"{sizes[3 * len(sizes) // 4]:.1%}",
         ),
-        Claim(
-            "names far apart share groups (754 tokens, affinity 0.945)",
-            sum(a > b for a, b in shares) > len(shares) / 2 if shares else None,
-            f"name pairs beyond the window share a group more often than any tokens do in "
-            f"{sum(a > b for a, b in shares)} of {len(shares)} layers ({_mean(a for a, _ in shares):.1%} against "
-            f"{_mean(b for _, b in shares):.1%}; with random centroids {_mean(by_random):.1%})"
-            + (
-                ""
-                if best is None
-                else f"; for example {best['word']!r} and {best['earlier_word']!r}, "
-                f"{best['distance']} tokens apart, affinity {best['affinity']:.3f}"
-            ),
-        ),
     ]
 
 
-def _figure(found: list[dict[str, Any]], random: list[dict[str, Any]]) -> Figure:
-    layer_numbers = [row["layer"] for row in found]
+def _name_claim(pairs: Rows, random_pairs: Rows) -> Claim:
+    """Whether name pairs beyond the window share a group more often than other tokens do."""
+    shares = [(row["same_group"], row["same_group_of_all"]) for row in pairs if row["same_group"] is not None]
+    by_random = [row["same_group"] for row in random_pairs if row["same_group"] is not None]
+    layers_above = sum(names > every for names, every in shares)
+    evidence = (
+        f"name pairs beyond the window share a group more often than any tokens do in {layers_above} of {len(shares)} "
+        f"layers ({_mean(names for names, _ in shares):.1%} against {_mean(every for _, every in shares):.1%}; with "
+        f"random centroids {_mean(by_random):.1%})"
+    )
+    best = max((pair for row in pairs for pair in row["pairs"]), key=lambda pair: pair["distance"], default=None)
+    if best is not None:
+        evidence += (
+            f"; for example {best['word']!r} and {best['earlier_word']!r}, {best['distance']} tokens apart, affinity "
+            f"{best['affinity']:.3f}"
+        )
+    return Claim(
+        "names far apart share groups (754 tokens, affinity 0.945)",
+        layers_above > len(shares) / 2 if shares else None,
+        evidence,
+    )
+
+
+def _figure(trained: Rows, random: Rows) -> Figure:
+    layer_numbers = [row["layer"] for row in trained]
     series = [
-        Series("trained", layer_numbers, [row["information"] for row in found]),
+        Series("trained", layer_numbers, [row["information"] for row in trained]),
         Series("random centroids", layer_numbers, [row["information"] for row in random]),
-        Series("shuffled, 97.5 %", layer_numbers, [row["null_high"] for row in found], dash=True),
+        Series("shuffled, 97.5 %", layer_numbers, [row["null_high"] for row in trained], dash=True),
     ]
     return Figure("line", "layer", "normalised information, class and group", series)
 
 
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else math.nan
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else math.nan
 
 
-def _content(lab: Lab, centroids: Centroids) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _content(lab: Lab, centroids: Centroids) -> tuple[Rows, Rows]:
     routed = routed_text(
         lab.model,
         lab.tokenizer,

@@ -1,6 +1,6 @@
 """What every reproduced table needs: the model, the texts, trained centroids (kept on disk) and scores.
 
-Centroids are trained once for a setting and found again by its hash, so that tables share them and an interrupted
+Centroids are trained once for a setting and looked up by its hash, so that tables share them and an interrupted
 reproduction resumes where it stopped.
 """
 
@@ -51,7 +51,7 @@ class Lab:
         model_name: as given to `load_model`.
         texts, held_out: training and validation texts with their names.
         folder: where trained centroids and finished rows are kept.
-        say: receives each line of the log.
+        on_line: receives each line of the log.
         on: device the model runs on.
     """
 
@@ -61,7 +61,7 @@ class Lab:
     held_out: list[str]
     names: dict[str, list[str]]
     folder: Path
-    say: Callable[[str], None] = lambda message: None
+    on_line: Callable[[str], None] = lambda message: None
     cache_dir: Path | None = None
     on: str = "cpu"
     lines: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Lab:
     def log(self, message: str) -> None:
         """Report a line to the user, and keep it for the log file with the seconds since the start."""
         self.lines.append(f"{time.perf_counter() - self.started:9.1f}  {message}")
-        self.say(message)
+        self.on_line(message)
 
     # data
 
@@ -205,25 +205,32 @@ class Lab:
     def focus(
         self, centroids: Centroids, length: int | None = None, count: int | None = None, **setting: Any
     ) -> Scores:
-        """Focus on the held-out sequences, under the hard mask."""
+        """Focus on the held-out sequences, under the hard mask.
+
+        Args:
+            centroids: attached to the model for this pass.
+            length: tokens of each sequence; the scale's own when None.
+            count: sequences; all of them when None.
+            setting: passed to `compose`, such as `top_k` and `window`.
+        """
         focus = compose(self.model, centroids, **setting)
         try:
-            found = score(focus, self.sequences(length, count))
+            scores = score(focus, self.sequences(length, count))
         finally:
             focus.detach()
         self.log(
-            f"Focus K={centroids.config.num_groups} {setting}: perplexity {found.perplexity:.3f}, pairs kept "
-            f"{found.retained_pairs.mean():.3f}, largest group {found.dominance.mean():.3f}"
+            f"Focus K={centroids.config.num_groups} {setting}: perplexity {scores.perplexity:.3f}, pairs kept "
+            f"{scores.retained_pairs.mean():.3f}, largest group {scores.dominance.mean():.3f}"
         )
-        return found
+        return scores
 
     # other methods
 
     def attached(self, handle: Any, length: int | None = None) -> Scores:
         """The held-out sequences under a baseline; `handle` is what its `attach` returned."""
-        found = score(handle.model, self.sequences(length))
-        self.log(f"{type(handle).__name__}: perplexity {found.perplexity:.3f}")
-        return found
+        scores = score(handle.model, self.sequences(length))
+        self.log(f"{type(handle).__name__}: perplexity {scores.perplexity:.3f}")
+        return scores
 
     def adapt(
         self,
@@ -307,15 +314,15 @@ class Lab:
         except TextError as error:
             self.log(f"no last-word accuracy: {error}")
             return {"short": None, "long": None, "beyond": None, "unharmed": None, "tests": {}}
-        found = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=4)
-        self._base_items = self._base_items or found
-        test = compare_tasks(self._base_items, found)
+        results = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=4)
+        self._base_items = self._base_items or results
+        test = compare_tasks(self._base_items, results)
         names = sorted(tasks, key=_length_of)
-        short, long = (found[name].metrics["acc"] for name in names)
-        beyond = float(found[names[-1]].beyond_window.mean())
+        short, long = (results[name].metrics["acc"] for name in names)
+        beyond = float(results[names[-1]].beyond_window.mean())
         self.log(
-            f"last-word accuracy: short {short.value:.3f} of {found[names[0]].items} items, long {long.value:.3f} of "
-            f"{found[names[-1]].items}; {beyond:.0%} of the long ones beyond the window"
+            f"last-word accuracy: short {short.value:.3f} of {results[names[0]].items} items, long {long.value:.3f} of "
+            f"{results[names[-1]].items}; {beyond:.0%} of the long ones beyond the window"
         )
         return {
             "short": with_error(short.value, short.stderr),
@@ -352,17 +359,17 @@ class Lab:
 
 def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, Any]:
     """Cells of a row under Focus: perplexity and difference with intervals, with balance and pairs kept."""
-    found = compare(full, runs)
-    difference = found["relative_difference"]
+    compared = compare(full, runs)
+    difference = compared["relative_difference"]
     return {
-        "ppl": _interval(found["focus_perplexity"]),
+        "ppl": _interval(compared["focus_perplexity"]),
         "relative": _interval(difference),
-        "p": found["p_value"],
-        "dominance": found["dominance"],
-        "dominance_max": found["highest_dominance"],
-        "retained": found["retained_pairs"],
-        "distant": found["distant_kept"],
-        "seeds": found["seeds"],
+        "p": compared["p_value"],
+        "dominance": compared["dominance"],
+        "dominance_max": compared["highest_dominance"],
+        "retained": compared["retained_pairs"],
+        "distant": compared["distant_kept"],
+        "seeds": compared["seeds"],
     }
 
 

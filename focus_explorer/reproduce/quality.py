@@ -35,7 +35,13 @@ LENGTH_COLUMNS = [
 
 
 def null_rows(lab: Lab, *, groups: int = 4, length: int | None = None) -> list[dict[str, Any]]:
-    """What the same mask keeps without anything learned: window and sinks alone, and random centroids at k = 1."""
+    """What the same mask keeps without anything learned: window and sinks alone, and random centroids at k = 1.
+
+    Args:
+        lab: model, texts and scale.
+        groups: K of the random centroids.
+        length: tokens of each sequence; the scale's own when None.
+    """
     full = lab.full(length)
     window_only = lab.focus(no_groups(lab.random(num_groups=groups)), length, top_k=1)
     random = lab.focus(lab.random(num_groups=groups), length, top_k=1)
@@ -63,9 +69,9 @@ def _speed(lab: Lab, groups: int, top_k: int, length: int) -> float:
         num_sinks=4,
         dtype=dtype_for(lab),
     )
-    found = layer_speed(setting, length, repeats=3, seed=length, device=str(lab.device))
-    lab.log(f"one layer, {length:,} tokens, K={groups}, k={top_k}: {found['full_over_focus']:.2f} times as fast")
-    return float(found["full_over_focus"])
+    measured = layer_speed(setting, length, repeats=3, seed=length, device=str(lab.device))
+    lab.log(f"one layer, {length:,} tokens, K={groups}, k={top_k}: {measured['full_over_focus']:.2f} times as fast")
+    return float(measured["full_over_focus"])
 
 
 def seeds(lab: Lab, **config: Any) -> list[Centroids]:

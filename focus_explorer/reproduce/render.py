@@ -118,6 +118,11 @@ def _latex(text: str) -> str:
 def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
     """Write every form; a figure only where Chrome or Chromium is there, which is noted otherwise.
 
+    Args:
+        report: to write.
+        folder: made where it is missing.
+        log: lines of the run, written as a file of their own unless empty.
+
     Raises:
         InputError: the folder cannot be written.
     """

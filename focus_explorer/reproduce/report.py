@@ -33,7 +33,13 @@ class Claim:
 
 
 def decided(interval: Interval, *, below: float | None = None, above: float | None = None) -> bool | None:
-    """Whether a value lies below or above a limit; None where its interval holds the limit or there is none."""
+    """Whether a value lies below or above a limit; None where its interval holds the limit or there is none.
+
+    Args:
+        interval: of the value.
+        below: limit that it should lie below.
+        above: limit that it should lie above; used when `below` is None.
+    """
     limit = below if below is not None else above
     assert limit is not None
     low, high = interval.low, interval.high

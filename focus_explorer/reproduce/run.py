@@ -65,7 +65,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
             held_out,
             text_names,
             Path(os.path.expanduser(arguments.work or out / "work")),
-            say=lambda line: bar(line[:90], state["done"] / len(names)),
+            on_line=lambda line: bar(line[:90], state["done"] / len(names)),
             cache_dir=settings.cache_dir(),
             on=_device(arguments.device),
         )

@@ -35,19 +35,19 @@ def _measure(lab: Lab) -> list[dict[str, Any]]:
                 num_sinks=4,
                 dtype=dtype_for(lab),
             )
-            found = layer_speed(
+            measured = layer_speed(
                 setting, length, repeats=5 if length <= LONGEST_STEADY else 3, seed=length, device=str(lab.device)
             )
             lab.log(
-                f"one layer, {length:,} tokens, K={groups}: full {found['full_ms']['median']:.1f} ms, Focus "
-                f"{found['focus_ms']['median']:.1f} ms ({found['backend']})"
+                f"one layer, {length:,} tokens, K={groups}: full {measured['full_ms']['median']:.1f} ms, Focus "
+                f"{measured['focus_ms']['median']:.1f} ms ({measured['backend']})"
             )
             row |= {
-                f"k{groups}": found["full_over_focus"],
-                f"limit{groups}": found["limit"],
-                f"full_ms{groups}": found["full_ms"]["median"],
-                f"focus_ms{groups}": found["focus_ms"]["median"],
-                f"raw{groups}": found,
+                f"k{groups}": measured["full_over_focus"],
+                f"limit{groups}": measured["limit"],
+                f"full_ms{groups}": measured["full_ms"]["median"],
+                f"focus_ms{groups}": measured["focus_ms"]["median"],
+                f"raw{groups}": measured,
                 f"paper{groups}": paper.SPEEDUP[groups].get(length),
             }
         rows.append(row)

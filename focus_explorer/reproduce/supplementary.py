@@ -26,11 +26,11 @@ SINK_COUNTS = (0, 1, 2, 3, 4, 6, 8)
 def _mass(lab: Lab, centroids: Centroids, top_k: int) -> MassKept:
     focus = compose(lab.model, centroids, top_k=top_k)
     try:
-        found = attention_mass_kept(focus, lab.sequences(count=SOME))
+        mass = attention_mass_kept(focus, lab.sequences(count=SOME))
     finally:
         focus.detach()
-    lab.log(f"mass kept K={centroids.config.num_groups} k={top_k}: {found.kept.mean():.3f}")
-    return found
+    lab.log(f"mass kept K={centroids.config.num_groups} k={top_k}: {mass.kept.mean():.3f}")
+    return mass
 
 
 def mass(lab: Lab) -> Report:
@@ -43,22 +43,22 @@ def mass(lab: Lab) -> Report:
         if groups == 4:
             plans.append(("window and sinks only", no_groups(random), 1))
         for name, centroids, top_k in plans:
-            found = _mass(lab, centroids, top_k)
-            by_layer = found.kept.mean(axis=1)
+            mass = _mass(lab, centroids, top_k)
+            by_layer = mass.kept.mean(axis=1)
             label = name if name.startswith("window") else f"{name}, K={groups}, k={top_k}"
-            worst = np.unravel_index(int(found.kept.argmin()), found.kept.shape)
+            worst = np.unravel_index(int(mass.kept.argmin()), mass.kept.shape)
             rows.append(
                 {
                     "setting": label,
-                    "kept": float(found.kept.mean()),
+                    "kept": float(mass.kept.mean()),
                     "low": float(by_layer.min()),
-                    "head": float(found.kept.min()),
-                    "where": f"layer {found.layers[worst[0]]}, head {worst[1]}",
-                    "distant": float(np.nanmean(found.distant_kept)),
+                    "head": float(mass.kept.min()),
+                    "where": f"layer {mass.layers[worst[0]]}, head {worst[1]}",
+                    "distant": float(np.nanmean(mass.distant_kept)),
                 }
             )
             if top_k == 1:
-                series.append(Series(label, list(found.layers), [100 * v for v in by_layer], dash=name != "trained"))
+                series.append(Series(label, list(mass.layers), [100 * v for v in by_layer], dash=name != "trained"))
     trained_row, random_row = rows[0], rows[2]
     claims = [
         Claim(
@@ -88,10 +88,10 @@ def mass(lab: Lab) -> Report:
     )
 
 
-def _flat(found: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
+def _flat(layers: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
     """An analysis' rows under Focus as table rows: perplexity and difference with intervals over sequences."""
     rows = []
-    for row in found:
+    for row in layers:
         setting = row["setting"]
         if setting["centroids"] == "full attention":
             continue
@@ -115,11 +115,11 @@ def leak(lab: Lab) -> Report:
     gaps, effects = [], []
     for groups in (4, 8):
         trained = lab.trained(lab.scale.seeds[0], num_groups=groups)
-        found = _flat(assignment_leak(lab.model, trained, lab.sequences(), top_ks=(1, 2)))
+        leaks = _flat(assignment_leak(lab.model, trained, lab.sequences(), top_ks=(1, 2)))
         future = {
             row["setting"]["top_k"]: row for row in future_effect(lab.model, trained, lab.sequences(), top_ks=(1, 2))
         }
-        for row in found:
+        for row in leaks:
             lab.log(f"K={groups} k={row['top_k']} {row['assignment']}: perplexity {row['perplexity']:.3f}")
             if row["assignment"] == "sinkhorn":
                 row["differing"] = float(np.mean(list(row["tokens_differing"].values())))
@@ -127,7 +127,7 @@ def leak(lab: Lab) -> Report:
                 row["future"] = mean_interval(future[row["top_k"]]["differences"]).through(np.expm1)
                 gaps.append(row["against"].value)
                 effects.append(row["future"].value)
-        rows += found
+        rows += leaks
     claims = [
         Claim(
             "(a reader's question) looking at later tokens flatters Sinkhorn's perplexity by more than 0.5 %",
@@ -166,7 +166,7 @@ def sinks(lab: Lab) -> Report:
     rows: list[dict[str, Any]] = []
     for trained_with in (0, 4):
         trained = lab.trained(lab.scale.seeds[0], num_groups=4, num_sinks=trained_with)
-        found = sweep_masks(
+        settings = sweep_masks(
             lab.model,
             trained,
             lab.sequences(count=HALF),
@@ -175,8 +175,8 @@ def sinks(lab: Lab) -> Report:
             windows=(),
             sinks=SINK_COUNTS,
         )
-        rows += _flat(found, trained_with=trained_with)
-        lab.log(f"trained with {trained_with} sinks: {len(found)} settings scored")
+        rows += _flat(settings, trained_with=trained_with)
+        lab.log(f"trained with {trained_with} sinks: {len(settings)} settings scored")
     given = [row for row in rows if row["centroids"] == "given"]
     series = []
     for start in (0, 4):
@@ -272,9 +272,9 @@ def balance(lab: Lab) -> Report:
     rows, series = [], []
     for groups in (4, 8):
         trained = lab.trained(lab.scale.seeds[0], num_groups=groups)
-        found = group_balance(lab.model, trained, lab.sequences())
-        over = [row["layer"] for row in found if row["exceeds"]]
-        shares = [row["dominance"] for row in found]
+        balance = group_balance(lab.model, trained, lab.sequences())
+        over = [row["layer"] for row in balance if row["exceeds"]]
+        shares = [row["dominance"] for row in balance]
         rows.append(
             {
                 "setting": f"K={groups}",
@@ -282,11 +282,11 @@ def balance(lab: Lab) -> Report:
                 "mean": float(np.mean(shares)),
                 "most": max(shares),
                 "over": ", ".join(map(str, over)) or "none",
-                "late": float(np.mean([row["dominance_by_block"][-1] for row in found])),
-                "early": float(np.mean([row["dominance_by_block"][0] for row in found])),
+                "late": float(np.mean([row["dominance_by_block"][-1] for row in balance])),
+                "early": float(np.mean([row["dominance_by_block"][0] for row in balance])),
             }
         )
-        series.append(Series(f"K={groups}", [r["layer"] for r in found], [100 * groups * v for v in shares]))
+        series.append(Series(f"K={groups}", [r["layer"] for r in balance], [100 * groups * v for v in shares]))
         lab.log(f"K={groups}: largest group {np.mean(shares):.3f} on average, {max(shares):.3f} at most")
     held = all(row["over"] == "none" for row in rows)
     claims = [

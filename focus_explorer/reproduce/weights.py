@@ -50,7 +50,14 @@ SCRATCH_RATE = 1e-3
 
 
 def stand_in(kind: str, vocabulary: int, length: int, seed: int = 0) -> Any:
-    """A small model of one attention kind, randomly initialised."""
+    """A small model of one attention kind, randomly initialised.
+
+    Args:
+        kind: one of `STAND_INS`.
+        vocabulary: number of tokens.
+        length: tokens of the sequences it has to take; the context is twice as long.
+        seed: of the initialisation.
+    """
     import transformers
 
     family, special = STAND_INS[kind]
@@ -101,23 +108,24 @@ def _frozen_row(
     config = lab.config(top_k=2)
     centroids = _centroids_for(lab, model, tokenizer, config, f"centroids for {label['model']}")
     full = score(model, sequences)
-    found: dict[int, Scores] = {}
+    by_top_k: dict[int, Scores] = {}
     for top_k in (1, 2):
         focus = compose(model, centroids, top_k=top_k, sliding_layers="auto")
         try:
-            found[top_k] = score(focus, sequences)
+            by_top_k[top_k] = score(focus, sequences)
         finally:
             focus.detach()
     lab.log(
-        f"{label['model']}: full {full.perplexity:.2f}, k=2 {found[2].perplexity:.2f}, k=1 {found[1].perplexity:.2f}"
+        f"{label['model']}: full {full.perplexity:.2f}, k=2 {by_top_k[2].perplexity:.2f}, "
+        f"k=1 {by_top_k[1].perplexity:.2f}"
     )
-    one = quality_cells(full, found[1])
+    one = quality_cells(full, by_top_k[1])
     return {
         **label,
         "parameters": sum(p.numel() for p in model.parameters()),
         "trained": sum(p.numel() for r in centroids.routers.values() for p in r.parameters()),
         "full": full.perplexity,
-        **quality_cells(full, found[2]),
+        **quality_cells(full, by_top_k[2]),
         "one": one["ppl"],
         "one_relative": one["relative"],
         "paper_full": reported.get("full"),
@@ -257,7 +265,13 @@ def table5(lab: Lab) -> Report:
 
 
 def word_frequencies(train: torch.Tensor, sequences: torch.Tensor, vocabulary: int) -> float:
-    """Perplexity of token frequencies alone (plus one each) on the scored tokens of (N, T) sequences."""
+    """Perplexity of token frequencies alone (plus one each) on the scored tokens of (N, T) sequences.
+
+    Args:
+        train: ids whose frequencies are counted, of any shape.
+        sequences: (N, T) ids; the first of each is not scored.
+        vocabulary: number of tokens.
+    """
     counts = torch.bincount(train.cpu().flatten(), minlength=vocabulary).double() + 1
     logs = (counts / counts.sum()).log()
     return math.exp(-logs[sequences[:, 1:].cpu()].mean().item())

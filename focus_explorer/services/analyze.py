@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from focus_explorer import settings
 from focus_explorer.errors import ConfigError
@@ -11,6 +12,9 @@ from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import calibrate, fit_centroids
 from focus_explorer.services.service import Service
+
+if TYPE_CHECKING:
+    from focus_runtime.run.engine import RunOptions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +71,7 @@ def analyze(
         request: model, centroids and settings.
         command: recorded with the run.
         progress: takes each stage and the fraction done.
-        cancelled: asked between steps; True stops the analysis, and nothing is kept.
+        cancelled: called between steps; True stops the analysis, and nothing is kept.
         announce: takes remarks while it runs.
 
     Returns:
@@ -77,7 +81,6 @@ def analyze(
         InputError: text, model, centroids or settings cannot be used, or the database not written.
         Cancelled: `cancelled` returned True.
     """
-    from focus_runtime.run.engine import RunOptions
     from focus_runtime.run.engine import analyze as run_both
     from focus_runtime.store.runs import write_run
     from focus_runtime.text.tokens import check_text
@@ -88,14 +91,6 @@ def analyze(
         pass
     progress("Loading the model", 0.0)
     read = load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
-    options = RunOptions(
-        top_k=request.top_k,
-        window=request.window,
-        num_sinks=request.num_sinks,
-        assignment=request.assignment,
-        max_tokens=request.max_tokens,
-        repeats=request.repeats,
-    )
     with service.models.lease(request.model) as loaded:
         centroids = fit_centroids(read, loaded, top_k=request.top_k, window=request.window)
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
@@ -106,7 +101,7 @@ def analyze(
             loaded.tokenizer,
             text,
             centroids,
-            options,
+            _options(request),
             model_id=loaded.name,
             model_fingerprint=loaded.fingerprint,
             progress=progress,
@@ -115,3 +110,16 @@ def analyze(
         )
     progress("Saving", 0.98)
     return write_run(service.database, trace, command=command)
+
+
+def _options(request: AnalyzeRequest) -> RunOptions:
+    from focus_runtime.run.engine import RunOptions
+
+    return RunOptions(
+        top_k=request.top_k,
+        window=request.window,
+        num_sinks=request.num_sinks,
+        assignment=request.assignment,
+        max_tokens=request.max_tokens,
+        repeats=request.repeats,
+    )

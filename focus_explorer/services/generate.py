@@ -11,6 +11,7 @@ from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
+from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
 
 MOST_TOKENS, LONGEST_PROMPT = 512, 4096
 MAX_TEMPERATURE = 2.0
@@ -104,7 +105,9 @@ def _generate_both(
     from focus_runtime.run.generation import generate_both
 
     written: dict[str, list[int]] = {"full": [], "focus": []}
-    sides: dict[str, Any] = {mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written}
+    sides: dict[str, GeneratedSidePayload] = {
+        mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written
+    }
     job.partial.update(sides, prompt_tokens=start.shape[1])
     try:
         job.step("Reading the prompt", 0.0)
@@ -123,7 +126,7 @@ def _generate_both(
         _finish(focus, start, written["full"], sides["full"])
 
 
-def _add(tokenizer: Any, side: dict[str, Any], written: list[int], step: Any) -> None:
+def _add(tokenizer: Any, side: GeneratedSidePayload, written: list[int], step: Any) -> None:
     text = tokenizer.decode(written, clean_up_tokenization_spaces=False)
     whole = text.rstrip("\ufffd")  # bytes of a character that is not finished yet
     side["pieces"].append(whole[len(side["text"]) :])
@@ -133,7 +136,7 @@ def _add(tokenizer: Any, side: dict[str, Any], written: list[int], step: Any) ->
         side["groups"].append({str(layer): group for layer, group in step.groups.items()})
 
 
-def _finish(focus: Any, start: Any, written: list[int], side: dict[str, Any]) -> None:
+def _finish(focus: Any, start: Any, written: list[int], side: GeneratedSidePayload) -> None:
     """The groups Focus would give to what full attention wrote."""
     import torch
 

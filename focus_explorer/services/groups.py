@@ -1,4 +1,4 @@
-"""A stored run -> what the Groups tab shows of all its layers in one answer, so that switching layers asks nothing."""
+"""A stored run -> what the Groups tab shows of all its layers, in one answer: switching layers needs no request."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _mass_kept(measured: Table) -> dict[int, float]:
 
 
 def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64], prior_size: float) -> list[Row]:
-    """Size, flags, word classes, purity beside its baseline and characteristic pieces of one layer's groups."""
+    """Size, flags, word classes, purity with its baseline and characteristic pieces of one layer's groups."""
     top, groups = routes.tops[place], routes.num_groups
     by_class = contingency(top, routes.classes, (groups, len(CLASSES)))
     by_piece = contingency(top, routes.codes, (groups, len(routes.pieces)))
@@ -149,9 +149,9 @@ def _characteristic(
     pieces: list[str], uses: NDArray[np.int64], scores: NDArray[np.float64]
 ) -> list[tuple[str, float, int]]:
     """(piece, z, uses), strongest first."""
-    wanted = np.where(uses >= LEAST_USES, scores, 0.0)
-    order = np.argsort(-wanted, kind="stable")[:CHARACTERISTIC]
-    return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in order if wanted[i] >= LEAST_Z]
+    frequent = np.where(uses >= LEAST_USES, scores, 0.0)
+    order = np.argsort(-frequent, kind="stable")[:CHARACTERISTIC]
+    return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in order if frequent[i] >= LEAST_Z]
 
 
 def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.views.payloads.jobs import JobPayload, JobState
 
 WAITING = "Waiting for the model"
 DEFECT = "something went wrong inside Focus Explorer; see the server's log"
@@ -36,7 +37,7 @@ class Job:
 
     kind: str
     run_id: str = ""
-    state: str = "waiting"
+    state: JobState = "waiting"
     stage: str = WAITING
     fraction: float = 0.0
     message: str = ""
@@ -86,8 +87,8 @@ class Job:
             if not live:
                 return
 
-    def status(self) -> dict[str, Any]:
-        """JSON-ready values for the page; a live job that was asked to stop is `stopping`."""
+    def status(self) -> JobPayload:
+        """JSON-ready values for the page; a live job whose stop was requested is `stopping`."""
         return {
             "kind": self.kind,
             "run_id": self.run_id,

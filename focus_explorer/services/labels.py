@@ -8,6 +8,7 @@ from typing import Any
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.service import Service
+from focus_explorer.views.payloads.stored_runs import RunLabelPayload
 from focus_runtime.store.labels import purge_runs, write_label
 
 KEEP_DAYS = 30
@@ -24,7 +25,7 @@ def label_run(
     name: str | None = None,
     note: str | None = None,
     tags: Sequence[str] | None = None,
-) -> dict[str, Any]:
+) -> RunLabelPayload:
     """Change a run's name, note or tags; None leaves one as it is, "" and [] clear it.
 
     Args:
@@ -47,8 +48,8 @@ def label_run(
         note = note.strip()
         _check_length("the note", note, NOTE_LENGTH)
     _write(service, run_id, name=name, note=note, tags=None if tags is None else clean_tags(tags))
-    rows = [row for row in all_runs(service) if row["run_id"] == run_id]
-    return {key: rows[0][key] for key in ("run_id", "name", "note", "tags")}
+    row = next(row for row in all_runs(service) if row["run_id"] == run_id)
+    return {"run_id": row["run_id"], "name": row["name"], "note": row["note"], "tags": row["tags"]}
 
 
 def clean_tags(tags: Sequence[str]) -> list[str]:
@@ -67,7 +68,7 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
     return cleaned
 
 
-def change_tags(service: Service, run_id: str, add: Sequence[str], remove: Sequence[str] = ()) -> dict[str, Any]:
+def change_tags(service: Service, run_id: str, add: Sequence[str], remove: Sequence[str] = ()) -> RunLabelPayload:
     """Add and remove tags, keeping the others.
 
     Args:

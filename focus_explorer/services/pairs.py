@@ -53,7 +53,7 @@ def measure_attention(
         service: database and model.
         run_id: of the run.
         progress: takes each stage and the fraction done.
-        cancelled: asked before each layer; True stops the measurement, and nothing is kept.
+        cancelled: called before each layer; True stops the measurement, and nothing is kept.
 
     Returns:
         Tokens measured: the run's first `MEASURED_TOKENS`. No token sees a later one, so nothing that is measured would
@@ -126,7 +126,7 @@ class PairViews:
         return tile_payload(counts, rows, keys, size)
 
     def distances(self, run_id: str, layer: int) -> DistancePayload:
-        """Pairs of one layer by distance and cause, beside the two nulls."""
+        """Pairs of one layer by distance and cause, with both null models."""
         membership, config = self._layer(run_id, layer)
         return distance_payload(count_by_distance(membership, config.window, config.num_sinks))
 

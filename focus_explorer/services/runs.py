@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
 from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
@@ -22,7 +23,7 @@ def list_runs(database: Database) -> list[dict[str, Any]]:
     return [_parsed(row) for row in rows_of(fetch(database, "runs"))]
 
 
-def run_summary(database: Database, run_id: str) -> dict[str, Any]:
+def run_summary(database: Database, run_id: str) -> RunSummary:
     """The numbers of one run, as `analyze --json` prints them.
 
     Raises:
@@ -45,7 +46,7 @@ def run_summary(database: Database, run_id: str) -> dict[str, Any]:
         "retained_pairs": run["retained_pairs"],
         "distant_pairs_kept": float(np.mean(kept)) if kept else None,
         "dominance": run["dominance"],
-        "milliseconds": timings,
+        "milliseconds": cast(dict[str, StagePayload], timings),
         "config": run["config"],
         "model": run["model_id"],
         "centroids": run["centroids_name"],

@@ -8,9 +8,10 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from focus_explorer.errors import InputError
+from focus_explorer.views.payloads.stored_runs import SqlResultPayload
 from focus_runtime.store.database import Database
 
 SQL_LENGTH = 20_000
@@ -80,7 +81,7 @@ class Limits:
     memory: str = "512MB"
 
 
-def run_sql(database: Database, sql: str, limits: Limits | None = None) -> dict[str, Any]:
+def run_sql(database: Database, sql: str, limits: Limits | None = None) -> SqlResultPayload:
     """Answer one SELECT statement.
 
     Args:
@@ -110,7 +111,7 @@ def run_sql(database: Database, sql: str, limits: Limits | None = None) -> dict[
         _BUSY.release()
     if "problem" in result:
         raise InputError(result["problem"])
-    return result
+    return cast(SqlResultPayload, result)
 
 
 def _execute(database: Database, sql: str, limits: Limits) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class Crossing:
         clear: whether the repeats of the two modes do not overlap at the longest measured length.
     """
 
-    kind: str
+    kind: Literal["interpolated", "from the start", "never", "mixed"]
     tokens: float | None = None
     below: int | None = None
     above: int | None = None
     clear: bool = True
 
 
-def crossing(points: Sequence[dict[str, Any]]) -> Crossing | None:
+def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
     """The length from which Focus with routing stays faster up to the longest measured length.
 
     Between two measured lengths the logarithm of the ratio of the times is taken as linear in the logarithm of the
@@ -56,9 +56,3 @@ def crossing(points: Sequence[dict[str, Any]]) -> Crossing | None:
     part = gains[at] / (gains[at] - gains[at + 1])
     tokens = math.exp(math.log(below) + part * (math.log(above) - math.log(below)))
     return Crossing("interpolated", tokens, below, above, clear)
-
-
-def crossing_payload(points: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """`crossing` for the page."""
-    result = crossing(points)
-    return None if result is None else asdict(result)

@@ -53,6 +53,16 @@ def host_style() -> Path:
     return asset_path("css", "shell", "page.css")
 
 
+def background(*, dark: bool) -> str:
+    """The colour behind the views, as core/tokens.css defines it for them: they cannot pass it on to a whole page."""
+    tokens = asset_path("css", "core", "tokens.css").read_text(encoding="utf-8")
+    colours = {}
+    for selector, rule in re.findall(r"([^{}]+)\{([^{}]*)\}", tokens):
+        if colour := re.search(r"--fx-bg:\s*([^;]+);", rule):
+            colours[".dark" in selector] = colour[1]
+    return colours[dark]
+
+
 @cache
 def joined_files() -> tuple[Path, Path]:
     """Our script and the styles of our views as two temporary files.
@@ -64,12 +74,15 @@ def joined_files() -> tuple[Path, Path]:
     folder = Path(tempfile.mkdtemp(prefix="focus-explorer-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     styles = [path for path in stylesheets() if path != host_style()]
-    look = re.sub(r"\.fx-root(?![\w-])", ".fx-root" * 3, _joined(styles, "/* {} */"))
+    look = re.sub(r"\.fx-root(?![\w-])", ".fx-root" * 3, _joined(styles))
     return _written(folder, page_script(), "js"), _written(folder, look, "css")
 
 
-def _joined(paths: list[Path], comment: str) -> str:
-    return "\n".join(f"{comment.format(path.name)}\n{path.read_text(encoding='utf-8')}" for path in paths)
+def _joined(styles: list[Path]) -> str:
+    root = asset_path("css")
+    return "\n".join(
+        f"/* {path.relative_to(root).as_posix()} */\n{path.read_text(encoding='utf-8')}" for path in styles
+    )
 
 
 def _written(folder: Path, text: str, ending: str) -> Path:

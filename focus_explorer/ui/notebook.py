@@ -14,7 +14,7 @@ from focus_explorer.services.maps import has_map
 from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
-from focus_explorer.ui.browser import notebook_script, plotly_script, stylesheets
+from focus_explorer.ui.browser import background, notebook_script, plotly_script, stylesheets
 from focus_explorer.ui.questions.answer import answer
 
 HEIGHT = 900
@@ -142,13 +142,12 @@ def _page(inlined: dict[str, Any], dark: bool) -> str:
     code = [plotly_script().read_text(encoding="utf-8"), notebook_script()]
     style = "\n".join(path.read_text(encoding="utf-8") for path in stylesheets() if path.name != "page.css")
     data = json.dumps(inlined, ensure_ascii=False).replace("<", "\\u003c")
-    ground = "#0f141c" if dark else "#ffffff"
     title = escape(str(inlined["run"]["run"]["title"]))
     return "\n".join(
         [
             f'<!doctype html><html lang="en"{" class=dark" if dark else ""}><head><meta charset="utf-8">',
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>',
-            f"<style>{style}\nbody {{ margin: 0; padding: 16px; background: {ground}; }}</style>",
+            f"<style>{style}\nbody {{ margin: 0; padding: 16px; background: {background(dark=dark)}; }}</style>",
             '</head><body><div class="fx-root"></div>',
             f'<script type="application/json" id="run">{data}</script>',
             *(f"<script>{closed(text)}</script>" for text in code),

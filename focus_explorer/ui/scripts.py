@@ -207,14 +207,14 @@ class _Reader:
         self.exports.append(name.text)
 
     def several(self, name: _Token) -> bool:
-        """Whether a declaration goes on after its first value."""
+        """Whether a declaration continues after its first value."""
         for token in self.tokens[self.at :]:
             if token.depth == name.depth and token.text in (",", ";"):
                 return token.text == ","
         return False
 
     def names(self) -> list[tuple[str, str]]:
-        found = []
+        names = []
         self.expect("{")
         while self.peek() != "}":
             name = local = self.take()
@@ -223,11 +223,11 @@ class _Reader:
                 local = self.take()
             if name.kind != "name" or local.kind != "name" or "default" in (name.text, local.text):
                 raise self.error(name, "an import needs names")
-            found.append((name.text, local.text))
+            names.append((name.text, local.text))
             if self.peek() != "}":
                 self.expect(",")
         self.expect("}")
-        return found
+        return names
 
     def peek(self) -> str:
         return self.tokens[self.at].text if self.at < len(self.tokens) else ""
@@ -256,13 +256,13 @@ def _tokens(reader: _Reader) -> Iterator[_Token]:
     brackets: list[str] = []
     previous = _Token("other", "", 0, 0)
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        assert found is not None  # the last alternative matches any character
-        kind = str(found.lastgroup)
+        match = _TOKEN.match(text, at)
+        assert match is not None  # the last alternative matches any character
+        kind = str(match.lastgroup)
         if kind == "pattern" and not _pattern_may_follow(previous):
             kind, token = "other", _Token("other", "/", at, len(brackets))
         else:
-            token = _Token(kind, found[0], at, len(brackets) - (kind == "close"))
+            token = _Token(kind, match[0], at, len(brackets) - (kind == "close"))
         at = token.end
         if kind == "open":
             brackets.append(token.text)

@@ -18,7 +18,9 @@ from focus_explorer.views.payloads.runs import (
     MaskPayload,
     QualityPayload,
     RunGroupPayload,
+    RunInfoPayload,
     RunPayload,
+    TimingPayload,
 )
 from focus_runtime.mask.causes import CAUSES
 from focus_runtime.measure.intervals import moving_block_interval
@@ -56,47 +58,52 @@ def run_payload(
         losses: mode and nll in nats, by mode and position.
         timings: rows of the query `timings`.
     """
-    config = json.loads(run["config"])
+    info = _info(run)
     nll = _losses(losses, run["num_tokens"])
     return {
-        "run": {
-            "run_id": run["run_id"],
-            "title": run["title"],
-            "name": run["name"],
-            "model_id": run["model_id"],
-            "centroids_name": run["centroids_name"],
-            "num_tokens": run["num_tokens"],
-            "device": run["device"],
-            "dtype": run["dtype"],
-            "backend": run["backend"],
-            "seed": run["seed"],
-            "created_at": run["created_at"].isoformat(),
-            "config": config,
-            "notes": json.loads(run["notes"]),
-        },
+        "run": info,
         "num_layers": len(layers),
         "layer_ids": [layer["layer"] for layer in layers],
         "pieces": pieces,
         "top": encode(tops),
-        "groups": _groups(groups, frequent, len(layers), config["num_groups"]),
+        "groups": _groups(groups, frequent, len(layers), info["config"]["num_groups"]),
         "layers": [_layer(layer) for layer in layers],
         "losses": {"full": encode(nll["full"].astype(np.float32)), "focus": encode(nll["focus"].astype(np.float32))},
         "quality": _quality(nll),
-        "timings": [
-            {
-                "mode": row["mode"],
-                "stage": row["stage"],
-                "median": row["median"],
-                "low": row["low"],
-                "high": row["high"],
-                "repeats": row["repeats"],
-                "sequence_length": row["sequence_length"],
-                "backend": row["backend"],
-                "peak_memory_bytes": row["peak_memory_bytes"],
-            }
-            for row in timings
-        ],
+        "timings": [_timing(row) for row in timings],
         "cells": {},
+    }
+
+
+def _info(run: dict[str, Any]) -> RunInfoPayload:
+    return {
+        "run_id": run["run_id"],
+        "title": run["title"],
+        "name": run["name"],
+        "model_id": run["model_id"],
+        "centroids_name": run["centroids_name"],
+        "num_tokens": run["num_tokens"],
+        "device": run["device"],
+        "dtype": run["dtype"],
+        "backend": run["backend"],
+        "seed": run["seed"],
+        "created_at": run["created_at"].isoformat(),
+        "config": json.loads(run["config"]),
+        "notes": json.loads(run["notes"]),
+    }
+
+
+def _timing(row: dict[str, Any]) -> TimingPayload:
+    return {
+        "mode": row["mode"],
+        "stage": row["stage"],
+        "median": row["median"],
+        "low": row["low"],
+        "high": row["high"],
+        "repeats": row["repeats"],
+        "sequence_length": row["sequence_length"],
+        "backend": row["backend"],
+        "peak_memory_bytes": row["peak_memory_bytes"],
     }
 
 

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
+
+from focus_explorer.views.payloads.statistics import StatisticColumnsPayload
 
 DIGITS = 6  # significant
 DIFFERENCE = "_minus_random"
 MOST_P = 0.05
 Row = Mapping[str, Any]
 
-SHOWN = (
-    "layer",
-    "group",
-    "statistic",
-    "category",
-    "value",
-    "low",
-    "high",
-    "shuffled",
-    "shuffled_low",
-    "shuffled_high",
-    "random",
-    "random_low",
-    "random_high",
-    "window_only",
-    "difference",
-    "difference_low",
-    "difference_high",
-    "p_value",
-    "q_value",
-    "count",
-    "denominator",
-    "warning",
-    "from_shuffled",
-    "from_random",
-)
+SHOWN = tuple(StatisticColumnsPayload.__annotations__)
+
+
+def shown_columns(rows: Sequence[Row]) -> StatisticColumnsPayload:
+    """Rows of `judged` as the columns the page shows."""
+    return cast(StatisticColumnsPayload, compact(rows, SHOWN))
 
 
 def compact(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:

@@ -66,7 +66,7 @@ def rebuild(
         texts: files with the runs' texts, for a bundle without them; found by their hashes.
         centroids: centroid files that are neither shipped nor uploaded; found by their hashes.
         model: another name or place of the model; its weights are checked.
-        progress: told what is being done; may raise Cancelled.
+        progress: takes each stage and the fraction done; may raise Cancelled.
 
     Raises:
         InputError: something is missing, damaged or another one than recorded; nothing is written then.
@@ -78,7 +78,7 @@ def rebuild(
     with tempfile.TemporaryDirectory(prefix="focus-rebuild-") as scratch:
         folder = Path(scratch) / "tables"
         folder.mkdir()
-        found = Rebuilt(
+        rebuilt = Rebuilt(
             target, sum(len(files_of(e["run_id"], w)) for e in bundle.manifest["runs"] for w in e["tables"])
         )
         for number, entry in enumerate(bundle.manifest["runs"]):
@@ -87,11 +87,11 @@ def rebuild(
             if database is None:
                 here = Service(Path(scratch) / f"{number}.duckdb", models=recorded_models(entry, model))
                 made = _again(service, here, bundle, entry, (texts, centroids), part)
-                found.again.append(entry["run_id"])
+                rebuilt.again.append(entry["run_id"])
                 database = SteadyDatabase(here.database.path)
-                _add(found.surroundings, _execution_differences(here, made, entry))
+                _add(rebuilt.surroundings, _execution_differences(here, made, entry))
             else:
-                _add(found.tables, _row_differences(database, entry))
+                _add(rebuilt.tables, _row_differences(database, entry))
             _, left_out = write_tables(
                 database,
                 entry["run_id"],
@@ -100,11 +100,11 @@ def rebuild(
                 only=entry["tables"],
                 progress=part,
             )
-            _add(found.tables, differences.of_tables(bundle, entry, folder, left_out))
-        _add(found.surroundings, _machine_differences(bundle))
+            _add(rebuilt.tables, differences.of_tables(bundle, entry, folder, left_out))
+        _add(rebuilt.surroundings, _machine_differences(bundle))
         with replacing_folder(target) as staging:  # the target may be on another disk than the scratch folder
             shutil.copytree(folder, staging, dirs_exist_ok=True)
-    return found
+    return rebuilt
 
 
 def _add(lines: list[str], more: list[str]) -> None:
@@ -159,7 +159,7 @@ def _again(
 
 
 def _row_differences(database: SteadyDatabase, entry: Row) -> list[str]:
-    """What the database says of a run of this id, beside what the manifest says."""
+    """Where the database and the manifest differ about a run of this id."""
     run = fetch_run(database, entry["run_id"])
     execution = entry["execution"]
     then = {
@@ -184,10 +184,10 @@ def _row_differences(database: SteadyDatabase, entry: Row) -> list[str]:
 
 
 def _execution_differences(here: Service, made: Row, entry: Row) -> list[str]:
-    """How the run was executed again, beside how it was executed first."""
-    execution, found = entry["execution"], json.loads(made["versions"])
-    threads = int(found.pop("threads"))
-    lines = differences.of_values("run with ", execution["versions"], found)
+    """Where the second execution of the run differs from the recorded one."""
+    execution, versions = entry["execution"], json.loads(made["versions"])
+    threads = int(versions.pop("threads"))
+    lines = differences.of_values("run with ", execution["versions"], versions)
     names = ("device", "dtype", "backend")
     lines += differences.of_values("run with ", {n: execution[n] for n in names}, {n: made[n] for n in names})
     if execution["threads"] != threads:
@@ -201,6 +201,6 @@ def _execution_differences(here: Service, made: Row, entry: Row) -> list[str]:
 
 
 def _machine_differences(bundle: Bundle) -> list[str]:
-    found = bundle.manifest
-    lines = differences.of_values("version of ", found["versions"], manifest.versions())
-    return lines + differences.of_values("machine, ", found["machine"], manifest.machine())
+    recorded = bundle.manifest
+    lines = differences.of_values("version of ", recorded["versions"], manifest.versions())
+    return lines + differences.of_values("machine, ", recorded["machine"], manifest.machine())

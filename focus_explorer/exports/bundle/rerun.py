@@ -88,6 +88,11 @@ def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str
 def find_text(bundle: Bundle, entry: Row, given: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(name, text) of every text that may be the run's: those named by the user first, then the bundle's.
 
+    Args:
+        bundle: that names the run.
+        entry: of the run in its manifest.
+        given: files named by the user.
+
     Raises:
         InputError: there is none at all, or one cannot be read.
     """
@@ -109,6 +114,13 @@ def run_again(
     service: Service, entry: Row, texts: Iterator[tuple[str, str]], centroids: str, *, progress: Progress
 ) -> Row:
     """Run the model on the text and store the run as it was stored before.
+
+    Args:
+        service: whose database takes the run.
+        entry: of the run in a manifest.
+        texts: (name, text) of every text that may be the run's, as from `find_text`.
+        centroids: as from `find_centroids`.
+        progress: takes each stage and the fraction done.
 
     Returns:
         The run's row as it would be if it were a new run: what it was executed with here; and `problems`: what else
@@ -153,10 +165,10 @@ def _matching(entry: Row, texts: Iterator[tuple[str, str]], tokenizer: Any) -> t
     recorded, seen = entry["text"], []
     for name, text in texts:
         same = hashlib.sha256(text.encode()).hexdigest() == recorded["sha256"]
-        found = tokenize(tokenizer, check_text(text), max_tokens=recorded["tokens"])
-        if hashlib.sha256(found.text.encode()).hexdigest() == recorded["sha256"]:
-            if ids_sha256(found.ids) == recorded["tokens_sha256"]:
-                return text, recorded["tokens"] if found.total_tokens > recorded["tokens"] else None
+        tokenized = tokenize(tokenizer, check_text(text), max_tokens=recorded["tokens"])
+        if hashlib.sha256(tokenized.text.encode()).hexdigest() == recorded["sha256"]:
+            if ids_sha256(tokenized.ids) == recorded["tokens_sha256"]:
+                return text, recorded["tokens"] if tokenized.total_tokens > recorded["tokens"] else None
         elif not same:
             seen.append(name)
             continue
@@ -171,7 +183,14 @@ def _matching(entry: Row, texts: Iterator[tuple[str, str]], tokenizer: Any) -> t
 
 
 def carry_over(database: Database, fresh: str, entry: Row, title: str) -> None:
-    """Give the run its old id, and put back what was measured when it was first made."""
+    """Give the run its old id, and put back what was measured when it was first made.
+
+    Args:
+        database: has the run that was made again.
+        fresh: id it was made under.
+        entry: of the run in a manifest.
+        title: beginning of its text.
+    """
     run_id, execution = entry["run_id"], entry["execution"]
     versions = dict(execution["versions"])
     if execution["threads"]:

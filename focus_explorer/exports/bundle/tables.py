@@ -25,7 +25,13 @@ Progress = Callable[[str, float], None]
 
 
 def share(progress: Progress, number: int, count: int) -> Progress:
-    """The progress of one of `count` equal parts, as part of the whole."""
+    """The progress of one of `count` equal parts, as part of the whole.
+
+    Args:
+        progress: of the whole.
+        number: of the part, from 0.
+        count: of the parts.
+    """
     return lambda stage, fraction: progress(stage, (number + fraction) / count)
 
 

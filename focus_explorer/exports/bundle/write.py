@@ -78,7 +78,13 @@ def write_bundle(
 
 
 def bundle_command(run_ids: Sequence[str], *, text: bool, figures: bool) -> str:
-    """The command that makes this bundle, without the places of files on one machine."""
+    """The command that makes this bundle, without the places of files on one machine.
+
+    Args:
+        run_ids: of the runs.
+        text: whether the bundle includes the texts.
+        figures: whether it includes figures.
+    """
     options = ["--text"] * text + ["--no-figures"] * (not figures)
     return shlex.join(["focus-explorer", "bundle", *run_ids, *options, "--out", "bundle.zip"])
 

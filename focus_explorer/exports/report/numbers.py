@@ -55,7 +55,15 @@ def signed_percent(value: float, digits: int = 2) -> str:
 
 
 def between(low: float | None, high: float | None, digits: int = 3, *, share: bool = False, sign: bool = False) -> str:
-    """0.10 to 0.20; "" without both ends."""
+    """0.10 to 0.20; "" without both ends.
+
+    Args:
+        low: lower end.
+        high: upper end.
+        digits: after the point.
+        share: as percent.
+        sign: with a plus in front of positive numbers; not with `share`.
+    """
     if low is None or high is None:
         return ""
     if share:

@@ -63,6 +63,11 @@ _NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
 def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     """The rows of a table in order, in pieces of one schema, at least one piece.
 
+    Args:
+        database: has the run or corpus.
+        run_id: of a run or a corpus.
+        what: one of `TABLES`, of a corpus one of `CORPUS_TABLES`.
+
     Raises:
         InputError: unknown table or run; before the first piece.
     """
@@ -122,7 +127,13 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
 
 
 def fetch_in_order(database: Database, name: str, run_id: str) -> pa.Table:
-    """The rows of a named query, computed on one thread: sums in the same order have the same last digit."""
+    """The rows of a named query, computed on one thread: sums in the same order have the same last digit.
+
+    Args:
+        database: to read.
+        name: of the query.
+        run_id: its parameter.
+    """
     with database.read() as connection:
         connection.execute("SET threads = 1")
         try:

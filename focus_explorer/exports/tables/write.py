@@ -37,6 +37,11 @@ READING_ROWS = 300  # of LaTeX and Markdown; seven pages
 def table(database: Database, run_id: str, what: str) -> pa.Table:
     """One of the tables in `sources.TABLE_DESCRIPTIONS`, every row with its run and setting.
 
+    Args:
+        database: has the run or corpus.
+        run_id: of a run or a corpus.
+        what: name of the table.
+
     Returns:
         Rows with provenance as JSON under `focus_explorer` in the schema's metadata.
 

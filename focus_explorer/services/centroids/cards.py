@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,22 +15,21 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
 from focus_explorer.services.centroids.files import load_named_centroids, shipped_centroids, uploaded_centroids
 from focus_explorer.services.service import Service
+from focus_explorer.views.payloads.centroids import (
+    CentroidCardPayload,
+    CentroidChangesPayload,
+    CentroidDetailPayload,
+    CentroidRunPayload,
+    CentroidTrainingPayload,
+    HeldOutPayload,
+    HeldOutSettingPayload,
+    SettingValue,
+    SimilarityPayload,
+)
 
 MOST_CACHED = 24
-FACTS = (
-    "texts",
-    "training_tokens",
-    "tokens_seen",
-    "steps",
-    "seq_len",
-    "batch",
-    "learning_rate",
-    "train_window",
-    "dtype",
-    "seed",
-    "seconds",
-    "random_seed",
-)
+FACTS = tuple(CentroidTrainingPayload.__annotations__)
+HELD_OUT_VALUES = tuple(HeldOutSettingPayload.__annotations__)
 
 
 @dataclass(slots=True)
@@ -41,7 +40,7 @@ class CentroidCards:
     _kept: dict[str, tuple[dict[str, Any], dict[int, LayerCentroids]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def cards(self) -> list[dict[str, Any]]:
+    def cards(self) -> list[CentroidCardPayload]:
         """Every shipped and uploaded file; a file that cannot be read any more has `problem` in place of its details.
 
         Returns:
@@ -49,17 +48,27 @@ class CentroidCards:
         """
         return [self._card(row) for row in self._rows()]
 
-    def _card(self, row: dict[str, Any]) -> dict[str, Any]:
-        card = {key: row[key] for key in ("name", "sha256", "base_model", "num_groups", "routing_dim", "layers")}
-        card["config"] = json.loads(row["config"])
-        card["added"] = row["uploaded_at"].isoformat() if row.get("uploaded_at") else None
+    def _card(self, row: dict[str, Any]) -> CentroidCardPayload:
+        card: CentroidCardPayload = {
+            "name": row["name"],
+            "sha256": row["sha256"],
+            "base_model": row["base_model"],
+            "num_groups": row["num_groups"],
+            "routing_dim": row["routing_dim"],
+            "layers": row["layers"],
+            "config": json.loads(row["config"]),
+            "added": row["uploaded_at"].isoformat() if row.get("uploaded_at") else None,
+        }
         try:
             training, _ = self._read(row["sha256"], row["name"])
         except InputError as error:
-            return card | {"problem": str(error)}
-        return card | {"training": _facts(training), "held_out": _held_out(training.get("validation"))}
+            card["problem"] = str(error)
+        else:
+            card["training"] = _facts(training)
+            card["held_out"] = _held_out(training.get("validation"))
+        return card
 
-    def detail(self, sha256: str) -> dict[str, Any]:
+    def detail(self, sha256: str) -> CentroidDetailPayload:
         """Similarity of the centroids in every layer, and the balance of the runs that used the file.
 
         Returns:
@@ -71,19 +80,26 @@ class CentroidCards:
         """
         row = self._row(sha256)
         _, layers = self._read(sha256, row["name"])
-        similar = [
+        similar: list[SimilarityPayload] = [
             {"layer": number, "similarity": np.round(cosines(layer.centroids, layer.centroids), 3).tolist()}
             for number, layer in layers.items()
         ]
         return {"sha256": sha256, "name": row["name"], "layers": similar, "runs": self._runs(sha256, row["num_groups"])}
 
-    def _runs(self, sha256: str, num_groups: int) -> list[dict[str, Any]]:
-        runs: dict[str, dict[str, Any]] = {}
+    def _runs(self, sha256: str, num_groups: int) -> list[CentroidRunPayload]:
+        runs: dict[str, CentroidRunPayload] = {}
         for row in fetch(self.service.database, "centroid_uses", sha256=sha256).to_pylist():
             run = runs.setdefault(
                 row["run_id"],
-                {key: row[key] for key in ("run_id", "title", "name", "num_tokens", "model_id")}
-                | {"created_at": row["created_at"].isoformat(), "layers": []},
+                {
+                    "run_id": row["run_id"],
+                    "title": row["title"],
+                    "name": row["name"],
+                    "num_tokens": row["num_tokens"],
+                    "model_id": row["model_id"],
+                    "created_at": row["created_at"].isoformat(),
+                    "layers": [],
+                },
             )
             shares = [0.0] * num_groups
             for group, tokens in zip(row["groups"], row["tokens"], strict=True):
@@ -98,7 +114,7 @@ class CentroidCards:
             )
         return list(runs.values())
 
-    def compare(self, first: str, second: str) -> dict[str, Any]:
+    def compare(self, first: str, second: str) -> CentroidChangesPayload:
         """What changed between two files.
 
         Groups are numbered anew by every training, so those of a layer are matched by the Hungarian method. Distance is
@@ -106,7 +122,7 @@ class CentroidCards:
         `null` is the same against untrained random centroids, matched the same way.
 
         Returns:
-            settings: those that differ, [name, first, second]; layers: number, pairs [group, group, distance],
+            settings: those that differ, (name, first, second); layers: number, pairs (group, group, distance),
             mean, worst, null, unmatched (groups without a partner); problem where the layers cannot be compared.
 
         Raises:
@@ -115,9 +131,13 @@ class CentroidCards:
         if first == second:
             raise InputError("both sides are the same file", expected="two different files")
         rows = [self._row(first), self._row(second)]
-        result: dict[str, Any] = {"names": [row["name"] for row in rows], "problem": "", "layers": []}
         (training_a, a), (training_b, b) = (self._read(row["sha256"], row["name"]) for row in rows)
-        result["settings"] = _differences(rows, [training_a, training_b])
+        result: CentroidChangesPayload = {
+            "names": (rows[0]["name"], rows[1]["name"]),
+            "problem": "",
+            "layers": [],
+            "settings": _differences(rows, [training_a, training_b]),
+        }
         shared = [number for number in a if number in b]
         widths = {layer.directions.shape[1] for layers in (a, b) for layer in layers.values()}
         if len(widths) > 1:
@@ -170,7 +190,7 @@ def balance(sizes: Sequence[int], num_groups: int) -> float:
     return float(-(shares * np.log(shares)).sum() / np.log(num_groups)) + 0.0
 
 
-def _facts(training: dict[str, Any]) -> dict[str, Any]:
+def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
     """Facts of the training; the file's own record is free-form, so only plain values are taken."""
     facts: dict[str, Any] = {}
     for key in FACTS:
@@ -179,21 +199,18 @@ def _facts(training: dict[str, Any]) -> dict[str, Any]:
             facts[key] = value if not isinstance(value, str) else value[:200]
         elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             facts[key] = [item[:200] for item in value[:20]]
-    return facts
+    return cast(CentroidTrainingPayload, facts)
 
 
-def _held_out(record: Any) -> dict[str, Any] | None:
+def _held_out(record: Any) -> HeldOutPayload | None:
     """The held-out perplexities a training wrote into its file: full, scored and focus by setting."""
     if not isinstance(record, dict) or not _is_number(record.get("full")):
         return None
-    focus = {}
+    focus: dict[str, HeldOutSettingPayload] = {}
     for name, value in record.items():
         if isinstance(value, dict) and _is_number(value.get("perplexity")):
-            focus[str(name)[:40]] = {
-                key: float(value[key])
-                for key in ("perplexity", "retained_pairs", "dominance")
-                if _is_number(value.get(key))
-            }
+            measured = {key: float(value[key]) for key in HELD_OUT_VALUES if _is_number(value.get(key))}
+            focus[str(name)[:40]] = cast(HeldOutSettingPayload, measured)
     scored = int(record["scored_tokens"]) if _is_number(record.get("scored_tokens")) else None
     return {"full": float(record["full"]), "scored": scored, "focus": focus}
 
@@ -202,7 +219,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
-def _differences(rows: list[dict[str, Any]], trainings: list[dict[str, Any]]) -> list[list[Any]]:
+def _differences(
+    rows: list[dict[str, Any]], trainings: list[dict[str, Any]]
+) -> list[tuple[str, SettingValue, SettingValue]]:
     sides = []
     for row, training in zip(rows, trainings, strict=True):
         facts = {
@@ -211,5 +230,5 @@ def _differences(rows: list[dict[str, Any]], trainings: list[dict[str, Any]]) ->
         sides.append({"base_model": row["base_model"], **json.loads(row["config"]), **facts})
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     return [
-        [name, sides[0].get(name), sides[1].get(name)] for name in names if sides[0].get(name) != sides[1].get(name)
+        (name, sides[0].get(name), sides[1].get(name)) for name in names if sides[0].get(name) != sides[1].get(name)
     ]

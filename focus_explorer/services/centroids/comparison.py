@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from focus_explorer.views.payloads.centroids import LayerMatch
 
 Floats = NDArray[np.float64]
 RANDOM_SEED = 0
@@ -40,7 +41,7 @@ def _match(a: Floats, b: Floats) -> list[tuple[int, int, float]]:
     return [(int(i), int(j), float(distance[i, j])) for i, j in zip(rows, columns, strict=True)]
 
 
-def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> dict[str, Any]:
+def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> LayerMatch:
     """Match the groups of one layer of two files by the distance of their directions.
 
     Args:
@@ -60,12 +61,12 @@ def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator)
     distances = [distance for _, _, distance in pairs]
     taken_a, taken_b = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
     return {
-        "pairs": [[i, j, round(distance, 4)] for i, j, distance in pairs],
+        "pairs": [(i, j, round(distance, 4)) for i, j, distance in pairs],
         "mean": round(float(np.mean(distances)), 4),
         "worst": round(max(distances), 4),
         "null": round(float(np.mean(null)), 4),
-        "unmatched": [
+        "unmatched": (
             [i for i in range(len(a.directions)) if i not in taken_a],
             [j for j in range(groups) if j not in taken_b],
-        ],
+        ),
     }

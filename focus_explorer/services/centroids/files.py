@@ -91,7 +91,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
 
 
 def add_centroids(service: Service, path: str | Path, name: str, model: str | None) -> list[str]:
-    """Validate a file, keep a copy beside the database and register it.
+    """Validate a file, keep a copy in the folder of the database and register it.
 
     Args:
         service: whose database registers it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.services.compare.lengths import check_seconds, measure_lengths
@@ -11,6 +11,8 @@ from focus_explorer.services.compare.settings import check_grid, measure_grid
 from focus_explorer.services.generate import check_generation, generate
 from focus_explorer.services.jobs import JobRunner
 from focus_explorer.services.service import Service
+from focus_explorer.views.payloads.comparisons import GeneratedPayload
+from focus_explorer.views.payloads.jobs import JobPayload
 
 BUSY = ("another comparison is being measured", "stop it, or wait for it")
 
@@ -22,7 +24,7 @@ class Comparisons:
         self.service = service
         self._jobs = JobRunner(most_live=1, busy=BUSY)
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> JobPayload | None:
         """The comparison started last, None before the first one."""
         job = self._jobs.newest()
         return None if job is None else job.status()
@@ -106,9 +108,9 @@ class Comparisons:
             run_id=run_id,
         )
 
-    def generated(self, run_id: str) -> dict[str, Any]:
+    def generated(self, run_id: str) -> GeneratedPayload:
         """Text generated so far, by mode, when the newest comparison is a generation of this run; else empty."""
         job = self._jobs.newest()
         if job is None or job.kind != "generation" or job.run_id != run_id:
             return {}
-        return dict(job.partial)
+        return cast(GeneratedPayload, dict(job.partial))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,13 @@ from focus_explorer.progress import Progress
 from focus_explorer.services.run_model import lease_run_model
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
-from focus_explorer.statistics.crossover import crossing_payload
+from focus_explorer.statistics.crossover import crossing
+from focus_explorer.views.payloads.comparisons import (
+    CrossingPayload,
+    LayerLengthsPayload,
+    LengthPayload,
+    MeasuredLengths,
+)
 from focus_runtime.store.comparisons import write_length
 
 SHORTEST, LONGEST = 256, 1 << 18
@@ -41,7 +47,7 @@ def measure_lengths(
     repeats: int = REPEATS,
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> MeasuredLengths:
     """Time one layer of the run's model at 256, 512, ... tokens for as long as the time lasts.
 
     The inputs are random; the groups have the shares they have in this layer of the run.
@@ -53,7 +59,7 @@ def measure_lengths(
         seconds: budget; the next length is left out when it is expected to exceed it. The first is always measured.
         repeats: timed passes at each length.
         progress: called before each length; may raise Cancelled.
-        cancelled: asked before each length; True stops the measurement.
+        cancelled: called before each length; True stops the measurement.
 
     Returns:
         As `lengths`.
@@ -119,10 +125,25 @@ def _measure(
     }
 
 
-def lengths(service: Service, run_id: str) -> dict[str, Any]:
+def lengths(service: Service, run_id: str) -> MeasuredLengths:
     """`layers`: by layer, the measured `points` and the `crossing` of their times (see `Crossing`)."""
-    rows = fetch(service.database, "crossovers", run_id=run_id).to_pylist()
-    rows = [row | {"measured_at": row["measured_at"].isoformat()} for row in rows]
-    layers = sorted({row["layer"] for row in rows})
-    points = {layer: [row for row in rows if row["layer"] == layer] for layer in layers}
-    return {"layers": {str(k): {"points": v, "crossing": crossing_payload(v)} for k, v in points.items()}}
+    points: dict[int, list[LengthPayload]] = {}
+    for row in fetch(service.database, "crossovers", run_id=run_id).to_pylist():
+        points.setdefault(row["layer"], []).append(row | {"measured_at": row["measured_at"].isoformat()})
+    layers: dict[str, LayerLengthsPayload] = {
+        str(layer): {"points": points[layer], "crossing": _crossing(points[layer])} for layer in sorted(points)
+    }
+    return {"layers": layers}
+
+
+def _crossing(points: Sequence[LengthPayload]) -> CrossingPayload | None:
+    result = crossing(points)
+    if result is None:
+        return None
+    return {
+        "kind": result.kind,
+        "tokens": result.tokens,
+        "below": result.below,
+        "above": result.above,
+        "clear": result.clear,
+    }

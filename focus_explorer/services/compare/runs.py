@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -104,8 +104,7 @@ def compare_numbers(service: Service, first: str, second: str) -> RunNumbersPayl
 
 def _summary(service: Service, run_id: str) -> RunSummaryPayload:
     run = fetch_run(service.database, run_id)
-    summary = run_summary(service.database, run_id) | {"title": run["title"], "name": run["name"]}
-    return cast(RunSummaryPayload, summary)
+    return {**run_summary(service.database, run_id), "title": run["title"], "name": run["name"]}
 
 
 @dataclass(frozen=True, slots=True)

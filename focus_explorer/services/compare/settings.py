@@ -1,4 +1,4 @@
-"""A run's text at other settings of top-k and window, beside full attention and two baselines without learned groups.
+"""A run's text at other settings of top-k and window, with full attention and two baselines without learned groups.
 
 The model is leased for one measurement at a time, so that a text can be explored in between, and every measurement is
 stored as soon as it is made.
@@ -19,6 +19,7 @@ from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.runs import run_config, token_ids
 from focus_explorer.services.service import Service
+from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
 from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.comparisons import write_setting
 
@@ -30,7 +31,7 @@ REPEATS = 3
 NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random centroids"}
 
 
-def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> dict[str, list[int]]:
+def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> GridValuesPayload:
     """Values of a grid that suits a run; its own setting is always among them.
 
     Args:
@@ -103,7 +104,7 @@ def measure_grid(
     centroids: str | None = None,
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> list[dict[str, Any]]:
+) -> list[GridCellPayload]:
     """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
 
     Args:
@@ -114,7 +115,7 @@ def measure_grid(
         repeats: timed passes of each.
         centroids: path of the run's centroid file, for one that was never uploaded.
         progress: called before each measurement; may raise Cancelled.
-        cancelled: asked between layers; True stops the measurement.
+        cancelled: called between layers; True stops the measurement.
 
     Returns:
         Every stored cell of the run, as `grid` has them.
@@ -247,13 +248,13 @@ def _measure_cell(
     }
 
 
-def grid_rows(service: Service, run_id: str) -> list[dict[str, Any]]:
+def grid_rows(service: Service, run_id: str) -> list[GridCellPayload]:
     """The stored cells of a run, JSON-ready: medians with lowest and highest, intervals over tokens in blocks."""
     rows = fetch(service.database, "comparisons", run_id=run_id).to_pylist()
     return [row | {"measured_at": row["measured_at"].isoformat()} for row in rows]
 
 
-def grid(service: Service, run_id: str) -> dict[str, Any]:
+def grid(service: Service, run_id: str) -> MeasuredGrid:
     """`cells` measured so far, `suggested` values, and the run's own `setting`."""
     run = fetch_run(service.database, run_id)
     config = run_config(run)

@@ -42,7 +42,7 @@ def measure_run(
         attention: full attention by query under both masks, a slower pass each, on the first 4,096 tokens.
         again: also what is stored already.
         progress: takes each stage and the fraction done.
-        cancelled: asked between steps; True stops the measurement, and results stored so far stay.
+        cancelled: called between steps; True stops the measurement, and results stored so far stay.
 
     Returns:
         What could not be measured and why, in readable sentences: a missing tagger stops nothing else.

@@ -34,6 +34,13 @@ from focus_explorer.services.texts import SAMPLES
 from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of
 from focus_explorer.services.training.texts import gather_texts
+from focus_explorer.views.payloads.trainings import (
+    CurvePayload,
+    TrainingJobPayload,
+    TrainingJobState,
+    TrainingsPayload,
+    UsedTrainingPayload,
+)
 from focus_explorer.views.training import curves_payload, training_summary
 from focus_runtime.store.training import is_alive
 
@@ -99,7 +106,7 @@ class Trainings:
     def _get(self, training_id: str) -> dict[str, Any]:
         return self._with_status(fetch_training(self.service.database, training_id))
 
-    def payload(self, shown: dict[str, dict[str, int]]) -> dict[str, Any]:
+    def payload(self, shown: dict[str, dict[str, int]]) -> TrainingsPayload:
         """What the Training tab needs now.
 
         Args:
@@ -109,7 +116,7 @@ class Trainings:
             `trainings`, `curves` (only newer steps) and `job`, the process started last while it has no row.
         """
         rows = self.rows()
-        curves = {}
+        curves: dict[str, dict[str, CurvePayload]] = {}
         if shown:
             seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
             ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
@@ -124,7 +131,7 @@ class Trainings:
             curves = curves_payload(steps_since)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
-    def _job_state(self, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    def _job_state(self, rows: list[dict[str, Any]]) -> TrainingJobPayload | None:
         """name, out, state (starting, stopping, stopped or failed) and message; None when its row says the same."""
         with self._lock:
             job = self._job
@@ -132,15 +139,16 @@ class Trainings:
                 return None
             row = next((row for row in rows if row["out"] == job.out), None)
             status = job.process.poll()
-            state = {"name": job.name, "out": job.out, "message": ""}
             if status is None:
-                clear = row is not None and (row["status"] in LIVE or job.has_recorded_its_end(row))
-                return None if clear else state | {"state": "stopping" if job.out in self._stopping else "starting"}
+                if row is not None and (row["status"] in LIVE or job.has_recorded_its_end(row)):
+                    return None
+                state: TrainingJobState = "stopping" if job.out in self._stopping else "starting"
+                return {"name": job.name, "out": job.out, "state": state, "message": ""}
             if status == STOPPED_STATUS:
-                return None if row else state | {"state": "stopped"}
+                return None if row else {"name": job.name, "out": job.out, "state": "stopped", "message": ""}
             if status == 0 or (row is not None and row["status"] in ("failed", "done")):
                 return None
-            return state | {"state": "failed", "message": _last_error(job.log, status)}
+            return {"name": job.name, "out": job.out, "state": "failed", "message": _last_error(job.log, status)}
 
     def start(self, request: TrainRequest, uploads: list[str], held_out: list[str] | None = None) -> str:
         """Start a training in its own process.
@@ -151,7 +159,7 @@ class Trainings:
             held_out: text files scored at the end.
 
         Returns:
-            The path of its result, by which `payload` tells it from others.
+            The path of its result, which identifies it in `payload`.
 
         Raises:
             InputError: a setting or a text cannot be used, or another training is running.
@@ -276,7 +284,7 @@ class Trainings:
             return self._job.process.poll() is None
         return is_alive(socket.gethostname(), pid, 0)
 
-    def use(self, training_id: str) -> dict[str, str]:
+    def use(self, training_id: str) -> UsedTrainingPayload:
         """Make a finished training's result a centroid file one can choose.
 
         Returns:

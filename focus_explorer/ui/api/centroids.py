@@ -26,7 +26,7 @@ class CentroidFunctions:
             first: sha256 of a file, as listed by centroids.
             second: sha256 of another file.
         """
-        return self.service.part(CentroidCards).compare(first, second)
+        return dict(self.service.part(CentroidCards).compare(first, second))
 
 
 def functions(service: Service) -> dict[str, Callable[..., Any]]:

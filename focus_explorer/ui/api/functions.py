@@ -88,6 +88,6 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             max_tokens=max_tokens or None,
         )
         run_id = analyze_text(service, text, chosen, command="focus-explorer serve (API)")
-        return run_summary(service.database, run_id)
+        return dict(run_summary(service.database, run_id))
 
     return analyze

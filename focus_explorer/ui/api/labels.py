@@ -22,7 +22,7 @@ class LabelFunctions:
             run_id: as listed by runs.
             name: at most 120 characters.
         """
-        return label_run(self.service, run_id, name=name)
+        return dict(label_run(self.service, run_id, name=name))
 
     def note(self, run_id: str, note: str) -> dict:
         """Write a note to a run; an empty one removes it.
@@ -31,7 +31,7 @@ class LabelFunctions:
             run_id: as listed by runs.
             note: at most 4000 characters.
         """
-        return label_run(self.service, run_id, note=note)
+        return dict(label_run(self.service, run_id, note=note))
 
     def tag(self, run_id: str, add: str = "", remove: str = "") -> dict:
         """Add and remove tags of a run.
@@ -41,7 +41,7 @@ class LabelFunctions:
             add: words with commas between.
             remove: words with commas between.
         """
-        return change_tags(self.service, run_id, add.split(","), remove.split(","))
+        return dict(change_tags(self.service, run_id, add.split(","), remove.split(",")))
 
     def delete(self, run_id: str) -> dict:
         """Hide a run at once; it is removed for good 30 days later, and undelete brings it back until then.

@@ -52,7 +52,7 @@ class PairFunctions:
         }
 
     def distances(self, run_id: str, layer: int = ALL_LAYERS) -> dict:
-        """Pairs by distance and cause, beside what random groups and the window alone would keep.
+        """Pairs by distance and cause, compared with what random groups and the window alone would keep.
 
         Args:
             run_id: as listed by runs.
@@ -94,7 +94,7 @@ class PairFunctions:
         Args:
             run_id: as listed by runs.
             layer: layer number.
-            count: links of each kind wanted, at least 1.
+            count: number of links of each kind, at least 1.
 
         Returns:
             dropped, kept: strongest first; for each head, query and key (positions), probability (part of that

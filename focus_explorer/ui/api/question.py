@@ -1,4 +1,4 @@
-"""A question of the page asked by a program."""
+"""Questions of the page, for programs."""
 
 from __future__ import annotations
 

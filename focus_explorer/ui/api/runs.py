@@ -28,7 +28,7 @@ class RunFunctions:
         Args:
             run_id: as listed by runs.
         """
-        return run_summary(self.service.database, run_id)
+        return dict(run_summary(self.service.database, run_id))
 
     def groups(self, run_id: str) -> list:
         """Every group of every layer of a run: share of tokens, confidence, most frequent tokens.
@@ -71,7 +71,7 @@ class RunFunctions:
         Args:
             query: one SELECT statement; docs/schema.md describes the tables.
         """
-        return run_sql(self.service.database, query)
+        return dict(run_sql(self.service.database, query))
 
     def _table(self, run_id: str, name: str) -> list:
         return [plain(row) for row in table(self.service.database, run_id, name).to_pylist()]

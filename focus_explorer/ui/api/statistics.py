@@ -20,7 +20,7 @@ class StatisticFunctions:
         self.service = service
 
     def statistics(self, run_id: str, table: str = "statistics", layer: int = ALL_LAYERS) -> list:
-        """What can be said about the groups, each number with its interval and baselines; measures nothing itself.
+        """Statistics of the groups, each number with its interval and baselines; measures nothing itself.
 
         Args:
             run_id: as listed by runs.

@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -23,6 +22,7 @@ from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.maps import has_map, map_payload
 from focus_explorer.services.service import Service
 from focus_explorer.ui.downloads.request import ExportRequest
+from focus_explorer.views.payloads.exports import ExportFilePayload, ExportPayload
 
 ADDRESS = "focus-explorer/export"
 MOST_FILES, MOST_AT_ONCE, KEPT_SECONDS = 8, 2, 900
@@ -92,7 +92,7 @@ class Downloads:
         self._jobs = JobRunner(most_live=MOST_AT_ONCE, busy=BUSY)
         self._lock = threading.Lock()
 
-    def start(self, request: ExportRequest) -> dict[str, Any]:
+    def start(self, request: ExportRequest) -> ExportPayload:
         """Begin a file.
 
         Raises:
@@ -111,7 +111,7 @@ class Downloads:
             self._files[token] = _File(job, folder, time.monotonic())
         return self.state(token)
 
-    def state(self, token: str) -> dict[str, Any]:
+    def state(self, token: str) -> ExportPayload:
         """The job of a file, and its name, size and address once it is made.
 
         Raises:
@@ -120,13 +120,14 @@ class Downloads:
         file = self._files.get(token)
         if file is None:
             raise InputError("this file is no longer kept", fix="make it again")
-        status, ready = file.job.status(), None  # before the path: a job that is done has its file
+        status = file.job.status()  # before the path: a job that is done has its file
         path = self.path(token)
+        ready: ExportFilePayload | None = None
         if path is not None:
             ready = {"name": path.name, "bytes": path.stat().st_size, "address": f"{ADDRESS}/{token}"}
         return {"id": token, "job": status, "file": ready}
 
-    def stop(self, token: str) -> dict[str, Any]:
+    def stop(self, token: str) -> ExportPayload:
         """Stop making a file."""
         file = self._files.get(token)
         if file is not None:

@@ -9,12 +9,13 @@ from focus_explorer.services.runs import run_title
 from focus_explorer.services.service import Service
 from focus_explorer.ui.downloads.files import Downloads
 from focus_explorer.ui.downloads.request import KINDS, REPORT_FORMATS, read_request
-from focus_explorer.ui.parameters import Payload, Question, run_of
+from focus_explorer.ui.parameters import Question, run_of
+from focus_explorer.views.payloads.exports import ExportChoicesPayload, ExportCommandPayload, ExportPayload
 
 WITHOUT_LAYERS = ("tokens", "losses", "timings", "timing_repeats", "comparisons")
 
 
-def choices(service: Service, question: Question) -> Payload:
+def choices(service: Service, question: Question) -> ExportChoicesPayload:
     """The exports there are of a run: run."""
     return {
         "title": run_title(service.database, run_of(question)),
@@ -33,22 +34,22 @@ def choices(service: Service, question: Question) -> Payload:
     }
 
 
-def command(service: Service, question: Question) -> Payload:
+def command(service: Service, question: Question) -> ExportCommandPayload:
     """The command that writes the same file: run, and the file as `read_request` takes it."""
     return {"command": read_request(service, question).command(service.database.path)}
 
 
-def start(service: Service, question: Question) -> Payload:
+def start(service: Service, question: Question) -> ExportPayload:
     """Make a file: run, and the file as `read_request` takes it."""
     return service.part(Downloads).start(read_request(service, question))
 
 
-def state(service: Service, question: Question) -> Payload:
+def state(service: Service, question: Question) -> ExportPayload:
     """State of a file: id."""
     return service.part(Downloads).state(str(question.get("id")))
 
 
-def stop(service: Service, question: Question) -> Payload:
+def stop(service: Service, question: Question) -> ExportPayload:
     """Stop making a file: id."""
     return service.part(Downloads).stop(str(question.get("id")))
 

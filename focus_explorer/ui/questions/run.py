@@ -1,4 +1,4 @@
-"""Questions every view of a run may ask: cells of a layer, and classes of words."""
+"""Questions of every view of a run: cells of a layer, and classes of words."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.ui.tabs.explore import MODEL_WORK, Explore, alert, centroid_choices, guarded
 from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
 from focus_explorer.views.centroids import report_html
+from focus_explorer.views.payloads.centroids import CentroidCardsPayload
 
 ON_LOAD = """
 const start = () => {
@@ -86,7 +87,10 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     cards = service.part(CentroidCards)
 
     def load_files(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: {"files": cards.cards()})
+        def files() -> CentroidCardsPayload:
+            return {"files": cards.cards()}
+
+        return guarded(files)
 
     def file_detail(question: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: cards.detail(str(question.get("file"))))

@@ -193,11 +193,11 @@ def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_run(asked: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: load_payload(service.database, str(asked.get("run")))))
+    def load_run(question: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: load_payload(service.database, str(question.get("run")))))
 
-    def load_mask(asked: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(asked)))
+    def load_mask(question: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(question)))
 
     def ask(question: dict[str, Any]) -> Response:
         return packed(guarded(lambda: answer(service, question)))
@@ -205,11 +205,11 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     return [load_run, load_mask, ask]
 
 
-def _run_and_layer(asked: dict[str, Any]) -> tuple[str, int]:
-    layer = asked.get("layer")
+def _run_and_layer(question: dict[str, Any]) -> tuple[str, int]:
+    layer = question.get("layer")
     if not isinstance(layer, int):
         raise InputError(f"the layer is {layer!r}", expected="a layer number")
-    return str(asked.get("run")), layer
+    return str(question.get("run")), layer
 
 
 def packed(content: dict[str, Any]) -> Response:
@@ -275,7 +275,19 @@ class Runner:
         limit: int | None,
         request: gr.Request,
     ) -> Iterator[tuple[Any, Any, Any, Any]]:
-        """Analyse a text; yields progress and at last the run's id."""
+        """Analyse a text; yields progress and at last the run's id.
+
+        Args:
+            text: the text.
+            model: embedded name, Hugging Face id, folder or .gguf file.
+            centroids: default, random, an uploaded file's hash, or a path.
+            top_k: groups per token; the centroid file's own when None.
+            window: pairs at most this many tokens apart always attend; the file's own when None.
+            sinks: first tokens that every token may attend to; the file's own when None.
+            assignment: causal or sinkhorn.
+            limit: longer texts are cut here; None means no cut.
+            request: of the browser; its session has one analysis at a time.
+        """
         chosen = _request(model, centroids, top_k, window, sinks, assignment, limit)
 
         def work(job: Job) -> str:
@@ -318,19 +330,26 @@ def _report(job: Job) -> Iterator[tuple[Any, Any, Any, Any]]:
 
 
 def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
-    """Open the run named in the link, or the newest one; a run named in a link also fills the form."""
+    """Open the run named in the link, or the newest one; a run named in a link also fills the form.
+
+    Args:
+        blocks: the page.
+        service: whose runs are opened.
+        request: centroids preselected in the form.
+        explore: form and view.
+    """
     outputs = [explore.view, explore.status, explore.centroids, explore.model, *explore.settings]
 
     def initial(page: gr.Request) -> tuple[Any, ...]:
-        wanted = page.query_params.get("run") if page else None
+        run_id = page.query_params.get("run") if page else None
         try:
             choices = centroid_choices(service, request.centroids)
             runs = {run["run_id"]: run for run in list_runs(service.database)}
         except InputError as error:
             return gr.skip(), alert(str(error)), *[gr.skip()] * (len(outputs) - 2)
-        if wanted in runs:
-            return wanted, gr.skip(), *_setting_of(runs[wanted], choices)
-        status = alert(MESSAGES["other_run"].format(run=wanted)) if wanted else gr.skip()
+        if run_id in runs:
+            return run_id, gr.skip(), *_setting_of(runs[run_id], choices)
+        status = alert(MESSAGES["other_run"].format(run=run_id)) if run_id else gr.skip()
         form = [gr.update(choices=choices), *[gr.skip()] * (len(outputs) - 3)]
         return next(iter(runs), ""), status, *form
 

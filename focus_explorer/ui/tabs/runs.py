@@ -15,6 +15,7 @@ from focus_explorer.services.sql import EXAMPLES, Limits, run_sql
 from focus_explorer.ui.questions.answer import answer
 from focus_explorer.ui.tabs.explore import Explore, guarded, packed
 from focus_explorer.ui.text import RUNS_INTRO
+from focus_explorer.views.payloads.stored_runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
 from focus_explorer.views.runs import run_card
 
 ON_LOAD = """
@@ -78,7 +79,10 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def load_runs(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS})
+        def cards() -> RunCardsPayload:
+            return {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}
+
+        return guarded(cards)
 
     def label(question: dict[str, Any]) -> dict[str, Any]:
         tags = [str(tag) for tag in question.get("tags") or []]
@@ -93,14 +97,14 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
         )
 
     def remove(question: dict[str, Any]) -> dict[str, Any]:
-        def work() -> dict[str, Any]:
+        def work() -> DeletedPayload:
             delete_run(service, str(question.get("run")))
             return {"deleted": True}
 
         return guarded(work)
 
     def restore(question: dict[str, Any]) -> dict[str, Any]:
-        def work() -> dict[str, Any]:
+        def work() -> DeletedPayload:
             undelete_run(service, str(question.get("run")))
             return {"deleted": False}
 
@@ -116,8 +120,8 @@ def _sql_functions(service: Service) -> list[Callable[..., Any]]:
     def query(question: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: run_sql(service.database, str(question.get("sql") or "")))
 
-    def examples(question: dict[str, Any]) -> dict[str, Any]:
+    def examples(question: dict[str, Any]) -> SqlExamplesPayload:
         limits = Limits()
-        return {"examples": [list(pair) for pair in EXAMPLES], "seconds": limits.seconds, "rows": limits.rows}
+        return {"examples": list(EXAMPLES), "seconds": limits.seconds, "rows": limits.rows}
 
     return [query, examples]

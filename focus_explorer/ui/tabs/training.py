@@ -14,6 +14,7 @@ from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest
 from focus_explorer.ui.tabs.explore import Explore, alert, centroid_choices, done, guarded
 from focus_explorer.ui.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
+from focus_explorer.views.payloads.trainings import ResumedTrainingPayload
 
 ON_LOAD = """
 const start = () => {
@@ -61,27 +62,12 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
-            files = gr.File(
-                label=TRAIN_HELP["files"],
-                file_types=[".txt"],
-                file_count="multiple",
-                type="filepath",
-                height=120,
-                elem_id="fe-train-files",
-            )
+            files = _files()
             inputs, held_out = _form(request)
             start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
             status = gr.HTML(elem_id="fe-train-status", padding=False)
         with gr.Column(scale=3, min_width=280):
-            view = gr.HTML(
-                value="",
-                html_template='<div class="fx-root"></div>',
-                js_on_load=ON_LOAD,
-                server_functions=_server_functions(trainings),
-                elem_id="fe-training",
-                padding=False,
-                apply_default_css=False,
-            )
+            view = _view(trainings)
 
     def begin(paths: list[str] | None, val: str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
@@ -111,6 +97,29 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     )
     view.select(
         choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
+    )
+
+
+def _files() -> gr.File:
+    return gr.File(
+        label=TRAIN_HELP["files"],
+        file_types=[".txt"],
+        file_count="multiple",
+        type="filepath",
+        height=120,
+        elem_id="fe-train-files",
+    )
+
+
+def _view(trainings: Trainings) -> gr.HTML:
+    return gr.HTML(
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ON_LOAD,
+        server_functions=_server_functions(trainings),
+        elem_id="fe-training",
+        padding=False,
+        apply_default_css=False,
     )
 
 
@@ -190,7 +199,10 @@ def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
         return guarded(stop)
 
     def resume_training(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: {"out": trainings.resume(str(question.get("id")))})
+        def resume() -> ResumedTrainingPayload:
+            return {"out": trainings.resume(str(question.get("id")))}
+
+        return guarded(resume)
 
     def use_training(question: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: trainings.use(str(question.get("id"))))

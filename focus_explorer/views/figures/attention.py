@@ -14,7 +14,7 @@ PARTS = (("local", "window", "#234a7d"), ("sinks", "sinks", "#a69b2a"), ("groupe
 
 
 def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset: Preset) -> go.Figure:
-    """Mean over heads of the probability kept, by cause, with the heads' range, beside the share of pairs kept.
+    """Mean over heads of the probability kept, by cause, with the heads' range, and the share of pairs kept.
 
     Args:
         rows: of the query `attention_mass`.

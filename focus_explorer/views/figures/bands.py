@@ -1,4 +1,4 @@
-"""A statistic as a line with its interval, beside the same under baselines; dashes and marks differ besides colour."""
+"""A statistic as a line with its interval, and the same under baselines; dashes and marks differ besides colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word categories in each group of one layer, beside their shares of the text."""
+"""Word categories in each group of one layer, compared with their shares of the text."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
     lines: list[int] = []
     values: list[float] = []
     for place, group in enumerate(["text", *groups]):
-        found = [of_text[name] if group == "text" else shares.get((group, name), 0.0) for name in shown]
+        stack = [of_text[name] if group == "text" else shares.get((group, name), 0.0) for name in shown]
         if len(labels) > len(shown):
-            found.append(max(0.0, 1 - sum(found)) if sum(found) else 0.0)
-        columns += [place + (0 if group == "text" else 0.25)] * len(found)
-        lines += range(len(found))
-        values += found
+            stack.append(max(0.0, 1 - sum(stack)) if sum(stack) else 0.0)
+        columns += [place + (0 if group == "text" else 0.25)] * len(stack)
+        lines += range(len(stack))
+        values += stack
     figure = go.Figure()
     top = max(values)
     bar = colour_bar(preset, "Share of tokens", tickformat=".0%")

@@ -69,9 +69,18 @@ def add_numbers(
     dark: Sequence[bool],
     size: float,
 ) -> None:
-    """Numbers in cells, white on dark ones."""
-    for colour, wanted in (("#ffffff", True), (INK, False)):
-        chosen = [place for place, value in enumerate(dark) if value == wanted]
+    """Numbers in cells, white on dark ones.
+
+    Args:
+        figure: to add them to.
+        columns: x of each cell.
+        rows: y of each cell.
+        texts: one for each cell.
+        dark: whether each cell is dark.
+        size: of the type, in pixels.
+    """
+    for colour, on_dark in (("#ffffff", True), (INK, False)):
+        chosen = [place for place, value in enumerate(dark) if value == on_dark]
         figure.add_scatter(
             x=[columns[place] for place in chosen],
             y=[rows[place] for place in chosen],

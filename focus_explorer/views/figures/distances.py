@@ -1,4 +1,4 @@
-"""Share of pairs that the mask keeps, by distance, beside baselines."""
+"""Share of pairs that the mask keeps, by distance, with baselines."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     count, tokens = len(shares[0]), rows[0]["num_tokens"]
     figure = go.Figure()
     width, size = preset.scaled(1.2), preset.scaled(3.6)
-    others = [(layer, share) for layer, found in zip(layers, shares, strict=True) for share in found[1:-1]]
+    others = [(layer, share) for layer, ranked in zip(layers, shares, strict=True) for share in ranked[1:-1]]
     if others:
         figure.add_scatter(
             x=[layer for layer, _ in others],
@@ -31,7 +31,7 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         )
     figure.add_scatter(
         x=layers,
-        y=[found[0] for found in shares],
+        y=[ranked[0] for ranked in shares],
         mode="lines+markers",
         name="largest group",
         line={"color": FOCUS, "width": width},
@@ -40,7 +40,7 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     if count > 1:
         figure.add_scatter(
             x=layers,
-            y=[found[-1] for found in shares],
+            y=[ranked[-1] for ranked in shares],
             mode="lines+markers",
             name="smallest group",
             line={"color": FOCUS, "width": width, "dash": "dot"},

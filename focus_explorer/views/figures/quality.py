@@ -23,15 +23,15 @@ def quality_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     """
     figure = go.Figure()
     for kind, (name, colour, symbol) in KINDS.items():
-        mine = sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["retained_pairs"])
-        if not mine:
+        of_kind = sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["retained_pairs"])
+        if not of_kind:
             continue
         figure.add_scatter(
-            x=[row["retained_pairs"] for row in mine],
-            y=[row["delta_mean"] for row in mine],
+            x=[row["retained_pairs"] for row in of_kind],
+            y=[row["delta_mean"] for row in of_kind],
             mode="markers",
             name=name,
-            text=[_setting(row) for row in mine],
+            text=[_setting(row) for row in of_kind],
             hovertemplate="%{text}<br>%{x:.1%} of pairs, %{y:+.4f} nats<extra></extra>",
             marker={
                 "color": colour,
@@ -39,7 +39,9 @@ def quality_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
                 "size": preset.scaled(5),
                 "line": {"color": colour, "width": preset.scaled(1)},
             },
-            error_y=spread(preset, colour, *([row[f"delta_{end}"] for row in mine] for end in ("mean", "low", "high"))),
+            error_y=spread(
+                preset, colour, *([row[f"delta_{end}"] for row in of_kind] for end in ("mean", "low", "high"))
+            ),
         )
     figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
     scored = max(row["scored"] for row in rows)

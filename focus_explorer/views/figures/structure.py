@@ -1,4 +1,4 @@
-"""Do groups follow word categories? Purity and mutual information by layer, beside their baselines."""
+"""Do groups follow word categories? Purity and mutual information by layer, with their baselines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = {"pos": "parts of speech", "dep": "syntactic relations", "word": "word c
 
 
 def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) -> go.Figure:
-    """Two panels, beside each other where there is room, with interval bands.
+    """Two panels, side by side where there is room, with interval bands.
 
     Args:
         rows: of the table `statistics`, scope `layer`, of one category set.
@@ -25,10 +25,10 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
     layout: dict[str, Any] = {}
     drawn: list[str] = []
     for number, (statistic, label) in enumerate(PANELS):
-        found = sorted((row for row in rows if row["statistic"] == statistic), key=lambda row: row["layer"])
-        layers = [row["layer"] for row in found]
+        shown = sorted((row for row in rows if row["statistic"] == statistic), key=lambda row: row["layer"])
+        layers = [row["layer"] for row in shown]
         end = "" if number == 0 else str(number + 1)
-        drawn = add_bands(figure, found, layers, preset, legend=number == 0, xaxis=f"x{end}", yaxis=f"y{end}")
+        drawn = add_bands(figure, shown, layers, preset, legend=number == 0, xaxis=f"x{end}", yaxis=f"y{end}")
         across, up = places[number]
         below = wide or number == len(PANELS) - 1
         ends = [layers[0] - 0.5, layers[-1] + 0.5]

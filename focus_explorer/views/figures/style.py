@@ -97,7 +97,18 @@ def axis(preset: Preset, title: str, **more: Any) -> dict[str, Any]:
 
 
 def spread(preset: Preset, colour: str, middle: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
-    """Whiskers from `low` to `high` around points at `middle`."""
+    """Whiskers from `low` to `high` around points at `middle`.
+
+    Args:
+        preset: scales lines and caps.
+        colour: of the whiskers.
+        middle: position of each point.
+        low: lower end at each point.
+        high: upper end at each point.
+
+    Returns:
+        Plotly's `error_x` or `error_y`.
+    """
     return {
         "type": "data",
         "symmetric": False,
@@ -112,7 +123,7 @@ def spread(preset: Preset, colour: str, middle: list[float], low: list[float], h
 def finish(
     figure: go.Figure, preset: Preset, *, title: str, caption: str, corner: str, height: float = 1.0, **layout: Any
 ) -> go.Figure:
-    """Size, type, legend and margins; title and caption travel in `layout.meta`, as papers print them beside.
+    """Size, type, legend and margins; title and caption travel in `layout.meta`, as papers print them apart.
 
     Args:
         corner: sample size, printed above the plot at the right.

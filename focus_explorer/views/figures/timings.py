@@ -30,10 +30,10 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
     shown = [name for name in STAGES if any(row["stage"] == name and row["median"] > 0 for row in rows)]
     figure = go.Figure()
     for mode, name, colour, symbol, shift in MODES:
-        mine = [row for row in rows if row["mode"] == mode and row["stage"] in shown and row["median"] > 0]
+        of_mode = [row for row in rows if row["mode"] == mode and row["stage"] in shown and row["median"] > 0]
         figure.add_scatter(
-            x=[row["median"] for row in mine],
-            y=[shown.index(row["stage"]) + shift for row in mine],
+            x=[row["median"] for row in of_mode],
+            y=[shown.index(row["stage"]) + shift for row in of_mode],
             mode="markers",
             name=name,
             marker={
@@ -42,22 +42,22 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
                 "size": preset.scaled(4.5),
                 "line": {"color": colour, "width": preset.scaled(1)},
             },
-            error_x=spread(preset, colour, *([row[key] for row in mine] for key in ("median", "low", "high"))),
+            error_x=spread(preset, colour, *([row[key] for row in of_mode] for key in ("median", "low", "high"))),
         )
     repeats = sorted({row["repeats"] for row in rows})
-    said = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
-    plural = "" if said == "1" else "s"
+    repeated = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
+    plural = "" if repeated == "1" else "s"
     caption = (
         f"Wall time by stage on {run['num_tokens']:,} tokens ({run['device']}, {run['dtype']}, backend "
-        f"{run['backend']}): median and range of {said} repeat{plural} after a warm-up, full attention and Focus in "
-        "turn. Stages with a dot are parts of Focus attention."
+        f"{run['backend']}): median and range of {repeated} repeat{plural} after a warm-up, full attention and Focus "
+        "in turn. Stages with a dot are parts of Focus attention."
     )
     return finish(
         figure,
         preset,
         title="Time by stage",
         caption=caption,
-        corner=f"n = {said} repeat{plural}, {run['num_tokens']:,} tokens",
+        corner=f"n = {repeated} repeat{plural}, {run['num_tokens']:,} tokens",
         xaxis=axis(
             preset,
             "Time (ms, logarithmic)",

@@ -26,15 +26,15 @@ def token_map_figure(
     tokens = [row for row in rows if row["position"] >= 0]
     size = preset.scaled(2.6 if len(tokens) > 1000 else 3.4)
     for group in sorted({groups[row["position"]] for row in tokens}):
-        mine = [row for row in tokens if groups[row["position"]] == group]
+        members = [row for row in tokens if groups[row["position"]] == group]
         letter, mark = group_label(group), group_mark(group)
         figure.add_scatter(x=[None], y=[None], mode="markers", name=letter, marker=mark | {"size": preset.scaled(5)})
         figure.add_scatter(
-            x=[row["x"] for row in mine],
-            y=[row["y"] for row in mine],
+            x=[row["x"] for row in members],
+            y=[row["y"] for row in members],
             mode="markers",
             showlegend=False,
-            text=[pieces[row["position"]] for row in mine],
+            text=[pieces[row["position"]] for row in members],
             hovertemplate="%{text}<extra>" + letter + "</extra>",
             marker=mark | {"size": size, "opacity": 0.75, "line": {"width": 0}},
         )
@@ -53,11 +53,11 @@ def token_map_figure(
         )
     first = rows[0]
     trust = first["trustworthiness"]
-    said = f"trustworthiness {trust:.2f}" if trust is not None else "too few tokens for a trustworthiness"
+    quality = f"trustworthiness {trust:.2f}" if trust is not None else "too few tokens for a trustworthiness"
     caption = (
         f"{first['method']} of the routing vectors of {len(tokens):,} tokens in layer {layer} (cosine, seed "
-        f"{first['seed']}, {said} on at most 2,000 tokens, 10 neighbours). Each point is a token, shape and colour are "
-        "its most probable group, circled letters are centroids. Axes have no unit."
+        f"{first['seed']}, {quality} on at most 2,000 tokens, 10 neighbours). Each point is a token, shape and colour "
+        "are its most probable group, circled letters are centroids. Axes have no unit."
     )
     return finish(
         figure,

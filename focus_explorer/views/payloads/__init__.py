@@ -1,7 +1,7 @@
 """What the page gets from Python: one `TypedDict` for each JSON object.
 
 `assets/js/core/payloads.d.ts` declares the same types under the same names; tests/explorer/views/test_payloads.py
-compares both.
+compares both. A `TypedDict` of another name is a part that only Python knows.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ PAYLOADS: dict[str, type] = {
     name: value
     for module in _MODULES
     for name, value in vars(module).items()
-    if is_typeddict(value) and value.__module__ == module.__name__
+    if is_typeddict(value) and value.__module__ == module.__name__ and name.endswith("Payload")
 }

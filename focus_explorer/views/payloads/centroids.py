@@ -99,15 +99,23 @@ class CentroidDetailPayload(TypedDict):
     runs: list[CentroidRunPayload]
 
 
-class CentroidDistancePayload(TypedDict):
-    """Matched groups of one layer of two files."""
+class LayerMatch(TypedDict):
+    """Groups of a layer of two files, matched: pairs (group, group, distance), and groups without a partner."""
 
-    layer: int
     pairs: list[tuple[int, int, float]]
     mean: float
     worst: float
     null: float
     unmatched: tuple[list[int], list[int]]
+
+
+class CentroidDistancePayload(LayerMatch):
+    """Matched groups of one layer of two files."""
+
+    layer: int
+
+
+SettingValue = str | float | bool | list[int] | None
 
 
 class CentroidChangesPayload(TypedDict):
@@ -116,4 +124,4 @@ class CentroidChangesPayload(TypedDict):
     names: tuple[str, str]
     problem: str
     layers: list[CentroidDistancePayload]
-    settings: list[tuple[str, str | float | bool | list[int] | None, str | float | bool | list[int] | None]]
+    settings: list[tuple[str, SettingValue, SettingValue]]

@@ -56,13 +56,18 @@ class GridSettingPayload(TypedDict):
     num_sinks: int
 
 
-class GridPayload(TypedDict):
-    """Measured settings of a run, and the job that measures more."""
+class MeasuredGrid(TypedDict):
+    """Measured settings of a run."""
 
     cells: list[GridCellPayload]
     suggested: GridValuesPayload
     setting: GridSettingPayload
     num_groups: int
+
+
+class GridPayload(MeasuredGrid):
+    """Measured settings of a run, and the job that measures more."""
+
     job: JobPayload | None
 
 
@@ -137,7 +142,7 @@ class StagePayload(TypedDict):
     peak_memory_bytes: dict[str, int | None]
 
 
-class RunSummaryPayload(TypedDict):
+class RunSummary(TypedDict):
     """The numbers of one run."""
 
     run_id: str
@@ -156,6 +161,11 @@ class RunSummaryPayload(TypedDict):
     backend: str
     notes: list[str]
     db: str
+
+
+class RunSummaryPayload(RunSummary):
+    """The numbers of one run, and what it is called."""
+
     title: str
     name: str
 
@@ -209,10 +219,15 @@ class LayerLengthsPayload(TypedDict):
     crossing: CrossingPayload | None
 
 
-class LengthsPayload(TypedDict):
-    """Measured lengths by layer, and the job that measures more."""
+class MeasuredLengths(TypedDict):
+    """Measured lengths by layer."""
 
     layers: dict[str, LayerLengthsPayload]
+
+
+class LengthsPayload(MeasuredLengths):
+    """Measured lengths by layer, and the job that measures more."""
+
     job: JobPayload | None
 
 

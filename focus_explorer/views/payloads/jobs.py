@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+JobState = Literal["waiting", "running", "done", "stopped", "failed"]
+
 
 class JobPayload(TypedDict):
     """The state of a background job."""

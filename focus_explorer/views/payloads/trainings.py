@@ -82,12 +82,15 @@ class CurvePayload(TypedDict):
     last: int
 
 
+TrainingJobState = Literal["starting", "stopping", "stopped", "failed"]
+
+
 class TrainingJobPayload(TypedDict):
     """The process started last, while no row describes it."""
 
     name: str
     out: str
-    state: Literal["starting", "stopping", "stopped", "failed"]
+    state: TrainingJobState
     message: str
 
 

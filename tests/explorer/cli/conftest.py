@@ -1,6 +1,8 @@
-"""A text file, the analyze command over a tiny model, and the check of an error line."""
+"""A text file, the analyze command over a tiny model, and checks of an error line and of a help page."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -30,3 +32,13 @@ def one_error(capsys, status, *parts):
     for part in parts:
         assert part in errors[0]
     assert captured.out == ""
+
+
+def options_in_help(capsys, *command):
+    """Long options that `--help` of a command names."""
+    with pytest.raises(SystemExit) as end:
+        main([*command, "--help"])
+    assert not end.value.code
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: focus-explorer {' '.join(command)} ")
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", out)) - {"--help"}

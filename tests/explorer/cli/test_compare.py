@@ -9,11 +9,30 @@ import pytest
 from focus_explorer.cli import main as cli
 from focus_explorer.services.compare.settings import grid
 from focus_explorer.services.service import Service
+from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.explorer.conftest import TEXT
 
-pytestmark = pytest.mark.slow
+
+def test_help_names_the_options(capsys):
+    named = {"--top-k", "--window", "--repeats", "--max-tokens", "--model", "--centroids", "--db", "--json"}
+    assert options_in_help(capsys, "compare") == named
 
 
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--top-k", "one"], "--top-k is 'one'"),
+        (["--window", "8,x"], "--window is '8,x'"),
+        (["--window", ","], "the grid is empty"),
+        (["--top-k", "9"], "top-k is 9"),
+        (["--repeats", "0"], "repeats is 0"),
+    ],
+)
+def test_a_grid_that_cannot_be_measured_is_one_line(flags, part, capsys, service, run_id):
+    one_error(capsys, cli.main(["compare", run_id, *flags, "--db", str(service.database.path)]), part)
+
+
+@pytest.mark.slow
 def test_the_command_measures_the_same(tmp_path, model_folder, capsys):
     text, database = tmp_path / "text.txt", tmp_path / "runs.duckdb"
     text.write_text(TEXT)

@@ -11,7 +11,6 @@ import zipfile
 import pyarrow.parquet
 import pytest
 
-from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle import tables as bundle_tables
@@ -19,7 +18,7 @@ from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.tables import PLACES
 from focus_explorer.exports.bundle.write import pack, write_bundle
 from focus_explorer.exports.tables.write import table
-from focus_explorer.services.labels import delete_run, label_run, undelete_run
+from focus_explorer.services.labels import label_run
 from focus_explorer.services.runs import list_runs
 from tests.explorer.conftest import TEXT
 
@@ -106,21 +105,6 @@ def test_figures_that_cannot_be_drawn_are_named(monkeypatch, tmp_path, service, 
     assert {"timings", "group_sizes"} <= {one["name"] for one in missing}
     assert re.search(r"figures .*timings of .*none was found", found["README.txt"].decode())
     assert not any(name.startswith("figures/") for name in found)
-
-
-def test_what_cannot_be_bundled_is_said(tmp_path, capsys, service, run_id):
-    database = str(service.database.path)
-    assert main(["bundle", "nope", "--out", str(tmp_path / "b.zip"), "--db", database]) == 2
-    assert "there is no run 'nope'" in capsys.readouterr().err
-    assert main(["bundle", run_id, "--out", str(tmp_path / "b.tar"), "--db", database]) == 2
-    assert "ends in .zip" in capsys.readouterr().err
-    delete_run(service, run_id)
-    try:
-        assert main(["bundle", run_id, "--out", str(tmp_path / "b.zip"), "--db", database]) == 2
-        assert "was deleted" in capsys.readouterr().err
-    finally:
-        undelete_run(service, run_id)
-    assert not list(tmp_path.iterdir())
 
 
 def test_packing_leaves_no_trace_of_the_moment(tmp_path):

@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch
 from focus_explorer.exports.report import numbers as report_words
 from focus_explorer.exports.report import pdf as report_print
@@ -99,21 +98,6 @@ def test_numbers_are_those_of_the_run(runs, reports):
     assert "Times rest on 1 repeat only" in words
     assert "Not measured for this run" in words
     assert "Random centroids were not run" in words
-
-
-def test_without_a_browser_there_is_the_page(monkeypatch, tmp_path, capsys, runs):
-    service, ids = runs
-    monkeypatch.setattr(report_print, "browser", lambda: None)
-    database = ["--db", str(service.database.path)]
-    assert main(["report", ids[0], "--out", str(tmp_path), *database]) == 0
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1
-    assert "no PDF: a PDF needs Chrome or Chromium" in said.err
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-    assert main(["report", "nope", "--out", str(tmp_path / "x"), *database]) == 2
-    assert main(["report", *(f"{n}" for n in range(5)), "--out", str(tmp_path / "x"), *database]) == 2
-    assert "expected 1 to 4 runs" in capsys.readouterr().err
-    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.browser

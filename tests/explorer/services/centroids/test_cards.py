@@ -109,10 +109,10 @@ def test_similarity_is_the_cosine_of_the_centroids(shelf):
 def test_groups_that_were_only_renumbered_and_turned_have_distance_zero(shelf):
     service, files, _ = shelf
     found = CentroidCards(service).compare(files["first"], files["turned"])
-    assert ["window", 8, 16] in found["settings"]
+    assert ("window", 8, 16) in found["settings"]
     assert {name for name, _, _ in found["settings"]} == {"window", "steps", "texts", "random_seed"}
     for layer in found["layers"]:
-        assert sorted(pair[:2] for pair in layer["pairs"]) == [[0, 1], [1, 3], [2, 0], [3, 2]]
+        assert sorted(pair[:2] for pair in layer["pairs"]) == [(0, 1), (1, 3), (2, 0), (3, 2)]
         assert layer["worst"] == pytest.approx(0, abs=1e-4)
         assert layer["null"] > 0.3
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 
 import numpy as np
 import pytest
 
-from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.compare.settings import baseline_centroids
-from focus_explorer.services.corpora import CorpusRequest, analyze_corpus
+from focus_explorer.services.corpora.analyze import analyze_corpus
+from focus_explorer.services.corpora.request import CorpusRequest
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import measure_random, measure_run
@@ -91,20 +90,6 @@ def test_agreement_of_two_runs_needs_the_same_tokens(measured, model_folder):
     short = analyze(service, TEXT[:90], request, command="focus-explorer test")
     with pytest.raises(InputError, match="have other tokens"):
         agreement_between(service.database, run_id, short)
-
-
-def test_the_command_says_the_same_as_the_tables(measured, capsys):
-    service, run_id = measured
-    assert main(["statistics", run_id, "--db", str(service.database.path), "--no-measure", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["statistics"] == statistics_table(service.database, run_id, "statistics").to_pylist()
-    assert main(["statistics", run_id, "--db", str(service.database.path), "--no-measure"]) == 0
-    text = capsys.readouterr().out
-    assert "sentences" in text
-    assert "normalised mutual information, part of speech" in text
-    assert "nan" not in text
-    assert main(["statistics", "none", "--db", str(service.database.path)]) == 2
-    assert "there is no run 'none'" in capsys.readouterr().err
 
 
 def test_without_the_tagger_the_rest_goes_on(stored, monkeypatch, capsys):

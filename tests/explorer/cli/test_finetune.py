@@ -9,6 +9,7 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
+from tests.explorer.cli.conftest import options_in_help
 
 pytestmark = pytest.mark.slow
 TEXT = "On the hill there stood a house, and in the house lived Anne; she wrote a letter. " * 30
@@ -100,3 +101,10 @@ def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
     assert main([*train_text, "--out", str(tmp_path / "out")]) == 2
     assert "not empty" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_help_names_the_options(capsys):
+    named = {"--text", "--out", "--val", "--model", "--regime", "--twin", "--steps", "--centroid-steps", "--seq-len"}
+    named |= {"--batch", "--accumulate", "--groups", "--top-k", "--window", "--sinks", "--seed", "--checkpoint-every"}
+    named |= {"--lr", "--centroid-lr", "--router-lr", "--precision", "--gradient-checkpointing", "--resume", "--json"}
+    assert options_in_help(capsys, "finetune") >= named

@@ -12,88 +12,23 @@ from typing import Any
 
 from focus_explorer import settings
 from focus_explorer.data.corpus import CorpusData
-from focus_explorer.errors import ConfigError, InputError, NotFoundError
-from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.errors import InputError
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import calibrate, calibration_ids, fit_centroids
+from focus_explorer.services.corpora.request import CorpusRequest, CorpusStopped
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.service import Service
 from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.corpus.ray import Cluster, check_ray, work_on_ray
-from focus_runtime.corpus.source import GLOB, TEXT_COLUMN, Document, Skipped, Source, is_corpus
+from focus_runtime.corpus.source import Document, Skipped, Source
 from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
-from focus_runtime.measure.intervals import COARSE_BELOW
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
-from focus_runtime.store.corpora import close_corpus, corpora, corpus_row, find_corpus, forget_corpus, resume_corpus
+from focus_runtime.store.corpora import close_corpus, find_corpus, resume_corpus
 
-__all__ = [  # the command line takes the constants and `is_corpus` from here
-    "COARSE_BELOW",
-    "GLOB",
-    "TEXT_COLUMN",
-    "CorpusRequest",
-    "CorpusStopped",
-    "analyze_corpus",
-    "corpus_summary",
-    "delete_corpus",
-    "is_corpus",
-    "is_stored_corpus",
-    "list_corpora",
-]
-
-ENGINES = ("local", "ray")
 Announce = Callable[[str], None]
 Counted = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CorpusRequest:
-    """What a user asks for.
-
-    Attributes:
-        source: a folder, a .jsonl or a .parquet file.
-        how: model, centroids, settings and most tokens of a document; repeats are not used.
-        name: shown in lists; the source's own when empty.
-        out: folder to write to; `corpora` in the database's folder when None.
-        engine, address, workers, gpus_per_worker: `local`, or `ray` with as many workers.
-        threads: of torch in each worker; all of the machine's, shared among its workers, when None.
-        tags, baseline: parts of speech; a pass with random centroids.
-    """
-
-    source: str
-    how: AnalyzeRequest = field(default_factory=AnalyzeRequest)
-    glob: str = GLOB
-    text_column: str = TEXT_COLUMN
-    name: str = ""
-    out: str | None = None
-    engine: str = "local"
-    address: str | None = None
-    workers: int | None = None
-    gpus_per_worker: float = 0.0
-    threads: int | None = None
-    tags: bool = True
-    baseline: bool = True
-
-    def check(self) -> None:
-        """Refuse what cannot be, before any work.
-
-        Raises:
-            ConfigError: a number is out of range, or an option does not go with the engine.
-        """
-        least = {
-            "max_tokens": (self.how.max_tokens, 2),
-            "workers": (self.workers, 1),
-            "threads": (self.threads, 1),
-            "gpus_per_worker": (self.gpus_per_worker, 0),
-        }
-        for name, (value, low) in least.items():
-            if value is not None and value < low:
-                raise ConfigError(f"{name} is {value}", expected=f"at least {low}")
-        if self.engine not in ENGINES:
-            raise ConfigError(f"engine is {self.engine!r}", expected=" or ".join(ENGINES))
-        if self.engine == "local" and (self.address is not None or (self.workers or 1) > 1):
-            raise ConfigError("several workers or an address", expected="--engine ray with them")
 
 
 @dataclass(slots=True)
@@ -115,14 +50,6 @@ class _Progress:
         self.done += 1
         self.model_seconds += outcome.model_seconds
         self.work_seconds += outcome.seconds
-
-
-class CorpusStopped(Exception):  # noqa: N818 - it is no error
-    """The user stopped; what is done is kept, and the same command resumes."""
-
-    def __init__(self, corpus_id: str, done: int, total: int) -> None:
-        self.corpus_id, self.done, self.total = corpus_id, done, total
-        super().__init__(f"stopped with {done:,} of {total:,} documents done, which are kept")
 
 
 def analyze_corpus(
@@ -331,47 +258,3 @@ def _summary(service: Service, corpus_id: str, done: _Progress, seconds: float) 
         "workers": len(done.workers),
     }
     return summary
-
-
-def list_corpora(service: Service) -> list[dict[str, Any]]:
-    """Every corpus, newest first; `interrupted` where nobody works on it any more, counted as its folder is now."""
-    rows = []
-    for row in corpora(service.database):
-        folder = CorpusFolder.of(row["folder"], row["corpus_id"])
-        if row["status"] != "complete":
-            working = folder.is_worked_on()
-            row |= {"status": "running" if working else "interrupted", "documents": len(folder.numbers())}
-        rows.append(row)
-    return rows
-
-
-def is_stored_corpus(service: Service, corpus_id: str) -> bool:
-    """Whether the register has a corpus of that id."""
-    return corpus_row(service.database, corpus_id) is not None
-
-
-def corpus_summary(service: Service, corpus_id: str, *, documents: bool = False) -> dict[str, Any]:
-    """Pooled numbers of a corpus; with `documents` also those of every document, as `per_document`.
-
-    Raises:
-        NotFoundError: there is no such corpus, or it has no documents.
-    """
-    data = CorpusData(service.database, corpus_id)
-    return data.summary() | ({"per_document": data.per_document()} if documents else {})
-
-
-def delete_corpus(service: Service, corpus_id: str) -> bool:
-    """Remove a corpus and its files; False where the files were not there.
-
-    Raises:
-        NotFoundError: there is none of that id. InputError: it is being worked on, or cannot be removed.
-    """
-    row = corpus_row(service.database, corpus_id)
-    if row is None:
-        raise NotFoundError(f"there is no corpus {corpus_id!r}", fix="see `focus-explorer corpora`")
-    folder = CorpusFolder.of(row["folder"], corpus_id)
-    if folder.is_worked_on():
-        raise InputError(f"the corpus {corpus_id} is being worked on", fix="stop that command first")
-    was_there = folder.delete()
-    forget_corpus(service.database, corpus_id)
-    return was_there

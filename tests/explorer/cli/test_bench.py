@@ -10,6 +10,7 @@ from focus_explorer.cli.bench import describe
 from focus_explorer.cli.main import main
 from focus_explorer.views.speed import speed_figure
 from focus_runtime.routing.centroid_file import save_centroids
+from tests.explorer.cli.conftest import options_in_help
 from tests.helpers import build_centroids, build_model
 
 pytestmark = pytest.mark.slow
@@ -77,3 +78,8 @@ def test_bad_input_is_one_line(arguments, message, model_folder, centroid_file, 
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_help_names_the_options(capsys):
+    named = {"--model", "--centroids", "--text", "--lengths", "--layer-lengths", "--top-k", "--window", "--sinks"}
+    assert options_in_help(capsys, "bench") == named | {"--dtype", "--repeats", "--seed", "--out", "--json"}

@@ -15,7 +15,7 @@ from focus_runtime.measure.scores import compare, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.training.centroids import encode_texts, even_sequences
-from tests.explorer.cli.test_main import one_error
+from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.helpers import ROOT, build_centroids
 from tests.runtime.tasks.test_last_word import novel
 
@@ -198,3 +198,11 @@ def test_without_lm_eval_it_says_how_to_install_it(run, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.delitem(sys.modules, "lm_eval.models.huggingface", raising=False)
     one_error(capsys, run("--tasks", "hellaswag"), "pip install 'focus-explorer[eval]'")
+
+
+def test_help_names_the_options(capsys):
+    named = {"--model", "--centroids", "--text", "--seq-len", "--sequences", "--tasks", "--task-folder", "--limit"}
+    named |= {"--batch", "--top-k", "--window", "--sinks", "--assignment", "--dtype", "--device", "--seed", "--out"}
+    assert options_in_help(capsys, "evaluate") == named | {"--json"}
+    named = {"--text", "--out", "--model", "--lengths", "--items", "--window", "--seed", "--json"}
+    assert options_in_help(capsys, "evaluate", "make-task") == named

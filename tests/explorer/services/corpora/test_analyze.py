@@ -21,8 +21,8 @@ import pytest
 from focus_explorer.cli import corpora as corpus_command
 from focus_explorer.cli.main import main
 from focus_explorer.data.corpus import CorpusData
-from focus_explorer.services import corpora as corpus
 from focus_explorer.services.analyze import analyze
+from focus_explorer.services.corpora import analyze as corpus
 from focus_runtime.corpus.folder import TABLES, CorpusFolder
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.routing.centroid_file import save_centroids
@@ -235,25 +235,11 @@ def test_interrupted_changed_added_and_removed(run, folder, monkeypatch, capsys)
     assert other["corpus_id"] != again["corpus_id"]
 
 
-def test_two_commands_at_once_and_the_register(run, folder, tmp_path, capsys):
+def test_a_corpus_that_is_worked_on_is_refused(run, folder):
     summary, _ = run(folder, "--no-tags", "--no-baseline", "--name", "three")
-    database = ["--db", str(tmp_path / "a.duckdb")]
     with CorpusFolder(Path(summary["folder"])).lock():
         error = run(folder, "--no-tags", "--no-baseline", status=2)
         assert "being worked on" in error
-        assert main(["corpora", "delete", summary["corpus_id"], *database]) == 2
-        assert "being worked on" in capsys.readouterr().err
-    assert main(["corpora", "--json", *database]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["name"], row["documents"], row["status"]) == ("three", 3, "complete")
-    assert main(["corpora", *database]) == 0
-    assert re.search(r"complete +3 documents .* three", capsys.readouterr().out)
-    assert main(["corpora", "show", summary["corpus_id"], "--json", *database]) == 0
-    assert len(json.loads(capsys.readouterr().out)["per_document"]) == 3
-    assert main(["corpora", "delete", summary["corpus_id"], *database]) == 0
-    assert not Path(summary["folder"]).exists()
-    assert main(["corpora", "show", summary["corpus_id"], *database]) == 2
-    assert summary["corpus_id"] in capsys.readouterr().err
 
 
 def test_a_missing_tagger_is_said_once(run, folder, monkeypatch):

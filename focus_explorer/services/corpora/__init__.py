@@ -1,0 +1,1 @@
+"""Corpora: what a user requests, its analysis, and the register of those analysed."""

@@ -1,0 +1,69 @@
+"""`focus-explorer corpora`: the list, the numbers of one corpus, and its removal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.services.corpora.register import list_corpora
+from focus_explorer.services.service import Service
+from focus_runtime.corpus.folder import CorpusFolder
+from focus_runtime.routing.centroid_file import save_centroids
+from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.helpers import build_centroids, build_model
+
+
+@pytest.fixture
+def corpus(tmp_path, model_folder, capsys):
+    """Options that name a database with one analysed corpus, and the summary of that."""
+    (tmp_path / "texts").mkdir()
+    for number in range(3):
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"The harbour of day {number} was quiet. " * 6)
+    save_centroids(build_centroids(build_model(vocab_size=512)), tmp_path / "tiny.safetensors")
+    database = ["--db", str(tmp_path / "runs.duckdb")]
+    setting = ["--model", model_folder, "--centroids", str(tmp_path / "tiny.safetensors"), "--window", "8"]
+    options = ["--threads", "1", "--no-tags", "--no-baseline", "--name", "three", "--json"]
+    assert main(["analyze", str(tmp_path / "texts"), *setting, *options, *database]) == 0
+    return database, json.loads(capsys.readouterr().out)
+
+
+def test_help_names_the_actions_and_their_options(capsys):
+    assert options_in_help(capsys, "corpora") == {"--db", "--json"}
+    for action in ("show", "delete"):
+        assert options_in_help(capsys, "corpora", action) == {"--db", "--json"}
+
+
+def test_a_corpus_is_listed_shown_and_deleted(corpus, capsys):
+    database, summary = corpus
+    with CorpusFolder(Path(summary["folder"])).lock():
+        assert main(["corpora", "delete", summary["corpus_id"], *database]) == 2
+        assert "being worked on" in capsys.readouterr().err
+    assert main(["corpora", "--json", *database]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["documents"], row["status"]) == ("three", 3, "complete")
+    assert main(["corpora", *database]) == 0
+    assert re.search(r"complete +3 documents .* three", capsys.readouterr().out)
+    assert main(["corpora", "show", summary["corpus_id"], "--json", *database]) == 0
+    assert len(json.loads(capsys.readouterr().out)["per_document"]) == 3
+    assert main(["corpora", "show", summary["corpus_id"], *database]) == 0
+    assert "in brackets: 95 % intervals over documents; 3 are too few" in capsys.readouterr().out
+    assert main(["corpora", "delete", summary["corpus_id"], *database]) == 0
+    assert not Path(summary["folder"]).exists()
+    assert main(["corpora", "show", summary["corpus_id"], *database]) == 2
+    assert summary["corpus_id"] in capsys.readouterr().err
+    assert list_corpora(Service(database[1])) == []
+
+
+def test_an_empty_database_and_an_unknown_corpus(tmp_path, capsys):
+    database = ["--db", str(tmp_path / "new.duckdb")]
+    assert main(["corpora", *database]) == 0
+    assert capsys.readouterr().out.startswith("no corpora yet")
+    assert main(["corpora", *database, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    for action in ("show", "delete"):
+        one_error(capsys, main(["corpora", action, "nope", *database]), "nope")
+    one_error(capsys, main(["corpora", "frobnicate"]), "frobnicate")

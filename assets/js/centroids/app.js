@@ -24,7 +24,7 @@ export class App {
   /** @type {any} */
   files;
   /** @type {number} */
-  turn;
+  requestId;
   /** @type {any} */
   shown;
 
@@ -33,7 +33,7 @@ export class App {
    * @param {CentroidsServer} server
    */
   constructor(root, server) {
-    Object.assign(this, { root, server, files: [], turn: 0 });
+    Object.assign(this, { root, server, files: [], requestId: 0 });
     installShades();
     this.tooltip = new Tooltip(root);
     this.message = el("div", { class: "fx-message" }, progressBox(text.loading));
@@ -81,16 +81,16 @@ export class App {
       hintButton(this.tooltip, text.settingSubject, text.settingHint),
     );
     if (file.problem) return el("li", { class: "fx-file-card" }, head, alertBox(sentence(file.problem)));
-    const look = el(
+    const inspect = el(
       "button",
       {
         type: "button",
         class: "fx-button",
-        "aria-label": text.lookLabel(file.name),
-        "data-testid": "fx-file-look",
-        onclick: () => this.look(file),
+        "aria-label": text.inspectLabel(file.name),
+        "data-testid": "fx-file-inspect",
+        onclick: () => this.inspect(file),
       },
-      text.look,
+      text.inspect,
     );
     return el(
       "li",
@@ -105,19 +105,19 @@ export class App {
         el("dt", {}, text.heldOut, hintButton(this.tooltip, text.heldOut, text.heldOutHint)),
         heldOut(file.held_out).map((line) => el("dd", {}, line)),
       ),
-      el("div", { class: "fx-file-foot" }, look, el("code", { class: "fx-muted" }, file.sha256.slice(0, 16))),
+      el("div", { class: "fx-file-foot" }, inspect, el("code", { class: "fx-muted" }, file.sha256.slice(0, 16))),
     );
   }
 
   /** @param {CentroidCardPayload} file */
-  async look(file) {
-    const turn = (this.turn += 1);
+  async inspect(file) {
+    const requestId = (this.requestId += 1);
     this.inside.hidden = false;
-    this.inside.replaceChildren(progressBox(text.looking(file.name)));
+    this.inside.replaceChildren(progressBox(text.loadingFile(file.name)));
     const answer = await callServer(() => this.server.detail({ file: file.sha256 }));
-    if (turn !== this.turn) return;
+    if (requestId !== this.requestId) return;
     if (answer.error !== undefined) {
-      this.inside.replaceChildren(alertBox(sentence(answer.error), () => this.look(file)));
+      this.inside.replaceChildren(alertBox(sentence(answer.error), () => this.inspect(file)));
       return;
     }
     this.shown = answer;

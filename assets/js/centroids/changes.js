@@ -26,7 +26,7 @@ export class Changes {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.turn = 0;
+    this.requestId = 0;
     /** @param {string} label @param {string} test */
     const select = (label, test) => {
       const node = el("select", { "data-testid": test });
@@ -64,22 +64,22 @@ export class Changes {
     this.need.hidden = usable.length > 1;
     this.form.hidden = usable.length < 2;
     [this.first, this.second].forEach((select, i) => {
-      const kept = select.value;
+      const previous = select.value;
       select.replaceChildren(
         ...usable.map((file) => el("option", { value: file.sha256 }, `${file.name} (${file.sha256.slice(0, 8)})`)),
       );
-      select.value = usable.some((file) => file.sha256 === kept)
-        ? kept
+      select.value = usable.some((file) => file.sha256 === previous)
+        ? previous
         : (usable[i] || usable[0] || { sha256: "" }).sha256;
     });
   }
 
   async compare() {
-    const turn = (this.turn += 1);
+    const requestId = (this.requestId += 1);
     const answer = await callServer(() =>
       this.app.server.compare({ first: this.first.value, second: this.second.value }),
     );
-    if (turn !== this.turn) return;
+    if (requestId !== this.requestId) return;
     if (answer.error !== undefined) this.output.replaceChildren(alertBox(sentence(answer.error)));
     else this.show(answer);
   }
@@ -87,8 +87,8 @@ export class Changes {
   /** @param {CentroidChangesPayload} answer */
   show(answer) {
     this.answer = answer;
-    /** @param {unknown} found */
-    const value = (found) => (found === null || found === undefined ? text.none : String(found));
+    /** @param {unknown} setting */
+    const value = (setting) => (setting === null || setting === undefined ? text.none : String(setting));
     const rows = answer.settings.map(([name, a, b]) => [name.replaceAll("_", " "), value(a), value(b)]);
     const settings =
       rows.length === 0

@@ -39,7 +39,7 @@ export class CompareLengths extends ComparePart {
     this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
     this.form.append(
       dropdown(text.time, text.budgets, this.seconds, (seconds) => (this.seconds = seconds)),
-      this.button("", () => this.begin()),
+      this.button("", () => this.submit()),
     );
     this.verdict = el("div", { class: "fx-verdict" });
     this.chart = el("div", {
@@ -68,7 +68,7 @@ export class CompareLengths extends ComparePart {
     this.show();
   }
 
-  begin() {
+  submit() {
     return this.start({ layer: this.layer, seconds: Number(this.seconds) });
   }
 
@@ -81,13 +81,13 @@ export class CompareLengths extends ComparePart {
 
   show() {
     this.startButton.textContent = text.start(this.layer);
-    const found = this.answer === null ? undefined : this.answer.layers[this.layer];
-    this.results.hidden = found === undefined;
-    this.nothing.textContent = this.answer !== null && found === undefined ? text.empty(this.layer) : "";
-    if (found === undefined) return;
-    this.points = found.points;
-    this.crossing = found.crossing;
-    this.verdict.replaceChildren(...sentences(this.layer, found).map((words) => el("p", {}, words)));
+    const lengths = this.answer === null ? undefined : this.answer.layers[this.layer];
+    this.results.hidden = lengths === undefined;
+    this.nothing.textContent = this.answer !== null && lengths === undefined ? text.empty(this.layer) : "";
+    if (lengths === undefined) return;
+    this.points = lengths.points;
+    this.crossing = lengths.crossing;
+    this.verdict.replaceChildren(...sentences(this.layer, lengths).map((words) => el("p", {}, words)));
     if (this.table.open) this.table.refresh();
     if (this.open) this.draw();
   }
@@ -113,7 +113,7 @@ export class CompareLengths extends ComparePart {
 
   numbers() {
     /** @param {any} p @param {any} mode */
-    const spread = (p, mode) =>
+    const interval = (p, mode) =>
       text.span(
         format.msNumber(p[`${mode}_median`]),
         format.msNumber(p[`${mode}_low`]),
@@ -121,8 +121,8 @@ export class CompareLengths extends ComparePart {
       );
     const rows = this.points.map((p) => [
       format.count(p.tokens),
-      spread(p, "full"),
-      spread(p, "focus"),
+      interval(p, "full"),
+      interval(p, "focus"),
       format.ms(p.routing_median),
       format.percent(p.retained_pairs, 1),
       format.ratio(withRouting(p) / p.full_median),

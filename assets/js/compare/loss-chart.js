@@ -8,15 +8,15 @@ import { selection as selectionText, overview as text } from "../strings/compare
 /**
  * Separate strokes from zero, one path: thousands of bar elements would make the page slow.
  * @param {(number | null)[]} differences
- * @param {(value: number) => boolean} wanted
+ * @param {(value: number) => boolean} includes
  * @param {string} name
  * @param {string} colour
  */
-export const stems = (differences, wanted, name, colour) => {
+export const stems = (differences, includes, name, colour) => {
   const x = [];
   const y = [];
   differences.forEach((value, pos) => {
-    if (value === null || !wanted(value)) return;
+    if (value === null || !includes(value)) return;
     x.push(pos, pos, null);
     y.push(0, value, null);
   });

@@ -10,16 +10,16 @@ import { numbers as text } from "../strings/compare.js";
 
 /**
  * `found` is the answer to "compare_numbers".
- * @param {RunNumbersPayload} found
+ * @param {RunNumbersPayload} answer
  * @param {Tooltip} tooltip
  */
-export const runNumbers = (found, tooltip) => {
-  const sides = [found.first, found.second];
+export const runNumbers = (answer, tooltip) => {
+  const sides = [answer.first, answer.second];
   const rows = Object.entries(ROWS).map(([name, value]) => [
     label(text.rows[name], text.hints[name], tooltip),
     ...sides.map((side) => value(side) ?? none()),
   ]);
-  const settings = Object.entries(found.settings_that_differ).map(([name, values]) => {
+  const settings = Object.entries(answer.settings_that_differ).map(([name, values]) => {
     const words = text.settings[name] || name.replaceAll("_", " ");
     return [
       el("span", { class: "fx-column" }, words, el("span", { class: "fx-own-mark" }, text.differ)),
@@ -37,7 +37,7 @@ export const runNumbers = (found, tooltip) => {
     el(
       "div",
       { class: "fx-verdict" },
-      el("p", {}, text.lead(.../** @type {[any, any]} */ (tokens))),
+      el("p", {}, text.differentTexts(.../** @type {[any, any]} */ (tokens))),
       el("p", {}, text.caution),
     ),
     el(

@@ -48,13 +48,13 @@ export class CompareRuns {
     this.message = el("div");
     this.choice = el("div");
     this.numbers = el("div", { hidden: true });
-    this.wanted = addressOf("compare").get("with");
+    this.requestedRun = addressOf("compare").get("with");
     /** @type {string | null} */
     this.other = null;
     this.words = el("div", { class: "fx-verdict" });
     this.chart = el("div", { class: "fx-plot fx-layers-agree", role: "group", "aria-label": text.chartTitle });
     this.loss = el("div", { class: "fx-plot fx-loss", role: "group", "aria-label": text.lossTitle });
-    this.sides = { mine: body("mine"), other: body("other") };
+    this.sides = { own: body("own"), other: body("other") };
     this.select = el(
       "button",
       {
@@ -65,10 +65,10 @@ export class CompareRuns {
       },
       text.selectChanged,
     );
-    this.earlier = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(-1) }, text.earlier);
-    this.later = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(1) }, text.later);
+    this.earlier = el("button", { type: "button", class: "fx-button", onclick: () => this.turnPage(-1) }, text.earlier);
+    this.later = el("button", { type: "button", class: "fx-button", onclick: () => this.turnPage(1) }, text.later);
     this.place = el("span", { class: "fx-muted" });
-    /** @param {"mine" | "other"} name */
+    /** @param {"own" | "other"} name */
     const side = (name) => el("section", {}, el("h5", { class: "fx-side-title" }, text[name]), this.sides[name]);
     this.results = el("div", { class: "fx-compare-results", hidden: true });
     this.results.append(
@@ -83,7 +83,7 @@ export class CompareRuns {
           this.select,
           el("span", { class: "fx-pager" }, this.earlier, this.place, this.later),
         ),
-        el("div", { class: "fx-pair" }, side("mine"), side("other")),
+        el("div", { class: "fx-pair" }, side("own"), side("other")),
       ),
       section(text.lossTitle, text.lossHint, this.loss),
     );
@@ -97,18 +97,18 @@ export class CompareRuns {
       this.numbers,
       this.results,
     );
-    this.walks = Object.values(this.sides).map((side) => this.listen(side));
+    this.walks = Object.values(this.sides).map((side) => this.addListeners(side));
   }
 
   /** @param {HTMLElement} side */
-  listen(side) {
-    side.addEventListener("click", (event) => this.chosen(/** @type {HTMLElement} */ (event.target)));
-    side.addEventListener("mouseover", (event) => this.tell(/** @type {HTMLElement} */ (event.target)));
+  addListeners(side) {
+    side.addEventListener("click", (event) => this.selectToken_(/** @type {HTMLElement} */ (event.target)));
+    side.addEventListener("mouseover", (event) => this.showTooltip(/** @type {HTMLElement} */ (event.target)));
     side.addEventListener("mouseleave", () => this.app.tooltip.hide());
     return new TokenWalk(
       side,
-      (token) => (token === null ? this.app.tooltip.hide() : this.tell(token)),
-      (token) => this.chosen(token),
+      (token) => (token === null ? this.app.tooltip.hide() : this.showTooltip(token)),
+      (token) => this.selectToken_(token),
     );
   }
 
@@ -116,8 +116,8 @@ export class CompareRuns {
     const { run, root } = this.app;
     if (this.run !== run) {
       this.run = run;
-      this.other = this.wanted === run.info.run_id ? null : this.wanted;
-      this.wanted = this.answer = null;
+      this.other = this.requestedRun === run.info.run_id ? null : this.requestedRun;
+      this.requestedRun = this.answer = null;
       this.page = 0;
       this.results.hidden = this.numbers.hidden = true;
       this.findRuns();
@@ -131,18 +131,18 @@ export class CompareRuns {
     const { run } = this;
     this.choice.replaceChildren();
     this.message.replaceChildren(progressBox(jobText.loading));
-    const answer = await this.app.ask("compare_partners");
+    const answer = await this.app.request("compare_partners");
     if (run !== this.app.run) return;
     this.message.replaceChildren();
     if (answer.error !== undefined) this.message.replaceChildren(alertBox(answer.error, () => this.findRuns()));
-    else this.offer(answer.runs);
+    else this.showPartners(answer.runs);
   }
 
   /**
    * The run the address names is shown also when its text is another one; else the newest of the same tokens.
    * @param {PartnerPayload[]} runs
    */
-  offer(runs) {
+  showPartners(runs) {
     this.partners = Object.fromEntries(
       runs.map((run) => [run.run_id, text.option({ ...run, date: format.date(run.created_at) })]),
     );
@@ -172,7 +172,7 @@ export class CompareRuns {
   }
 
   /** @param {string | null} other */
-  begin(other) {
+  showLoading(other) {
     this.other = other;
     this.message.replaceChildren(progressBox(jobText.loading));
     if (this.app.isOpen("compare") && !this.node.hidden) this.app.writeAddress();
@@ -181,28 +181,28 @@ export class CompareRuns {
   /** @param {string} other */
   async loadNumbers(other) {
     const { run } = this;
-    this.begin(other);
-    const found = await this.app.ask("compare_numbers", { other });
+    this.showLoading(other);
+    const answer = await this.app.request("compare_numbers", { other });
     if (run !== this.app.run || other !== this.other) return;
     this.answer = null;
     this.results.hidden = this.numbers.hidden = true;
-    if (found.error !== undefined) {
-      this.begin(null);
-      this.message.replaceChildren(alertBox(text.gone(found.error)));
+    if (answer.error !== undefined) {
+      this.showLoading(null);
+      this.message.replaceChildren(alertBox(text.notFound(answer.error)));
       this.drawChoice({ "": text.pick, ...this.partners }, "");
       return;
     }
     this.message.replaceChildren();
-    this.drawChoice({ [other]: text.elsewhere(found.second), ...this.partners }, other);
-    this.numbers.replaceChildren(runNumbers(found, this.app.tooltip));
+    this.drawChoice({ [other]: text.elsewhere(answer.second), ...this.partners }, other);
+    this.numbers.replaceChildren(runNumbers(answer, this.app.tooltip));
     this.numbers.hidden = false;
   }
 
   /** @param {string} other */
   async load(other) {
     const { run } = this;
-    this.begin(other);
-    const answer = await this.app.ask("compare_beside", { other });
+    this.showLoading(other);
+    const answer = await this.app.request("compare_beside", { other });
     if (run !== this.app.run || other !== this.other) return;
     this.message.replaceChildren();
     if (answer.error !== undefined) return this.message.replaceChildren(alertBox(answer.error, () => this.load(other)));
@@ -253,10 +253,10 @@ export class CompareRuns {
     this.select.disabled = changed.length === 0;
     const { mean, low, high, count } = answer.difference;
     const numbers = [mean, low, high].map((value) => format.signed(value, 3));
-    const say = low <= 0 && high >= 0 ? text.same : mean > 0 ? text.worse : text.better;
+    const sentence = low <= 0 && high >= 0 ? text.same : mean > 0 ? text.worse : text.better;
     /** @param {"overlap" | "rand"} name */
     const average = (name) => answer.layers.reduce((sum, one) => sum + one[name], 0) / answer.layers.length;
-    const parts = [say(.../** @type {[any, any, any]} */ (numbers), format.count(count))];
+    const parts = [sentence(.../** @type {[any, any, any]} */ (numbers), format.count(count))];
     if (layer)
       parts.push(
         changed.length === 0
@@ -297,7 +297,7 @@ export class CompareRuns {
     this.place.textContent = text.page(format.count(first), format.count(last - 1), format.count(run.numTokens));
     const positions = range(last - first).map((i) => first + i);
     const missing = this.otherIndex < 0;
-    this.fill(this.sides.mine, positions, (pos) => run.top(this.app.layerIndex, pos), missing);
+    this.fill(this.sides.own, positions, (pos) => run.top(this.app.layerIndex, pos), missing);
     this.fill(this.sides.other, positions, (pos) => this.otherTop(pos), missing);
     for (const walk of this.walks) walk.refresh();
     this.mark();
@@ -332,7 +332,7 @@ export class CompareRuns {
   }
 
   /** @param {number} by */
-  turn(by) {
+  turnPage(by) {
     this.page += by;
     this.showText();
   }
@@ -353,8 +353,8 @@ export class CompareRuns {
     const { selection } = this.app;
     const first = selection === null ? null : selection.positions[0];
     const page = first === null ? this.page : Math.floor(first / PAGE);
-    const seen = selection === null || [...selection.positions].some((pos) => Math.floor(pos / PAGE) === this.page);
-    if (!seen && page !== this.page) {
+    const onPage = selection === null || [...selection.positions].some((pos) => Math.floor(pos / PAGE) === this.page);
+    if (!onPage && page !== this.page) {
       this.page = page;
       this.showText();
     } else this.mark();
@@ -362,13 +362,13 @@ export class CompareRuns {
   }
 
   /** @param {HTMLElement} token */
-  chosen(token) {
+  selectToken_(token) {
     const { pos } = token.dataset;
     if (pos !== undefined) this.app.toggleSelection(selectToken(Number(pos)));
   }
 
   /** @param {HTMLElement} token */
-  tell(token) {
+  showTooltip(token) {
     const { pos } = token.dataset;
     if (pos === undefined || this.otherIndex < 0) return;
     this.app.tooltip.show(this.describe(Number(pos)), token.getBoundingClientRect());
@@ -487,7 +487,7 @@ export class CompareRuns {
   }
 }
 
-/** @param {"mine" | "other"} side */
+/** @param {"own" | "other"} side */
 function body(side) {
   return el("div", {
     class: "fx-pair-text",

@@ -80,8 +80,8 @@ export class LayerAgreement {
     const { app, answer } = this;
     const { run } = app;
     const count = run.numLayers;
-    const others = answer.agreement.flatMap((row, i) => row.filter((_, j) => j !== i));
-    const top = Math.max(SMALLEST_TOP, ...others);
+    const offDiagonal = answer.agreement.flatMap((row, i) => row.filter((_, j) => j !== i));
+    const top = Math.max(SMALLEST_TOP, ...offDiagonal);
     const colours = [
       [0, cssColour(app.root, "scale-low")],
       [0.5, cssColour(app.root, "scale-middle")],
@@ -170,12 +170,12 @@ export class LayerAgreement {
   table() {
     const { run, layerIndex } = this.app;
     const values = this.answer.agreement[layerIndex];
-    const others = range(run.numLayers)
+    const otherLayers = range(run.numLayers)
       .filter((index) => index !== layerIndex)
       .sort((a, b) => values[b] - values[a]);
     return tableOf(
       text.columns,
-      others.map((index) => [
+      otherLayers.map((index) => [
         String(run.layerIds[index]),
         format.decimal(values[index], 3),
         el(

@@ -73,7 +73,7 @@ export class GroupFinder {
   constructor(app) {
     this.app = app;
     /** The address of the first run. @type {URLSearchParams | null} */
-    this.wanted = addressOf("groups");
+    this.address = addressOf("groups");
     /** @type {{ column: ColumnName, down: boolean }} */
     this.sort = { column: BEST, down: true };
     this.build();
@@ -133,24 +133,25 @@ export class GroupFinder {
   openRun() {
     this.run = this.app.run;
     this.reset();
-    if (this.wanted) this.restore(this.wanted);
-    this.wanted = null;
+    if (this.address) this.restore(this.address);
+    this.address = null;
     this.app.writeAddress(); // it was written before the answer that the filters need came
   }
 
   /**
    * As the address has it.
-   * @param {URLSearchParams} wanted
+   * @param {URLSearchParams} address
    */
-  restore(wanted) {
+  restore(address) {
     const { data, run } = this;
-    const layer = run.layerIds.indexOf(Number(wanted.get("of") ?? NaN));
+    const layer = run.layerIds.indexOf(Number(address.get("of") ?? NaN));
     if (layer >= 0) this.filter.layer = `l${layer}`;
-    const [kind, only, rank] = ["class", "only", "rank"].map((name) => wanted.get(name) ?? "");
+    const [kind, only, rank] = ["class", "only", "rank"].map((name) => address.get(name) ?? "");
     if (data.class_names.includes(kind)) this.filter.class = kind;
     if (Object.hasOwn(text.filters, only)) this.filter.only = only;
-    this.filter.token = wanted.get("token") || "";
-    if (Object.hasOwn(COLUMNS, rank)) this.sort = { column: /** @type {ColumnName} */ (rank), down: !wanted.has("up") };
+    this.filter.token = address.get("token") || "";
+    if (Object.hasOwn(COLUMNS, rank))
+      this.sort = { column: /** @type {ColumnName} */ (rank), down: !address.has("up") };
   }
 
   get parameters() {
@@ -279,26 +280,26 @@ export class GroupFinder {
   draw() {
     this.countSelected();
     for (const [name, { cell, arrow }] of Object.entries(this.headings)) {
-      const here = name === this.sort.column;
-      if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+      const sorted = name === this.sort.column;
+      if (sorted) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
-      arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
+      arrow.textContent = sorted ? (this.sort.down ? "↓" : "↑") : "";
     }
-    const found = ranked(
+    const matches = ranked(
       this.rows.filter((row) => fits(row, this.filter)),
       COLUMNS[this.sort.column].value,
       this.sort.down,
     );
-    this.lines = found.slice(0, this.limit).map((row) => this.line(row));
-    this.body.replaceChildren(...(found.length > 0 ? this.lines.map(({ node }) => node) : [this.nothing()]));
-    this.count.textContent = text.found(format.count(found.length), format.count(this.rows.length));
-    this.more.hidden = found.length <= this.limit;
-    this.more.textContent = text.more(format.count(found.length));
+    this.lines = matches.slice(0, this.limit).map((row) => this.line(row));
+    this.body.replaceChildren(...(matches.length > 0 ? this.lines.map(({ node }) => node) : [this.nothing()]));
+    this.count.textContent = text.matches(format.count(matches.length), format.count(this.rows.length));
+    this.more.hidden = matches.length <= this.limit;
+    this.more.textContent = text.more(format.count(matches.length));
     this.markOpen();
   }
 
   nothing() {
-    const again = () => {
+    const reset = () => {
       this.reset();
       this.drawFilters();
       this.draw();
@@ -314,7 +315,7 @@ export class GroupFinder {
           "div",
           { class: "fx-finder-nothing" },
           el("p", { class: "fx-muted" }, text.nothing),
-          el("button", { type: "button", class: "fx-button", onclick: again }, text.reset),
+          el("button", { type: "button", class: "fx-button", onclick: reset }, text.reset),
         ),
       ),
     );
@@ -383,8 +384,8 @@ export class GroupFinder {
     const { selection } = this.app;
     const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
     for (const { row, node } of this.lines) {
-      const here = origin !== null && row.layer === origin.layer && row.group === origin.group;
-      if (here) node.setAttribute("aria-current", "true");
+      const selected = origin !== null && row.layer === origin.layer && row.group === origin.group;
+      if (selected) node.setAttribute("aria-current", "true");
       else node.removeAttribute("aria-current");
     }
   }

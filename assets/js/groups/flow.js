@@ -195,9 +195,9 @@ export class GroupFlow {
       return;
     }
     const all = bands.reduce((sum, band) => sum + band.count, 0);
-    const drawn = this.bands.reduce((sum, band) => sum + band.count, 0);
+    const shown = this.bands.reduce((sum, band) => sum + band.count, 0);
     this.note.textContent =
-      drawn === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 2), format.percent(1 - drawn / all, 1));
+      shown === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 2), format.percent(1 - shown / all, 1));
   }
 
   /**
@@ -212,13 +212,13 @@ export class GroupFlow {
     const groups = this.app.run.numGroups;
     const leftAt = left.blocks.map((block) => block.y);
     const rightAt = right.blocks.map((block) => block.y);
-    const found = [];
+    const bands = [];
     for (const from of left.order) {
       for (const to of right.order) {
         const count = flow.counts[from * groups + to];
         if (count === 0) continue;
         const height = count * scale;
-        found.push({
+        bands.push({
           flow,
           from,
           to,
@@ -233,7 +233,7 @@ export class GroupFlow {
         rightAt[to] += height;
       }
     }
-    return found;
+    return bands;
   }
 
   /** @param {Band} band */

@@ -41,7 +41,7 @@ export class MapView {
   /** @type {HTMLDivElement} */
   tools;
   /** @type {HTMLParagraphElement} */
-  drawn;
+  drawnNote;
   /** @type {MapPayload} */
   map;
   /** @type {Run} */
@@ -67,8 +67,8 @@ export class MapView {
    */
   constructor(app, panel) {
     this.app = app;
-    const wanted = addressOf("map");
-    const [scope, colour] = ["scope", "colour"].map((name) => wanted.get(name) ?? "");
+    const address = addressOf("map");
+    const [scope, colour] = ["scope", "colour"].map((name) => address.get(name) ?? "");
     this.scope = Object.hasOwn(text.scopes, scope) ? scope : "layer";
     this.colouring = Object.hasOwn(text.colourings, colour) ? colour : "group";
     this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
@@ -111,8 +111,8 @@ export class MapView {
       choice("drag", text.drags, (value) => this.setDrag(value)),
       this.goTo,
     );
-    this.drawn = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
-    panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.drawn, this.caption));
+    this.drawnNote = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
+    panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.drawnNote, this.caption));
   }
 
   colourSelect() {
@@ -171,7 +171,7 @@ export class MapView {
    * @param {number | string} layer
    */
   load(run, layer) {
-    return this.app.ask("map", { run, layer: layer === ALL ? null : layer, quick: true });
+    return this.app.request("map", { run, layer: layer === ALL ? null : layer, quick: true });
   }
 
   wait() {
@@ -213,13 +213,13 @@ export class MapView {
     this.status.replaceChildren(progressBox(text.refining(format.count(map.positions.length))));
     if (this.refining === key) return;
     this.refining = key;
-    await new Promise((done) => setTimeout(done, LINGER));
+    await new Promise((resolve) => setTimeout(resolve, LINGER));
     if (this.refining !== key) return;
     if (this.loader.requested !== key || !this.app.isOpen("map")) {
       this.refining = null;
       return;
     }
-    const better = await this.app.ask("map", { layer: layer === ALL ? null : layer });
+    const better = await this.app.request("map", { layer: layer === ALL ? null : layer });
     if (this.refining === key) this.refining = null;
     if (better.error === undefined) this.loader.remember(key, better);
     if (this.loader.requested !== key || this.app.run !== run || !this.app.isOpen("map")) return;
@@ -241,7 +241,7 @@ export class MapView {
       click: (point) =>
         point.data.meta.tokens && app.toggleSelection(selectToken(point.data.meta.tokens[point.pointNumber])),
     });
-    this.listen();
+    this.addListeners();
     this.updateGoTo();
     this.countDrawn();
   }
@@ -261,7 +261,7 @@ export class MapView {
     return true;
   }
 
-  listen() {
+  addListeners() {
     if (this.listening) return;
     this.listening = true;
     asChart(this.plot).on("plotly_selected", (event) => event && event.points && this.lassoed(event.points));
@@ -293,10 +293,10 @@ export class MapView {
   // A map of some of the tokens cannot show all of a selection; its line keeps its place, so that nothing moves.
   countDrawn() {
     const { run, selection } = this.app;
-    this.drawn.hidden = this.map.positions.length === run.numTokens;
-    if (this.drawn.hidden) return;
+    this.drawnNote.hidden = this.map.positions.length === run.numTokens;
+    if (this.drawnNote.hidden) return;
     const shown = selection === null ? 0 : this.map.positions.filter((pos) => selection.has(pos)).length;
-    this.drawn.textContent =
+    this.drawnNote.textContent =
       selection === null || shown === selection.size
         ? ""
         : text.selectionDrawn(format.count(shown), format.count(selection.size));

@@ -47,9 +47,9 @@ export class App {
   /** @type {any} */
   keepDays;
   /** @type {any} */
-  turn;
+  requestId;
   /** @type {any} */
-  kept;
+  openForm;
 
   /**
    * @param {HTMLElement} root
@@ -79,7 +79,11 @@ export class App {
     });
     this.list = el("ul", { class: "fx-runs-list", "aria-label": text.listLabel, "data-testid": "fx-runs-list" });
     this.more = el("button", { type: "button", class: "fx-button", hidden: true, onclick: () => this.showMore() });
-    this.bin = el("details", { class: "fx-details fx-runs-bin", hidden: true, "data-testid": "fx-runs-deleted" });
+    this.deletedList = el("details", {
+      class: "fx-details fx-runs-bin",
+      hidden: true,
+      "data-testid": "fx-runs-deleted",
+    });
     this.content = el(
       "div",
       { class: "fx-runs", hidden: true },
@@ -88,7 +92,7 @@ export class App {
       this.compare,
       this.list,
       this.more,
-      this.bin,
+      this.deletedList,
     );
     root.replaceChildren(this.message, this.status, this.content, this.tooltip.node);
     root.addEventListener("keydown", (event) => event.key === "Escape" && this.tooltip.hide());
@@ -96,9 +100,9 @@ export class App {
   }
 
   async load() {
-    const turn = (this.turn = (this.turn || 0) + 1);
+    const requestId = (this.requestId = (this.requestId || 0) + 1);
     const answer = await callServer(() => this.server.load());
-    if (turn !== this.turn) return; // a newer answer is on its way, or already here
+    if (requestId !== this.requestId) return; // a newer answer is on its way, or already here
     if (answer.error !== undefined) {
       this.message.replaceChildren(alertBox(answer.error, () => this.load()));
       this.message.hidden = false;
@@ -133,15 +137,15 @@ export class App {
   }
 
   drawList() {
-    const found = this.runs.filter((run) => this.filters.matches(run));
-    const shown = found.slice(0, this.limit);
+    const matches = this.runs.filter((run) => this.filters.matches(run));
+    const shown = matches.slice(0, this.limit);
     this.filters.clear.hidden = !this.filters.active;
-    this.count.textContent = text.count(format.count(found.length), format.count(this.runs.length));
+    this.count.textContent = text.count(format.count(matches.length), format.count(this.runs.length));
     this.list.replaceChildren(...shown.map((run) => this.item(run)));
-    if (found.length === 0 && this.runs.length > 0)
+    if (matches.length === 0 && this.runs.length > 0)
       this.list.replaceChildren(el("li", { class: "fx-runs-none fx-muted" }, text.noneMatch));
-    this.more.hidden = found.length <= shown.length;
-    this.more.textContent = text.more(format.count(found.length - shown.length));
+    this.more.hidden = matches.length <= shown.length;
+    this.more.textContent = text.more(format.count(matches.length - shown.length));
   }
 
   showMore() {
@@ -174,8 +178,8 @@ export class App {
    * @param {RunCardPayload} run
    */
   keptForm(run) {
-    if (!this.kept || this.kept.id !== run.run_id) this.kept = { id: run.run_id, node: this.form(run) };
-    return this.kept.node;
+    if (!this.openForm || this.openForm.id !== run.run_id) this.openForm = { id: run.run_id, node: this.form(run) };
+    return this.openForm.node;
   }
 
   /** @param {RunCardPayload} run */
@@ -208,12 +212,16 @@ export class App {
   tags(run) {
     if (run.tags.length === 0) return null;
     /** @param {string} tag */
-    const pressed = (tag) => () => this.filters.choose("tag", tag);
+    const filterBy = (tag) => () => this.filters.choose("tag", tag);
     return el(
       "div",
       { class: "fx-runs-tags" },
       run.tags.map((tag) =>
-        el("button", { type: "button", class: "fx-tag", "aria-label": text.tagLabel(tag), onclick: pressed(tag) }, tag),
+        el(
+          "button",
+          { type: "button", class: "fx-tag", "aria-label": text.tagLabel(tag), onclick: filterBy(tag) },
+          tag,
+        ),
       ),
     );
   }
@@ -242,11 +250,11 @@ export class App {
       "aria-label": text.compareLabel(name),
       onchange: () => this.pick(run.run_id),
     });
-    /** @param {string} label @param {string} spoken @param {() => unknown} pressed @param {string} test */
-    const button = (label, spoken, pressed, test) =>
+    /** @param {string} label @param {string} spoken @param {() => unknown} onclick @param {string} test */
+    const button = (label, spoken, onclick, test) =>
       el(
         "button",
-        { type: "button", class: "fx-button", "aria-label": spoken, "data-testid": `fx-run-${test}`, onclick: pressed },
+        { type: "button", class: "fx-button", "aria-label": spoken, "data-testid": `fx-run-${test}`, onclick },
         label,
       );
     return el(
@@ -263,7 +271,7 @@ export class App {
   /** @param {string} id */
   export(id) {
     openExport({
-      ask: (what, details = {}) => callServer(() => this.server.ask({ what, run: id, ...details })),
+      request: (what, details = {}) => callServer(() => this.server.ask({ what, run: id, ...details })),
       run: id,
       layer: null,
     });
@@ -310,16 +318,16 @@ export class App {
 
   /**
    * @param {string | null} id
-   * @param {string | null} [back]
+   * @param {string | null} [focusRun]
    */
-  edit(id, back = null) {
+  edit(id, focusRun = null) {
     this.editing = id;
-    this.kept = null;
+    this.openForm = null;
     this.drawList();
     const target = id
       ? /** @type {HTMLElement} */ (this.itemNode(id)).querySelector("input")
-      : this.itemNode(back) &&
-        /** @type {HTMLElement} */ (this.itemNode(back)).querySelector("[data-testid=fx-run-edit]");
+      : this.itemNode(focusRun) &&
+        /** @type {HTMLElement} */ (this.itemNode(focusRun)).querySelector("[data-testid=fx-run-edit]");
     if (target) target.focus();
   }
 
@@ -337,34 +345,34 @@ export class App {
    */
   async save(run, changes) {
     const answer = await callServer(() => this.server.label({ run: run.run_id, ...changes }));
-    if (answer.error !== undefined) return this.say(alertBox(answer.error));
+    if (answer.error !== undefined) return this.setStatus(alertBox(answer.error));
     this.editing = null;
-    this.kept = null;
+    this.openForm = null;
     await this.load();
     this.edit(null, run.run_id);
-    return this.say(text.saved(nameOf({ ...run, ...answer })));
+    return this.setStatus(text.saved(nameOf({ ...run, ...answer })));
   }
 
   /**
    * @param {string | Node} content
    * @param {...Child} actions
    */
-  say(content, ...actions) {
+  setStatus(content, ...actions) {
     this.status.replaceChildren(
-      typeof content === "string" ? el("div", { class: "fx-runs-said" }, el("p", {}, content), actions) : content,
+      typeof content === "string" ? el("div", { class: "fx-runs-message" }, el("p", {}, content), actions) : content,
     );
   }
 
   /** @param {RunCardPayload} run */
   async remove(run) {
     const answer = await callServer(() => this.server.remove({ run: run.run_id }));
-    if (answer.error !== undefined) return this.say(alertBox(answer.error));
+    if (answer.error !== undefined) return this.setStatus(alertBox(answer.error));
     const undo = el(
       "button",
       { type: "button", class: "fx-button", "data-testid": "fx-run-undo", onclick: () => this.restore(run) },
       text.undo,
     );
-    this.say(text.removed(nameOf(run), this.keepDays), undo);
+    this.setStatus(text.removed(nameOf(run), this.keepDays), undo);
     undo.focus();
     return this.load();
   }
@@ -372,7 +380,7 @@ export class App {
   /** @param {RunCardPayload} run */
   async restore(run) {
     const answer = await callServer(() => this.server.restore({ run: run.run_id }));
-    this.say(answer.error === undefined ? text.restored(nameOf(run)) : alertBox(answer.error));
+    this.setStatus(answer.error === undefined ? text.restored(nameOf(run)) : alertBox(answer.error));
     await this.load();
     this.edit(null, run.run_id);
   }
@@ -421,7 +429,7 @@ export class App {
   }
 
   drawBin() {
-    this.bin.hidden = this.deleted.length === 0;
+    this.deletedList.hidden = this.deleted.length === 0;
     const rows = this.deleted.map((run) =>
       el(
         "li",
@@ -439,7 +447,7 @@ export class App {
         ),
       ),
     );
-    this.bin.replaceChildren(
+    this.deletedList.replaceChildren(
       el("summary", {}, text.deletedTitle(format.count(this.deleted.length))),
       el("p", { class: "fx-help" }, text.deletedHelp(this.keepDays)),
       el("ul", { class: "fx-runs-deleted" }, rows),

@@ -47,13 +47,13 @@ export class Filters {
       tag: runs.flatMap((run) => run.tags),
     };
     for (const [name, select] of Object.entries(this.chosen)) {
-      const kept = select.value;
+      const previous = select.value;
       const unique = [...new Set(values[name])].sort();
       select.replaceChildren(
         el("option", { value: "" }, text.any),
         ...unique.map((value) => el("option", { value }, value)),
       );
-      select.value = unique.includes(kept) ? kept : "";
+      select.value = unique.includes(previous) ? previous : "";
       select.disabled = unique.length === 0;
     }
   }
@@ -74,11 +74,11 @@ export class Filters {
     if (centroids.value && run.centroids_name !== centroids.value) return false;
     if (setting.value && text.setting(run.config) !== setting.value) return false;
     if (tag.value && !run.tags.includes(tag.value)) return false;
-    const where = [run.name, run.title, run.note, run.run_id, ...run.tags].join("\n").toLowerCase();
+    const searched = [run.name, run.title, run.note, run.run_id, ...run.tags].join("\n").toLowerCase();
     return this.words.value
       .toLowerCase()
       .split(/\s+/)
-      .every((word) => where.includes(word));
+      .every((word) => searched.includes(word));
   }
 
   get active() {

@@ -16,7 +16,7 @@ export class Box {
    */
   constructor(root, server) {
     this.server = server;
-    this.turn = 0;
+    this.requestId = 0;
     const id = newId("sql");
     this.field = el("textarea", {
       id,
@@ -79,11 +79,11 @@ export class Box {
   }
 
   async run() {
-    const turn = (this.turn += 1);
+    const requestId = (this.requestId += 1);
     const waiting = setTimeout(() => this.output.replaceChildren(progressBox(text.running)), 250);
     const answer = await callServer(() => this.server.query(this.field.value));
     clearTimeout(waiting);
-    if (turn !== this.turn) return;
+    if (requestId !== this.requestId) return;
     this.output.replaceChildren(
       ...(answer.error !== undefined
         ? [alertBox(`${answer.error[0].toUpperCase()}${answer.error.slice(1)}.`)]

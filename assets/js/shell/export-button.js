@@ -10,7 +10,7 @@ export const exportButton = (app) => {
   const { run } = app;
   const open = () =>
     openExport({
-      ask: (what, details = {}) => app.ask(what, details),
+      request: (what, details = {}) => app.request(what, details),
       run: run.info.run_id,
       layer: run.layerIds[app.layerIndex],
     });

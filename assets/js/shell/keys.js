@@ -53,7 +53,7 @@ function search() {
  * Escape is the explorer's own while focus is inside it; from elsewhere on the page it lets go of the selection too.
  * @param {UiEvent<KeyboardEvent>} event
  */
-function letGo(event) {
+function clearSelection(event) {
   const root = explorer();
   if (!root || root.contains(event.target) || event.target.closest(".fx-root, dialog")) return false;
   return press(root.querySelector("[data-testid=fx-selection]:not(.fx-selected-none) button"));
@@ -69,8 +69,8 @@ const ACTIONS = {
 };
 
 /** @param {UiEvent<KeyboardEvent>} event */
-function act(event) {
-  if (event.key === "Escape") return letGo(event);
+function runAction(event) {
+  if (event.key === "Escape") return clearSelection(event);
   if (/^[1-9]$/.test(event.key)) return openView(Number(event.key));
   return event.key in ACTIONS ? ACTIONS[event.key]() : false;
 }
@@ -80,7 +80,7 @@ function keyDown(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (!(event.target instanceof Element) || event.target.closest(`${TYPING}, dialog`) || (sheet !== null && sheet.open))
     return;
-  if (act(event) !== false) event.preventDefault();
+  if (runAction(event) !== false) event.preventDefault();
 }
 
 /** @param {string} keys */

@@ -127,11 +127,11 @@ class Tour {
       ? this.target.getBoundingClientRect()
       : { left: GAP, bottom: GAP, height: 0, top: GAP, right: GAP };
     const tall = rect.height > window.innerHeight / 2;
-    const beside = rect.right + GAP + width < document.documentElement.clientWidth;
-    const left = beside
+    const fitsRight = rect.right + GAP + width < document.documentElement.clientWidth;
+    const left = fitsRight
       ? rect.right + GAP
       : Math.min(Math.max(GAP, rect.left), document.documentElement.clientWidth - width - GAP);
-    const top = beside ? rect.top : tall ? rect.top + window.innerHeight / 3 : rect.bottom + GAP;
+    const top = fitsRight ? rect.top : tall ? rect.top + window.innerHeight / 3 : rect.bottom + GAP;
     this.node.style.left = `${left + window.scrollX}px`;
     this.node.style.top = `${Math.min(top + window.scrollY, Math.max(0, document.documentElement.scrollHeight - height - GAP))}px`;
   }
@@ -156,16 +156,16 @@ export const startTour = () => {
 };
 
 // A program that drives the page is not a first visit, unless it asks for the tour.
-function wanted() {
-  const asked = new URLSearchParams(window.location.search).get("tour");
-  if (asked !== null) return asked === "on";
+function shouldStart() {
+  const parameter = new URLSearchParams(window.location.search).get("tour");
+  if (parameter !== null) return parameter === "on";
   return !navigator.webdriver && !remembered();
 }
 
 // Whoever has begun to do something by the time the first run is drawn is not interrupted.
 let busy = false;
 
-const begun = () => {
+const markBusy = () => {
   busy = true;
 };
 
@@ -178,7 +178,8 @@ function startWhenReady(tries) {
 
 /** Starts the tour once the first run is drawn, if this is a person's first visit. */
 export function startTourOnFirstVisit() {
-  if (!wanted() || window.self !== window.top) return;
-  for (const event of ["keydown", "pointerdown"]) window.addEventListener(event, begun, { once: true, capture: true });
+  if (!shouldStart() || window.self !== window.top) return;
+  for (const event of ["keydown", "pointerdown"])
+    window.addEventListener(event, markBusy, { once: true, capture: true });
   startWhenReady(START_TRIES);
 }

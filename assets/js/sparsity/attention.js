@@ -27,7 +27,7 @@ const PARTS = Object.keys(text.parts);
 
 export class AttentionPart {
   /** @type {AttentionMassPayload} */
-  found;
+  answer;
   /** @type {HTMLParagraphElement} */
   stage;
   /** @type {HTMLProgressElement} */
@@ -40,7 +40,7 @@ export class AttentionPart {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.hasFound = false;
+    this.hasAnswer = false;
     this.kind = "mass_kept";
     /** @type {Run | null} */
     this.run = null;
@@ -53,7 +53,7 @@ export class AttentionPart {
     });
     this.finding = el("p", { class: "fx-finding" });
     this.denominator = el("p", { class: "fx-help" });
-    this.table = lazyDetails(text.table, () => (this.hasFound ? this.buildTable() : ""));
+    this.table = lazyDetails(text.table, () => (this.hasAnswer ? this.buildTable() : ""));
     this.links = new LinkLists(app);
     this.scaleLow = el("span", {});
     const scale = el(
@@ -93,25 +93,25 @@ export class AttentionPart {
   // Asks once per run; the answer of a measured run does not change.
   async update() {
     const { run } = this.app;
-    if (this.run === run && this.hasFound) {
+    if (this.run === run && this.hasAnswer) {
       this.draw();
       this.links.update();
       return;
     }
     if (this.run !== run) {
       this.run = run;
-      this.hasFound = false;
+      this.hasAnswer = false;
       this.measured.hidden = true;
       this.state.replaceChildren(progressBox(text.waiting));
     }
-    await this.ask("attention");
+    await this.request("attention");
   }
 
   /** @param {"attention" | "measure_attention" | "stop_attention"} what */
-  async ask(what) {
+  async request(what) {
     const { run } = this.app;
     clearTimeout(this.timer);
-    const answer = await this.app.ask(what);
+    const answer = await this.app.request(what);
     if (this.app.run !== run || !this.app.isOpen("sparsity")) return;
     this.take(answer);
   }
@@ -119,9 +119,9 @@ export class AttentionPart {
   /** @param {Answer<AttentionPayload>} answer */
   take(answer) {
     if (answer.error === undefined) setAttentionState(this.app.run, answer.state);
-    if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error, () => this.ask("attention")));
+    if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error, () => this.request("attention")));
     else if (answer.state === "running") this.showRunning(answer);
-    else if (answer.state === "done") this.showFound(answer);
+    else if (answer.state === "done") this.showMeasured(answer);
     else this.invite(answer);
   }
 
@@ -144,7 +144,7 @@ export class AttentionPart {
 
   measure() {
     this.showRunning({ stage: text.waiting, fraction: 0 });
-    this.ask("measure_attention");
+    this.request("measure_attention");
   }
 
   /** @param {{ stage: string, fraction: number }} given */
@@ -154,20 +154,20 @@ export class AttentionPart {
       this.bar = el("progress", { max: "1", "aria-label": text.progressLabel });
       const stop = el(
         "button",
-        { type: "button", class: "fx-button", onclick: () => this.ask("stop_attention") },
+        { type: "button", class: "fx-button", onclick: () => this.request("stop_attention") },
         text.stop,
       );
       this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
     }
     this.stage.textContent = stage;
     this.bar.value = fraction;
-    this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.ask("attention"), POLL_MS);
+    this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.request("attention"), POLL_MS);
   }
 
   /** @param {AttentionMassPayload} answer */
-  showFound(answer) {
-    this.found = answer;
-    this.hasFound = true;
+  showMeasured(answer) {
+    this.answer = answer;
+    this.hasAnswer = true;
     this.state.replaceChildren();
     this.measured.hidden = false;
     this.links.setHeads(answer.mass_kept[0].length);
@@ -180,13 +180,13 @@ export class AttentionPart {
    * @param {number} layer
    */
   nulls(layer) {
-    const { found } = this;
-    const heads = found.local[layer].map((local, head) => local + found.sinks[layer][head]);
+    const { answer } = this;
+    const heads = answer.local[layer].map((local, head) => local + answer.sinks[layer][head]);
     const near = mean(heads);
-    const far = mean(found.grouped[layer].map((grouped, head) => grouped + found.dropped[layer][head]));
+    const far = mean(answer.grouped[layer].map((grouped, head) => grouped + answer.dropped[layer][head]));
     const distant = this.kind === "distant_mass_kept";
     return {
-      shuffled: distant ? found.sharing[layer] : near + far * found.sharing[layer],
+      shuffled: distant ? answer.sharing[layer] : near + far * answer.sharing[layer],
       windowOnly: distant ? 0 : near,
     };
   }
@@ -196,19 +196,19 @@ export class AttentionPart {
    * @param {number} layer
    */
   layerMean(layer) {
-    const { found } = this;
-    if (this.kind === "mass_kept") return mean(found.mass_kept[layer]);
-    const grouped = mean(found.grouped[layer]);
-    const far = grouped + mean(found.dropped[layer]);
+    const { answer } = this;
+    if (this.kind === "mass_kept") return mean(answer.mass_kept[layer]);
+    const grouped = mean(answer.grouped[layer]);
+    const far = grouped + mean(answer.dropped[layer]);
     return far > 0 ? grouped / far : null;
   }
 
   draw() {
-    const { app, found } = this;
+    const { app, answer } = this;
     const { root, layerIndex } = app;
-    this.heads = found.mass_kept[0].length;
+    this.heads = answer.mass_kept[0].length;
     const columns = [...range(this.heads), this.heads + 1, this.heads + 2, this.heads + 3];
-    const z = found[this.kind].map((row, layer) => {
+    const z = answer[this.kind].map((row, layer) => {
       const { shuffled, windowOnly } = this.nulls(layer);
       return [...row, null, this.layerMean(layer), shuffled, this.kind === "mass_kept" ? windowOnly : null];
     });
@@ -233,7 +233,7 @@ export class AttentionPart {
       xgap: 1,
       ygap: 1,
     };
-    this.say();
+    this.showFinding();
     this.table.refresh();
     drawPlot(app, this.plot, [trace], this.layout(columns, layerIndex), {
       hover: (point) => this.describe(.../** @type {[any, any]} */ (point.pointNumber)),
@@ -297,21 +297,21 @@ export class AttentionPart {
     });
   }
 
-  say() {
-    const { found, app } = this;
-    const layers = range(found.mass_kept.length);
+  showFinding() {
+    const { answer, app } = this;
+    const layers = range(answer.mass_kept.length);
     const nulls = layers.map((layer) => this.nulls(layer));
-    const kept = format.percent(
+    const retained = format.percent(
       mean(layers.map((layer) => this.layerMean(layer)).filter((value) => value !== null)),
       1,
     );
     const shuffled = format.percent(mean(nulls.map((value) => value.shuffled)), 1);
     const alone = format.percent(mean(nulls.map((value) => value.windowOnly)), 1);
     this.finding.textContent =
-      this.kind === "mass_kept" ? text.summary(kept, shuffled, alone) : text.summaryDistant(kept, shuffled);
-    const counts = [layers.length, this.heads, found.num_tokens].map(format.count);
+      this.kind === "mass_kept" ? text.summary(retained, shuffled, alone) : text.summaryDistant(retained, shuffled);
+    const counts = [layers.length, this.heads, answer.num_tokens].map(format.count);
     this.denominator.textContent =
-      found.num_tokens < app.run.numTokens
+      answer.num_tokens < app.run.numTokens
         ? text.denominatorCut(.../** @type {[any, any, any]} */ (counts), format.count(app.run.numTokens))
         : text.denominator(.../** @type {[any, any, any]} */ (counts));
   }
@@ -321,7 +321,7 @@ export class AttentionPart {
    * @param {number} column
    */
   describe(layer, column) {
-    const { found, app } = this;
+    const { answer, app } = this;
     const id = app.run.layerIds[layer];
     /** @param {Child | Child[]} label @param {string} value */
     const row = (label, value) =>
@@ -338,7 +338,7 @@ export class AttentionPart {
       return [head(text.nullCell(id, text.windowOnly)), row(text.kinds[this.kind], share(windowOnly))];
     const whole = column > this.heads;
     /** @param {Part} name */
-    const part = (name) => (whole ? mean(found[name][layer]) : found[name][layer][column]);
+    const part = (name) => (whole ? mean(answer[name][layer]) : answer[name][layer][column]);
     /** @param {Part} name */
     const swatch = (name) => el("span", { class: `fx-cause fx-cause-${text.partCauses[name]}`, "aria-hidden": "true" });
     const far = part("grouped") + part("dropped");
@@ -364,7 +364,7 @@ export class AttentionPart {
 
   buildTable() {
     const { run } = this.app;
-    const rows = this.found[this.kind].map((values, layer) => {
+    const rows = this.answer[this.kind].map((values, layer) => {
       const { shuffled, windowOnly } = this.nulls(layer);
       const nulls = this.kind === "mass_kept" ? [shuffled, windowOnly] : [shuffled];
       return [

@@ -19,9 +19,14 @@ export class MaskCursor {
     this.mask = mask;
     /** @type {any} */
     this.place = null;
-    this.said = el(
+    this.description = el(
       "p",
-      { class: "fx-help fx-mask-said", id: newId("mask-said"), "aria-live": "polite", "data-testid": "fx-mask-said" },
+      {
+        class: "fx-help fx-mask-description",
+        id: newId("mask-description"),
+        "aria-live": "polite",
+        "data-testid": "fx-mask-description",
+      },
       text.help,
     );
   }
@@ -54,7 +59,7 @@ export class MaskCursor {
   hide() {
     if (this.place === null) return;
     this.place = null;
-    this.said.textContent = text.help;
+    this.description.textContent = text.help;
     this.mask.app.tooltip.hide();
     this.mask.redrawShapes();
   }
@@ -87,15 +92,15 @@ export class MaskCursor {
   put(query, key) {
     const { tile } = this.mask;
     const [row, column] = this.cell({ query, key });
-    let seen = column;
-    while (seen > 0 && sum(tile.blockCounts(row, seen)) === 0) seen -= 1;
-    if (sum(tile.blockCounts(row, seen)) === 0) {
+    let nearest = column;
+    while (nearest > 0 && sum(tile.blockCounts(row, nearest)) === 0) nearest -= 1;
+    if (sum(tile.blockCounts(row, nearest)) === 0) {
       if (this.place === null) this.place = { query, key: Math.min(key, query) };
     } else {
-      this.place = { query, key: seen === column ? key : tile.keySpan(seen)[0] };
+      this.place = { query, key: nearest === column ? key : tile.keySpan(nearest)[0] };
     }
     this.mask.redrawShapes();
-    this.say();
+    this.describe();
   }
 
   /** @param {any} [given] */
@@ -121,10 +126,10 @@ export class MaskCursor {
     return { x: (column + 0.5) / tile.numColumns, y: (row + 0.5) / tile.numRows };
   }
 
-  say() {
+  describe() {
     const { mask } = this;
     const point = { pointNumber: this.cell() };
-    this.said.textContent = this.words(.../** @type {[any, any]} */ (point.pointNumber));
+    this.description.textContent = this.words(.../** @type {[any, any]} */ (point.pointNumber));
     const area = mask.plot.querySelector(".nsewdrag");
     const content = mask.hover(point);
     if (!area || !content || document.activeElement !== mask.plot) return;

@@ -58,22 +58,22 @@ export class DistanceChart {
       this.far,
       this.table,
     );
-    /** @param {string} scope @param {(answer: any) => unknown} ready */
-    const handlers = (scope, ready) => ({
+    /** @param {string} scope @param {(answer: any) => unknown} onAnswer */
+    const handlers = (scope, onAnswer) => ({
       open: () => app.isOpen("sparsity"),
       waiting: () => this.scope === scope && this.wait(),
       ready: (answer) => {
-        ready(answer);
+        onAnswer(answer);
         if (this.scope === scope) this.show(answer);
       },
       failed: (message) => this.scope === scope && this.status.replaceChildren(alertBox(message, () => this.update())),
     });
     this.layer = new LayerLoader(
-      (run, layer) => app.ask("pair_distances", { layer }),
+      (run, layer) => app.request("pair_distances", { layer }),
       handlers("layer", () => {}),
     );
     this.mean = new LayerLoader(
-      () => app.ask("pair_distances_mean"),
+      () => app.request("pair_distances_mean"),
       handlers(MEAN, (answer) => nullsReady(answer)),
     );
   }

@@ -72,7 +72,7 @@ export class LinkLists {
       this.status,
       el("div", { class: "fx-link-columns" }, KINDS.map(column)),
     );
-    this.loader = new LayerLoader((run, layer) => app.ask("attention_links", { layer }), {
+    this.loader = new LayerLoader((run, layer) => app.request("attention_links", { layer }), {
       open: () => app.isOpen("sparsity"),
       waiting: () => this.wait(),
       ready: (answer) => this.show(answer),

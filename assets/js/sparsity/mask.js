@@ -53,24 +53,24 @@ export class ZoomMask {
   /**
    * `look(tile)` gives z and colours of the heatmap; `describe(tile, row, column)` the tooltip of a block.
    * @param {App} app
-   * @param {(tile: MaskTile) => object} look
+   * @param {(tile: MaskTile) => object} colouring
    * @param {(tile: MaskTile, row: number, column: number) => HTMLElement[]} describe
    */
-  constructor(app, look, describe) {
+  constructor(app, colouring, describe) {
     this.app = app;
-    this.look = look;
+    this.colouring = colouring;
     this.describe = describe;
     this.clicked = "block";
     /** The run that is drawn. @type {Run} */
     this.run = /** @type {any} */ (null);
-    this.asked = 0;
+    this.requestId = 0;
     this.cursor = new MaskCursor(this);
     // An application, so that screen readers leave the arrow keys to the cursor.
     this.plot = el("div", {
       class: "fx-plot fx-mask",
       role: "application",
       tabindex: "0",
-      "aria-describedby": this.cursor.said.id,
+      "aria-describedby": this.cursor.description.id,
       "data-testid": "fx-mask",
       onkeydown: (event) => this.key(event),
       onblur: () => app.tooltip.hide(),
@@ -83,7 +83,7 @@ export class ZoomMask {
       this.toolbar(),
       this.plot,
       this.level,
-      this.cursor.said,
+      this.cursor.description,
       el("p", { class: "fx-help" }, text.help),
     );
   }
@@ -114,7 +114,7 @@ export class ZoomMask {
    */
   setWhole(mask) {
     const { run } = this.app;
-    this.asked += 1; // a closer look still on its way belongs to another layer or run
+    this.requestId += 1; // a closer look still on its way belongs to another layer or run
     if (this.run !== run) {
       this.view = null;
       this.cursor.hide();
@@ -131,14 +131,14 @@ export class ZoomMask {
    */
   async show(view) {
     this.view = view && this.fit(view);
-    const turn = (this.asked += 1);
+    const requestId = (this.requestId += 1);
     const start = performance.now();
     if (!this.view) {
       await this.draw(this.whole);
     } else {
       this.plot.classList.add("fx-stale");
-      const answer = await this.app.ask("mask_tile", { layer: this.layerId, ...this.view });
-      if (turn !== this.asked || !this.app.isOpen("sparsity")) return;
+      const answer = await this.app.request("mask_tile", { layer: this.layerId, ...this.view });
+      if (requestId !== this.requestId || !this.app.isOpen("sparsity")) return;
       if (answer.error === undefined) await this.draw(new MaskTile(answer));
       else {
         this.view = null;
@@ -263,7 +263,7 @@ export class ZoomMask {
       hover: (point) => this.hover(point),
       click: (point) => this.click(point),
     });
-    this.listen();
+    this.addListeners();
     this.cursor.follow();
   }
 
@@ -271,7 +271,7 @@ export class ZoomMask {
     if (this.tile) this.draw(this.tile);
   }
 
-  listen() {
+  addListeners() {
     if (this.listening) return;
     this.listening = true;
     asChart(this.plot).on("plotly_relayout", (change) => this.dragged(change));
@@ -313,7 +313,7 @@ export class ZoomMask {
       showscale: false,
       xgap: gap,
       ygap: gap,
-      ...this.look(tile),
+      ...this.colouring(tile),
     };
   }
 

@@ -78,7 +78,7 @@ export class SparsityView {
     this.maskTitle = el("h3", { class: "fx-subtitle" });
     this.mask = new ZoomMask(
       app,
-      (tile) => this.look(tile),
+      (tile) => this.colouring(tile),
       (tile, row, column) => this.describeBlock(tile, row, column),
     );
     this.layers = el("div", {
@@ -202,7 +202,7 @@ export class SparsityView {
    * Values and colours of a tile; a single pair has one cause and nothing to share.
    * @param {MaskTile} tile
    */
-  look(tile) {
+  colouring(tile) {
     return this.kind === "main" || (this.kind === "kept" && tile.blockSize === 1)
       ? this.causeScale(tile)
       : this.shareScale(tile);
@@ -293,8 +293,8 @@ export class SparsityView {
   drawLayers() {
     const { app } = this;
     const { run, root } = app;
-    const kept = Object.keys(text.causes).filter((cause) => cause !== DROPPED);
-    const bars = kept.map((cause) => ({
+    const keptCauses = Object.keys(text.causes).filter((cause) => cause !== DROPPED);
+    const bars = keptCauses.map((cause) => ({
       type: "bar",
       orientation: "h",
       name: text.causes[cause],

@@ -44,7 +44,7 @@ export class StatAgreement {
   /** @type {any} */
   shown;
   /** @type {any} */
-  known;
+  shownAnswers;
 
   /**
    * @param {App} app
@@ -52,7 +52,7 @@ export class StatAgreement {
    */
   constructor(app, view) {
     Object.assign(this, { app, view });
-    this.wanted = addressOf("statistics").get("with");
+    this.requestedRun = addressOf("statistics").get("with");
     this.select = el("select", { onchange: () => this.pick(this.select.value) });
     this.none = el("p", { class: "fx-muted", hidden: true, "data-testid": "fx-stat-no-partner" }, words.none);
     this.chosen = el("label", { class: "fx-select" }, words.other, this.select);
@@ -126,28 +126,28 @@ export class StatAgreement {
 
   async update() {
     const { app, view } = this;
-    if (this.shown === app.run && this.known === view.answers) {
+    if (this.shown === app.run && this.shownAnswers === view.answers) {
       if (this.rows.length > 0) this.draw();
       return;
     }
-    if (this.shown === app.run) this.wanted = this.other; // more was measured: the same run again
+    if (this.shown === app.run) this.requestedRun = this.other; // more was measured: the same run again
     this.body.hidden = this.results.hidden = true;
     this.rows = [];
-    const found = await view.answer("agreement", "compare_partners");
-    if (found === null) return;
+    const partners = await view.answer("agreement", "compare_partners");
+    if (partners === null) return;
     this.shown = app.run;
-    this.known = view.answers;
-    const known = Object.fromEntries(
-      found.runs.map((run) => [run.run_id, words.option({ ...run, date: format.date(run.created_at) })]),
+    this.shownAnswers = view.answers;
+    const names = Object.fromEntries(
+      partners.runs.map((run) => [run.run_id, words.option({ ...run, date: format.date(run.created_at) })]),
     );
-    this.select.replaceChildren(...Object.entries(known).map(([id, name]) => el("option", { value: id }, name)));
-    this.none.hidden = found.runs.length > 0;
-    this.chosen.hidden = found.runs.length === 0;
+    this.select.replaceChildren(...Object.entries(names).map(([id, name]) => el("option", { value: id }, name)));
+    this.none.hidden = partners.runs.length > 0;
+    this.chosen.hidden = partners.runs.length === 0;
     this.body.hidden = false;
     this.other = null;
-    if (found.runs.length > 0)
-      this.pick(this.wanted !== null && this.wanted in known ? this.wanted : found.runs[0].run_id);
-    this.wanted = null;
+    if (partners.runs.length > 0)
+      this.pick(this.requestedRun !== null && this.requestedRun in names ? this.requestedRun : partners.runs[0].run_id);
+    this.requestedRun = null;
   }
 
   /** @param {string} other */

@@ -29,17 +29,17 @@ const LINES = {
 export const statTraces = (root, x, series) => {
   const traces = [];
   for (const name of Object.keys(LINES)) {
-    const one = series[name];
-    if (!one || one.y.every((value) => value === null || value === undefined)) continue;
+    const trace = series[name];
+    if (!trace || trace.y.every((value) => value === null || value === undefined)) continue;
     const [colour, dash, markers] = LINES[name];
     const strong = cssColour(root, colour);
-    if (one.low && one.low.some((value) => value !== null && value !== undefined))
-      traces.push(...band(x, one, clear(strong, name === "value" ? 0.22 : 0.14)));
+    if (trace.low && trace.low.some((value) => value !== null && value !== undefined))
+      traces.push(...band(x, trace, clear(strong, name === "value" ? 0.22 : 0.14)));
     traces.push({
       type: "scatter",
       mode: markers ? "lines+markers" : "lines",
       x,
-      y: one.y,
+      y: trace.y,
       hoverinfo: "none",
       connectgaps: false,
       line: { color: strong, width: markers ? 2.5 : 2, dash },

@@ -201,10 +201,10 @@ export class StatDistances {
 
   /**
    * @param {"kept" | "dropped"} kind
-   * @param {any[]} found
+   * @param {any[]} pairs
    */
-  kind(kind, found) {
-    const rows = found.sort((a, b) => b.probability - a.probability).slice(0, SHOWN);
+  kind(kind, pairs) {
+    const rows = pairs.sort((a, b) => b.probability - a.probability).slice(0, SHOWN);
     /** @param {any} row */
     const cells = (row) => [
       this.tokens(row),
@@ -235,7 +235,7 @@ export class StatDistances {
   tokens(row) {
     const [query, key] = [row.query_piece, row.key_piece].map((piece) => visibleToken(piece.trim() || piece));
     const [at, from] = [row.query, row.key].map(format.count);
-    const pressed = () => this.app.toggleSelection(selectTokens([row.query, row.key], "tokens", words.label(at, from)));
+    const select = () => this.app.toggleSelection(selectTokens([row.query, row.key], "tokens", words.label(at, from)));
     return el(
       "button",
       {
@@ -243,7 +243,7 @@ export class StatDistances {
         class: "fx-stat-pair",
         "data-pair": `${row.query} ${row.key}`,
         "aria-label": words.choose(query, key, at, from),
-        onclick: pressed,
+        onclick: select,
       },
       el("code", {}, query),
       words.arrow,

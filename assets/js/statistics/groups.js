@@ -118,10 +118,10 @@ export class StatGroups {
   /** @param {number} group */
   card(group) {
     const label = groupLabel(group);
-    const mine = this.rows.filter((row) => row.group === label);
+    const groupRows = this.rows.filter((row) => row.group === label);
     /** @param {string} name */
-    const one = (name) => mine.find((row) => row.statistic === name);
-    const empty = !one("share") || one("share").value === 0;
+    const statistic = (name) => groupRows.find((row) => row.statistic === name);
+    const empty = !statistic("share") || statistic("share").value === 0;
     const state = el("span", { class: "fx-button" });
     const button = el(
       "button",
@@ -139,29 +139,29 @@ export class StatGroups {
     const content = empty
       ? [el("p", { class: "fx-muted" }, words.empty)]
       : [
-          ...this.facts(one),
-          ...mine.filter((row) => row.statistic === "purity").map((row) => this.leading(row)),
+          ...this.facts(statistic),
+          ...groupRows.filter((row) => row.statistic === "purity").map((row) => this.leading(row)),
           ...this.pieces(label),
         ];
     const node = el("article", { class: "fx-group-card", "aria-label": words.of(label) }, button, content);
     return { node, button, state };
   }
 
-  /** @param {(name: string) => any} one */
-  facts(one) {
+  /** @param {(name: string) => any} statistic */
+  facts(statistic) {
     /** @param {string} name @param {string} label */
     const fact = (name, label) => {
-      const row = one(name);
+      const row = statistic(name);
       return el(
         "div",
         {},
         el("dt", {}, label),
         el("dd", {}, percent(row.value)),
         el("dd", { class: "fx-muted" }, statInterval(name, row.low, row.high) || text.noInterval),
-        el("dd", { class: "fx-muted" }, words.besideRandom(percent(row.random))),
+        el("dd", { class: "fx-muted" }, words.randomBaseline(percent(row.random))),
       );
     };
-    const { warning } = one("confidence");
+    const { warning } = statistic("confidence");
     return [
       el(
         "dl",
@@ -169,14 +169,14 @@ export class StatGroups {
         fact("share", words.share),
         fact("confidence", words.confidence),
       ),
-      warning ? el("p", { class: "fx-stat-told" }, warning) : null,
+      warning ? el("p", { class: "fx-stat-indistinct" }, warning) : null,
     ].filter(Boolean);
   }
 
   /** @param {any} row */
   leading(row) {
     const [scheme, category] = row.category.split(/:(.*)/s);
-    const told = indistinctWords(row);
+    const warning = indistinctWords(row);
     return el(
       "div",
       { class: `fx-card-part${isIndistinct(row) ? " fx-stat-pale" : ""}` },
@@ -191,10 +191,10 @@ export class StatGroups {
       el(
         "p",
         { class: "fx-muted fx-class-words" },
-        words.beside(percent(row.shuffled), percent(row.random), percent(row.window_only)),
+        words.baselineShares(percent(row.shuffled), percent(row.random), percent(row.window_only)),
         row.q_value === null ? null : ` · ${text.q(row.q_value)}`,
       ),
-      told ? el("p", { class: "fx-stat-told" }, told) : null,
+      warning ? el("p", { class: "fx-stat-indistinct" }, warning) : null,
     );
   }
 
@@ -250,19 +250,19 @@ export class StatGroups {
   }
 
   drawSchemes() {
-    const found = [...new Set(this.categories.map((row) => row.scheme))];
-    if (!found.includes(this.scheme)) this.scheme = found.includes("pos") ? "pos" : found[0];
+    const schemes = [...new Set(this.categories.map((row) => row.scheme))];
+    if (!schemes.includes(this.scheme)) this.scheme = schemes.includes("pos") ? "pos" : schemes[0];
     /** @param {string} scheme */
     const changed = (scheme) => {
       this.scheme = scheme;
       this.drawCategories();
       this.selectionChanged();
     };
-    this.schemes.hidden = found.length < 2;
+    this.schemes.hidden = schemes.length < 2;
     this.schemes.replaceChildren(
       choiceOf(
         words.scheme,
-        Object.fromEntries(found.map((name) => [name, text.schemesLong[name]])),
+        Object.fromEntries(schemes.map((name) => [name, text.schemesLong[name]])),
         this.scheme,
         changed,
       ),
@@ -331,8 +331,8 @@ export class StatGroups {
    * @param {any} row
    */
   cell(row) {
-    const told = row.q_value !== null && row.q_value <= MOST_Q;
-    const shade = told && row.lift > 1 ? Math.min(1, Math.log2(row.lift) / 2) : 0;
+    const distinct = row.q_value !== null && row.q_value <= MOST_Q;
+    const shade = distinct && row.lift > 1 ? Math.min(1, Math.log2(row.lift) / 2) : 0;
     const title = words.cell(
       percent(row.share),
       percent(row.low),
@@ -341,7 +341,7 @@ export class StatGroups {
     );
     return el(
       "td",
-      { title, class: told ? null : "fx-stat-pale", style: `--fx-heat:${Math.round(shade * 34)}%` },
+      { title, class: distinct ? null : "fx-stat-pale", style: `--fx-heat:${Math.round(shade * 34)}%` },
       el("span", { class: "fx-stat-value" }, percent(row.share)),
       el("span", { class: "fx-interval" }, row.lift === null ? text.none : words.lift(format.decimal(row.lift, 1))),
     );

@@ -103,18 +103,18 @@ export class StatLayers {
 
   /** @param {StatisticRow} row */
   value(row) {
-    const told = indistinctWords(row);
+    const warning = indistinctWords(row);
     return [
       el("strong", { class: "fx-stat-value" }, statNumber(row.statistic, row.value)),
       el("span", { class: "fx-interval" }, statInterval(row.statistic, row.low, row.high) || text.noInterval),
-      told ? el("span", { class: "fx-stat-told" }, told) : null,
+      warning ? el("span", { class: "fx-stat-indistinct" }, warning) : null,
     ];
   }
 
   /** @param {number} layer */
   button(layer) {
     const index = this.app.run.layerIds.indexOf(layer);
-    const pressed = () => this.app.setLayer(index);
+    const openLayer = () => this.app.setLayer(index);
     return el(
       "button",
       {
@@ -123,7 +123,7 @@ export class StatLayers {
         "data-layer": index,
         "aria-label": words.open(layer),
         "aria-current": index === this.app.layerIndex ? "true" : null,
-        onclick: pressed,
+        onclick: openLayer,
       },
       layer,
     );
@@ -148,27 +148,27 @@ export class StatLayers {
       this.answer = answer;
       this.shown = this.app.run;
       this.rows = statRows(answer.layers);
-      this.offer();
+      this.drawOptions();
     }
     this.body.hidden = false;
     this.draw();
   }
 
   // The statistics this run has; the one of the address, or the first.
-  offer() {
+  drawOptions() {
     const keys = new Map(this.rows.map((row) => [statKey(row), row]));
     if (!keys.has(/** @type {string} */ (this.key)))
       this.key = [...keys.keys()].find((key) => key.startsWith(FIRST)) || [...keys.keys()][0];
     /** @param {any} pair */
     const options = ([title, names]) => {
-      const mine = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
-      return mine.length === 0
+      const familyKeys = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
+      return familyKeys.length === 0
         ? []
         : [
             el(
               "optgroup",
               { label: title },
-              mine.map(([key, row]) => el("option", { value: key }, statName(row))),
+              familyKeys.map(([key, row]) => el("option", { value: key }, statName(row))),
             ),
           ];
     };
@@ -181,16 +181,18 @@ export class StatLayers {
     const { run, layerIndex } = app;
     this.select.value = this.key;
     const rows = this.rows.filter((row) => statKey(row) === this.key).sort((a, b) => a.layer - b.layer);
-    const [row] = rows;
-    const name = statName(row);
+    const [first] = rows;
+    const name = statName(first);
     this.title.textContent = words.title(name);
-    const constant = rows.every((one) => one.from_shuffled === null && one.value === one.shuffled);
-    this.about.textContent = [text.names[row.statistic][1], constant ? words.constant : null].filter(Boolean).join(" ");
+    const constant = rows.every((row) => row.from_shuffled === null && row.value === row.shuffled);
+    this.about.textContent = [text.names[first.statistic][1], constant ? words.constant : null]
+      .filter(Boolean)
+      .join(" ");
     this.plot.setAttribute("aria-label", words.chart(name));
-    this.chart(rows, row.statistic, constant);
-    this.table.show(rows, (one) => ({
-      class: isIndistinct(one) ? "fx-stat-pale" : null,
-      current: one.layer === run.layerIds[layerIndex],
+    this.chart(rows, first.statistic, constant);
+    this.table.show(rows, (row) => ({
+      class: isIndistinct(row) ? "fx-stat-pale" : null,
+      current: row.layer === run.layerIds[layerIndex],
     }));
   }
 

@@ -107,14 +107,14 @@ export class StatOverview {
       ),
     ];
     const invited = Object.values(missing).some(Boolean); // the invitation says what is missing
-    const said = [
+    const notes = [
       ...(about.length === "enough" ? [] : [words.short[about.length](count, unit)]),
       ...(invited ? [] : about.notes),
     ];
     this.basis.replaceChildren(
       el("h3", { class: "fx-subtitle" }, words.basis),
       el("dl", { class: "fx-stat-facts" }, facts),
-      ...(said.length === 0
+      ...(notes.length === 0
         ? []
         : [
             el(
@@ -123,7 +123,7 @@ export class StatOverview {
               el(
                 "ul",
                 {},
-                said.map((line) => el("li", {}, withCode(line))),
+                notes.map((line) => el("li", {}, withCode(line))),
               ),
             ),
           ]),
@@ -143,13 +143,13 @@ export class StatOverview {
   /** @param {JobPayload | null} job */
   invite(job) {
     const { missing, about } = this.answer;
-    const said = [];
-    if (job && job.state === "failed") said.push(alertBox(job.message));
-    else if (job && job.state === "stopped") said.push(el("p", {}, words.stopped));
-    else if (job && job.message) said.push(alertBox(job.message));
+    const messages = [];
+    if (job && job.state === "failed") messages.push(alertBox(job.message));
+    else if (job && job.state === "stopped") messages.push(el("p", {}, words.stopped));
+    else if (job && job.message) messages.push(alertBox(job.message));
     const first = missing.tags || missing.random;
     if (!first && !missing.attention) {
-      this.state.replaceChildren(...said);
+      this.state.replaceChildren(...messages);
       return;
     }
     const help = [...about.notes, ...(missing.attention ? [words.measureHelp] : [])].map((line) =>
@@ -174,7 +174,7 @@ export class StatOverview {
       el(
         "div",
         { class: "fx-invite" },
-        said,
+        messages,
         el("h4", { class: "fx-stat-heading" }, words.measureTitle),
         el("ul", { class: "fx-stat-missing" }, help),
         el("div", { class: "fx-stat-buttons" }, buttons.filter(Boolean)),
@@ -186,7 +186,7 @@ export class StatOverview {
   /** @param {boolean} attention */
   measure(attention) {
     this.showRunning({ stage: words.measuring, fraction: 0, state: "waiting" });
-    this.ask("statistics_measure", { attention });
+    this.request("statistics_measure", { attention });
   }
 
   /** @param {{ stage: string, fraction: number, state: string }} given */
@@ -196,7 +196,7 @@ export class StatOverview {
       this.bar = el("progress", { max: "1", "aria-label": words.measuring });
       const stop = el(
         "button",
-        { type: "button", class: "fx-button", onclick: () => this.ask("statistics_stop") },
+        { type: "button", class: "fx-button", onclick: () => this.request("statistics_stop") },
         words.stop,
       );
       this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
@@ -210,7 +210,7 @@ export class StatOverview {
   watch() {
     clearTimeout(this.timer);
     this.timer = setTimeout(
-      () => this.app.isOpen("statistics") && this.shown === this.app.run && this.ask("statistics_job"),
+      () => this.app.isOpen("statistics") && this.shown === this.app.run && this.request("statistics_job"),
       POLL_MS,
     );
   }
@@ -219,14 +219,14 @@ export class StatOverview {
    * @param {"statistics_measure" | "statistics_stop" | "statistics_job"} what
    * @param {Details} [details]
    */
-  async ask(what, details = {}) {
+  async request(what, details = {}) {
     const { run } = this.app;
     clearTimeout(this.timer);
-    const answer = await this.app.ask(what, details);
+    const answer = await this.app.request(what, details);
     if (this.app.run !== run || !this.app.isOpen("statistics")) return;
     if (answer.error !== undefined) {
       this.live = false;
-      this.state.replaceChildren(alertBox(answer.error, () => this.ask("statistics_job")));
+      this.state.replaceChildren(alertBox(answer.error, () => this.request("statistics_job")));
       return;
     }
     const ended = this.live && answer.job && !["waiting", "running", "stopping"].includes(answer.job.state);
@@ -286,20 +286,20 @@ export class StatOverview {
    * @param {number} width
    */
   family(title, names, rows, width) {
-    const mine = names.flatMap((name) => rows.filter((row) => row.statistic === name));
-    if (mine.length === 0) return null;
+    const familyRows = names.flatMap((name) => rows.filter((row) => row.statistic === name));
+    if (familyRows.length === 0) return null;
     return el(
       "tbody",
       {},
       el("tr", { class: "fx-stat-family" }, el("th", { colspan: width, scope: "rowgroup" }, title)),
-      mine.map((row) => this.line(row)),
+      familyRows.map((row) => this.line(row)),
     );
   }
 
   /** @param {StatisticRow} row */
   line(row) {
     const { statistic } = row;
-    const told = indistinctWords(row);
+    const warning = indistinctWords(row);
     const name = statName(row);
     /** @param {...any} numbers */
     const cell = (...numbers) => el("td", {}, statCell(statistic, .../** @type {[any, any, any, any]} */ (numbers)));
@@ -309,7 +309,7 @@ export class StatOverview {
       {},
       el("strong", { class: "fx-stat-value" }, statNumber(statistic, row.value)),
       el("span", { class: "fx-interval" }, statInterval(statistic, row.low, row.high) || text.noInterval),
-      told ? el("span", { class: "fx-stat-told" }, told) : null,
+      warning ? el("span", { class: "fx-stat-indistinct" }, warning) : null,
     );
     return el(
       "tr",

@@ -82,28 +82,28 @@ export class StatTable {
 
   draw() {
     for (const [name, { cell, arrow }] of Object.entries(this.heads)) {
-      const here = this.sort !== null && this.sort.name === name;
-      if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+      const sorted = this.sort !== null && this.sort.name === name;
+      if (sorted) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
-      arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
+      arrow.textContent = sorted ? (this.sort.down ? "↓" : "↑") : "";
     }
     const focused = this.body.contains(document.activeElement)
       ? /** @type {HTMLElement} */ (document.activeElement).dataset.layer
       : undefined;
     this.body.replaceChildren(...this.ranked().map((row) => this.line(row)));
     // The rows are built anew for their marks; the keyboard stays where it was.
-    const again = focused === undefined ? null : this.body.querySelector(`[data-layer="${focused}"]`);
-    if (again) again.focus({ preventScroll: true });
+    const previous = focused === undefined ? null : this.body.querySelector(`[data-layer="${focused}"]`);
+    if (previous) previous.focus({ preventScroll: true });
   }
 
   ranked() {
     if (this.sort === null) return this.rows;
     const value = this.columns[this.sort.name][1];
     const sign = this.sort.down ? -1 : 1;
-    const known = this.rows.filter((row) => value(row) !== null && value(row) !== undefined);
+    const rows = this.rows.filter((row) => value(row) !== null && value(row) !== undefined);
     return [
-      ...known.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0)),
-      ...this.rows.filter((row) => !known.includes(row)),
+      ...rows.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0)),
+      ...this.rows.filter((row) => !rows.includes(row)),
     ];
   }
 

@@ -188,7 +188,7 @@ export const runs = {
   none: "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting; it then appears here.",
   choose: "Other run",
   pick: "Choose a run",
-  gone: (message) => `The run of this link cannot be shown: ${message}`,
+  notFound: (message) => `The run of this link cannot be shown: ${message}`,
   elsewhere: (side) => `${side.name || side.title} (another text)`,
   option: (run) =>
     `${run.name ? `${run.name}: ` : ""}${run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
@@ -215,7 +215,7 @@ export const runs = {
   textTitle: "The text in both",
   textHint:
     "Colours are this run's groups. Dotted underline: the other run puts this token into another group. Choose a token to select it everywhere; with the keyboard, arrows go from token to token and Enter chooses.",
-  mine: "This run",
+  own: "This run",
   other: "The other run, groups matched",
   unmatched: "a group without a partner",
   selectChanged: "Select changed tokens",
@@ -230,16 +230,16 @@ export const runs = {
   positionAxis: "token position",
   worseTrace: "other run worse",
   betterTrace: "other run better",
-  spoken: (piece, pos, mine, other) => `${piece}, token ${pos}: group ${mine} here, ${other} there`,
-  token: (pos, mine, other) => `token ${pos}: ${mine} here, ${other} there`,
-  losses: (mine, other, difference) => `${mine} → ${other} nats (${difference})`,
+  spoken: (piece, pos, own, other) => `${piece}, token ${pos}: group ${own} here, ${other} there`,
+  token: (pos, own, other) => `token ${pos}: ${own} here, ${other} there`,
+  losses: (own, other, difference) => `${own} → ${other} nats (${difference})`,
 };
 
 // Two runs of different texts.
 /** @satisfies {Words} */
 export const numbers = {
   caption: "Numbers of both runs",
-  lead: (first, second) =>
+  differentTexts: (first, second) =>
     `These two runs are of different texts (${first} and ${second} tokens): no token of one is a token of the other, so their groups cannot be matched token by token.`,
   caution:
     "Perplexities of different texts say which text is easier to predict; compare what Focus loses on each instead.",
@@ -343,9 +343,9 @@ export const generation = {
   focus: "Focus",
   groupsLater: "Groups are those Focus would give; they appear when the text is finished.",
   speed: (ms, count, total) => `${ms} a token (median of ${count}), after ${total} prompt tokens`,
-  parted: (count) => `The first ${count} tokens are the same.`,
+  samePrefix: (count) => `The first ${count} tokens are the same.`,
   same: "Both wrote the same so far.",
-  partedAtOnce: "They differ from the first token.",
+  differentFromStart: "They differ from the first token.",
   empty: "Press Write to see both texts grow.",
   group: (label, layer) => `group ${label} in layer ${layer}`,
 };

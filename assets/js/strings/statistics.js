@@ -163,7 +163,7 @@ export const statistics = {
       "The value minus that of random centroids. Both are resampled together, so the interval is that of the difference.",
     ],
   },
-  told: {
+  indistinct: {
     shuffled: "not told from shuffled groups",
     random: "not told from random centroids",
     both: "not told from shuffled groups or random centroids",
@@ -244,8 +244,9 @@ export const statistics = {
     confidence: "Confidence",
     leading: (scheme) => `Commonest ${scheme}`,
     leadingNames: { pos: "part of speech", dep: "syntactic relation", word: "kind of word" },
-    beside: (shuffled, random, text) => [`shuffled ${shuffled}`, `random ${random}`, `whole text ${text}`].join(" · "),
-    besideRandom: (random) => `random ${random}`,
+    baselineShares: (shuffled, random, text) =>
+      [`shuffled ${shuffled}`, `random ${random}`, `whole text ${text}`].join(" · "),
+    randomBaseline: (random) => `random ${random}`,
     characteristic: "Stand out here",
     characteristicHint:
       "Tokens used more often in this group than its share of the text would give: log-odds with an informative prior, in standard errors (z), at a false discovery rate of 5 % over all tokens and groups of the layer. The small number is z.",

@@ -124,7 +124,7 @@ export const reading = {
     pathHint:
       "The most probable group of this token in every layer; press a cell to go to that layer. A letter means something only within its layer, so the line below tells how far the token keeps its companions.",
     pathCell: (layer, group, share) => `Layer ${layer}: group ${group}, with ${share} of the tokens`,
-    company: (share, rank) =>
+    consistency: (share, rank) =>
       `On average ${share} of its group moves to the same next group; ${rank} of the tokens keep company less.`,
   },
 };

@@ -60,7 +60,7 @@ export class TokenFilter {
     this.group = el("select", { onchange: changed });
     this.kind = el(
       "select",
-      { onchange: () => this.needKinds() },
+      { onchange: () => this.loadKinds() },
       option("", words.anyKind),
       Object.entries(words.kinds).map(([name, label]) => option(name, label)),
     );
@@ -114,7 +114,7 @@ export class TokenFilter {
     this.node.open = true; // who follows a link did not set the filter, and must see it
     this.mode = address.get("others") === "hide" ? "hide" : "dim";
     /** @type {HTMLInputElement} */ (this.modes.querySelector(`[value=${this.mode}]`)).checked = true;
-    this.needKinds();
+    this.loadKinds();
   }
 
   get parameters() {
@@ -137,12 +137,12 @@ export class TokenFilter {
   }
 
   // The kinds of words are asked for once, when somebody first filters by them.
-  async needKinds() {
+  async loadKinds() {
     const { run } = this.app;
     this.problem.textContent = "";
     try {
       if (this.kind.value !== "" && this.kinds === null) {
-        const answer = await run.once("word_classes");
+        const answer = await run.requestOnce("word_classes");
         if (this.app.run !== run) return;
         this.kinds = { names: answer.names, codes: decodeBase64(answer.classes) };
       }
@@ -181,9 +181,9 @@ export class TokenFilter {
 
   positions() {
     const passes = this.test();
-    const found = [];
-    for (let pos = 0; pos < this.app.run.numTokens; pos += 1) if (passes(pos)) found.push(pos);
-    return found;
+    const positions = [];
+    for (let pos = 0; pos < this.app.run.numTokens; pos += 1) if (passes(pos)) positions.push(pos);
+    return positions;
   }
 
   selectAll() {

@@ -17,10 +17,10 @@ import { reading as readingText, legend as text } from "../strings/tokens.js";
 export class Legend {
   /**
    * @param {Tooltip} tooltip
-   * @param {(group: number) => unknown} pressed
+   * @param {(group: number) => unknown} onclick
    */
-  constructor(tooltip, pressed) {
-    this.pressed = pressed;
+  constructor(tooltip, onclick) {
+    this.pressed = onclick;
     this.list = el("div", { class: "fx-legend-list" });
     this.node = el(
       "aside",

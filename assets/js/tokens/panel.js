@@ -88,11 +88,11 @@ export class TokenPanel {
    * @param {string | null} problem
    */
   links(links, problem) {
-    if (problem !== null) return [alertBox(readingText.layerFailed(problem), () => this.app.needLayer())];
+    if (problem !== null) return [alertBox(readingText.layerFailed(problem), () => this.app.loadLayer())];
     if (links === null) return [progressBox(readingText.loadingLayer)];
     const { pos } = links;
     const later = links.numTokens - pos - 1;
-    const back = links.back();
+    const backward = links.backward();
     const forward = links.forward();
     /** @param {number} count @param {number} all */
     const share = (count, all) => format.percent(all === 0 ? 0 : count / all);
@@ -101,9 +101,9 @@ export class TokenPanel {
         "back",
         text.back,
         text.backHint,
-        text.backTotal(format.count(back.length), format.count(pos + 1), share(back.length, pos + 1)),
+        text.backTotal(format.count(backward.length), format.count(pos + 1), share(backward.length, pos + 1)),
         links,
-        back,
+        backward,
       ),
       this.direction(
         "forward",
@@ -189,8 +189,8 @@ export class TokenPanel {
    * @param {number} pos
    */
   path(run, layerIndex, pos) {
-    const company = run.company();
-    const below = company.reduce((count, value) => count + (value < company[pos] ? 1 : 0), 0);
+    const consistency = run.trajectoryConsistency();
+    const below = consistency.reduce((count, value) => count + (value < consistency[pos] ? 1 : 0), 0);
     const strip = el(
       "div",
       { class: "fx-path", role: "group", "aria-label": text.path, onkeydown: (event) => this.pathKey(event) },
@@ -205,7 +205,7 @@ export class TokenPanel {
         ? el(
             "p",
             { class: "fx-muted" },
-            text.company(format.percent(company[pos]), format.percent(below / run.numTokens)),
+            text.consistency(format.percent(consistency[pos]), format.percent(below / run.numTokens)),
           )
         : null,
     );
@@ -220,7 +220,7 @@ export class TokenPanel {
   pathCell(run, layerIndex, index, pos) {
     const group = run.top(index, pos);
     const words = text.pathCell(run.layerIds[index], groupLabel(group), format.percent(run.groups[index][group].share));
-    const here = index === layerIndex;
+    const current = index === layerIndex;
     return el(
       "button",
       {
@@ -231,8 +231,8 @@ export class TokenPanel {
         "data-key": `path-${index}`,
         "aria-label": words,
         title: words,
-        "aria-current": here ? "true" : null,
-        tabindex: here ? "0" : "-1",
+        "aria-current": current ? "true" : null,
+        tabindex: current ? "0" : "-1",
         onclick: () => this.app.setLayer(index),
       },
       groupLabel(group),

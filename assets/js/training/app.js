@@ -52,13 +52,13 @@ export class App {
   /** @type {any} */
   problem;
   /** @type {any} */
-  silence;
+  serverProblem;
   /** @type {boolean} */
   loaded;
   /** @type {boolean} */
-  gone;
+  disposed;
   /** @type {boolean} */
-  asking;
+  requesting;
   /** @type {number} */
   timer;
   /** @type {string} */
@@ -81,7 +81,7 @@ export class App {
       expected: null,
       busy: false,
       problem: null,
-      silence: null,
+      serverProblem: null,
       loaded: false,
     });
     installShades();
@@ -110,7 +110,7 @@ export class App {
   }
 
   dispose() {
-    this.gone = true;
+    this.disposed = true;
     clearTimeout(this.timer);
     this.themeObserver.disconnect();
     this.sizeObserver.disconnect();
@@ -123,20 +123,20 @@ export class App {
   // Asks only while somebody can see the answer.
   async poll() {
     clearTimeout(this.timer);
-    if (this.gone) return;
+    if (this.disposed) return;
     if (!this.visible()) return this.later(POLL_HIDDEN);
-    if (this.asking) return undefined;
-    this.asking = true;
-    const asked = Object.fromEntries(this.shown.map((id) => [id, this.seen(id)]));
-    const answer = await callServer(() => this.server.load({ shown: asked }));
-    this.asking = false;
-    if (this.gone) return undefined;
+    if (this.requesting) return undefined;
+    this.requesting = true;
+    const requested = Object.fromEntries(this.shown.map((id) => [id, this.lastSteps(id)]));
+    const answer = await callServer(() => this.server.load({ shown: requested }));
+    this.requesting = false;
+    if (this.disposed) return undefined;
     if (answer.error !== undefined) {
-      this.silence = answer.error;
+      this.serverProblem = answer.error;
       this.draw();
       return this.later(POLL_IDLE);
     }
-    const complete = this.take(answer, asked);
+    const complete = this.take(answer, requested);
     if (complete && this.visible()) this.draw();
     const live =
       this.runs.some((run) => LIVE.includes(run.status)) ||
@@ -151,19 +151,19 @@ export class App {
   }
 
   /** @param {string} id */
-  seen(id) {
-    const known = this.curves.get(id);
-    return known ? Object.fromEntries(Object.entries(known.modes).map(([mode, curve]) => [mode, curve.last])) : {};
+  lastSteps(id) {
+    const curves = this.curves.get(id);
+    return curves ? Object.fromEntries(Object.entries(curves.modes).map(([mode, curve]) => [mode, curve.last])) : {};
   }
 
   /**
    * Returns false when something that is shown has not been asked for yet, or must be asked for from the start.
    * @param {TrainingsPayload} answer
-   * @param {Record<string, Record<string, number>>} asked
+   * @param {Record<string, Record<string, number>>} requested
    */
-  take(answer, asked) {
+  take(answer, requested) {
     this.loaded = true;
-    this.silence = null;
+    this.serverProblem = null;
     this.runs = answer.trainings;
     this.job = answer.job;
     const expected = this.runs.find((run) => run.out === this.expected && LIVE.includes(run.status));
@@ -180,32 +180,32 @@ export class App {
     if (this.shown.length === 0 && this.runs.length > 0)
       this.shown = [(this.runs.find((run) => LIVE.includes(run.status)) || this.runs[0]).training_id];
     return this.shown
-      .map((id) => this.takeCurve(/** @type {TrainingPayload} */ (byId.get(id)), answer.curves[id], id in asked))
+      .map((id) => this.takeCurve(/** @type {TrainingPayload} */ (byId.get(id)), answer.curves[id], id in requested))
       .every(Boolean);
   }
 
   /**
    * @param {TrainingPayload} run
    * @param {Record<string, CurvePayload>} parts
-   * @param {boolean} wasAsked
+   * @param {boolean} wasRequested
    */
-  takeCurve(run, parts, wasAsked) {
-    const known = this.curves.get(run.training_id);
+  takeCurve(run, parts, wasRequested) {
+    const curves = this.curves.get(run.training_id);
     if (
-      known === undefined ||
-      known.part !== run.part ||
-      Object.values(known.modes).some((curve) => curve.length > MOST_POINTS)
+      curves === undefined ||
+      curves.part !== run.part ||
+      Object.values(curves.modes).some((curve) => curve.length > MOST_POINTS)
     ) {
       const fresh = { part: run.part, modes: {} };
       this.curves.set(run.training_id, fresh);
-      if (!wasAsked || known !== undefined) return false;
+      if (!wasRequested || curves !== undefined) return false;
     }
     const { modes } = this.curves.get(run.training_id);
     for (const [mode, part] of Object.entries(parts || {})) {
       modes[mode] = modes[mode] || new Curve();
       modes[mode].append(part);
     }
-    return wasAsked;
+    return wasRequested;
   }
 
   /** @param {string} id */
@@ -214,7 +214,7 @@ export class App {
   }
 
   draw() {
-    if (!this.loaded && this.silence === null) return;
+    if (!this.loaded && this.serverProblem === null) return;
     this.tooltip.hide();
     this.drawMessage();
     this.content.hidden = this.runs.length === 0;
@@ -238,11 +238,12 @@ export class App {
   }
 
   drawMessage() {
-    const key = JSON.stringify([this.problem, this.silence, this.job, this.runs.length === 0, this.busy]);
+    const key = JSON.stringify([this.problem, this.serverProblem, this.job, this.runs.length === 0, this.busy]);
     if (key === this.shownMessage) return;
     this.shownMessage = key;
     const parts = [];
-    for (const problem of [this.problem, this.silence]) if (problem !== null) parts.push(alertBox(sentence(problem)));
+    for (const problem of [this.problem, this.serverProblem])
+      if (problem !== null) parts.push(alertBox(sentence(problem)));
     if (this.job !== null) parts.push(this.jobMessage(this.job));
     if (parts.length === 0 && this.runs.length === 0)
       parts.push(
@@ -267,7 +268,7 @@ export class App {
         type: "button",
         class: "fx-button",
         disabled: state === "stopping" || this.busy,
-        onclick: () => this.act("stop", null),
+        onclick: () => this.runAction("stop", null),
       },
       text.stop,
     );
@@ -284,7 +285,7 @@ export class App {
    * @param {"stop" | "resume" | "use"} name
    * @param {string | null} [id]
    */
-  async act(name, id = this.shown[0]) {
+  async runAction(name, id = this.shown[0]) {
     if (this.busy) return;
     this.busy = true;
     this.problem = null;
@@ -307,9 +308,9 @@ export class App {
 
   /** @param {string} id */
   toggle(id) {
-    const others = this.shown.filter((other) => other !== id);
+    const remaining = this.shown.filter((other) => other !== id);
     if (!this.shown.includes(id)) this.shown = [...this.shown, id];
-    else if (others.length > 0) this.shown = others;
+    else if (remaining.length > 0) this.shown = remaining;
     this.list.update(this.runs);
     this.poll();
   }

@@ -213,15 +213,15 @@ function traces({ run, mode, curve, colour }, settings) {
   const dash = mode === "full" ? "dash" : "solid";
   const plain = { type: "scatter", x, hoverinfo: "none", mode: curve.length < FEW_POINTS ? "lines+markers" : "lines" };
   if (settings.exact) return [{ ...plain, y: raw, line: { color: colour, width: 2.25, dash } }];
-  const found = [
+  const lines = [
     { ...plain, y: raw.map(shape), opacity: RAW_OPACITY, line: { color: colour, width: 1, dash } },
     { ...plain, y: curve.smoothed(settings.column, run.steps).map(shape), line: { color: colour, width: 2.25, dash } },
   ];
   if (settings.also)
-    found.push({
+    lines.push({
       ...plain,
       y: curve.smoothed(settings.also, run.steps),
       line: { color: colour, width: 1.5, dash: "dot" },
     });
-  return found;
+  return lines;
 }

@@ -45,9 +45,9 @@ export class List {
 
   /** @param {TrainingPayload[]} runs */
   update(runs) {
-    const wanted = new Set(runs.map((run) => run.training_id));
+    const ids = new Set(runs.map((run) => run.training_id));
     for (const [id, row] of this.rows) {
-      if (wanted.has(id)) continue;
+      if (ids.has(id)) continue;
       row.node.remove();
       this.rows.delete(id);
     }

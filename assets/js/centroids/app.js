@@ -4,7 +4,7 @@ import { Balance } from "./balance.js";
 import { Changes } from "./changes.js";
 import { facts, heldOut, trainedOn } from "./facts.js";
 import { Similarity } from "./similarity.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { sentence } from "../core/format.js";
 import { resizePlots } from "../core/plot.js";
 import { callServer } from "../core/server.js";
@@ -81,17 +81,10 @@ export class App {
       hintButton(this.tooltip, text.settingSubject, text.settingHint),
     );
     if (file.problem) return el("li", { class: "fx-file-card" }, head, alertBox(sentence(file.problem)));
-    const inspect = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        "aria-label": text.inspectLabel(file.name),
-        "data-testid": "fx-file-inspect",
-        onclick: () => this.inspect(file),
-      },
-      text.inspect,
-    );
+    const inspect = buttonOf(text.inspect, () => this.inspect(file), {
+      "aria-label": text.inspectLabel(file.name),
+      "data-testid": "fx-file-inspect",
+    });
     return el(
       "li",
       { class: "fx-file-card", "data-file": file.sha256 },

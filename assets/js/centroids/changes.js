@@ -1,9 +1,9 @@
 // @ts-check
 // The differences between two centroid files.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { callServer } from "../core/server.js";
 import { cssColour } from "../core/theme.js";
 import { alertBox, lazyDetails, tableOf } from "../core/widgets.js";
@@ -35,16 +35,10 @@ export class Changes {
     const [first, firstField] = select(text.first, "fx-file-first");
     const [second, secondField] = select(text.second, "fx-file-second");
     Object.assign(this, { first, second });
-    this.button = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-primary",
-        "data-testid": "fx-file-compare",
-        onclick: () => this.compare(),
-      },
-      text.compare,
-    );
+    this.button = buttonOf(text.compare, () => this.compare(), {
+      class: "fx-button fx-primary",
+      "data-testid": "fx-file-compare",
+    });
     this.form = el("div", { class: "fx-file-pair" }, firstField, secondField, this.button);
     this.need = el("p", { class: "fx-muted" }, text.needTwo);
     this.output = el("div", { "aria-live": "polite" });
@@ -141,7 +135,7 @@ export class Changes {
     const layout = plotLayout(root, {
       xaxis: plotAxis(root, text.layerAxis),
       yaxis: plotAxis(root, text.distanceAxis, { rangemode: "tozero" }),
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      legend: LEGEND_ABOVE,
     });
     /** @param {PlotPoint} point */
     const hover = (point) => [

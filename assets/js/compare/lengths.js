@@ -4,7 +4,7 @@ import { ComparePart } from "./part.js";
 import { el } from "../core/dom.js";
 import { dropdown } from "../core/fields.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { lazyDetails, tableOf } from "../core/widgets.js";
 import { lengths as text } from "../strings/compare.js";
@@ -42,12 +42,7 @@ export class CompareLengths extends ComparePart {
       this.button("", () => this.submit()),
     );
     this.verdict = el("div", { class: "fx-verdict" });
-    this.chart = el("div", {
-      class: "fx-plot fx-crossover",
-      role: "group",
-      "aria-label": text.title,
-      "data-testid": "fx-crossover",
-    });
+    this.chart = plotElement("fx-crossover", text.title, "fx-crossover");
     this.table = lazyDetails(text.table, () => this.numbers());
     this.results = el("div", { class: "fx-compare-results", hidden: true }, this.verdict, this.chart, this.table);
     this.nothing = el("p", { class: "fx-muted" });
@@ -96,7 +91,7 @@ export class CompareLengths extends ComparePart {
     const { app, points } = this;
     const { root } = app;
     const layout = plotLayout(root, {
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      legend: LEGEND_ABOVE,
       margin: { l: 8, r: 24, t: 40, b: 8 },
       xaxis: plotAxis(root, text.lengthAxis, {
         type: "log",

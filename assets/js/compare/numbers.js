@@ -1,6 +1,6 @@
 // @ts-check
 // Two stored runs of different texts: their numbers side by side.
-import { el } from "../core/dom.js";
+import { el, scrollRegion } from "../core/dom.js";
 import { format, memorySize } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
@@ -40,11 +40,7 @@ export const runNumbers = (answer, tooltip) => {
       el("p", {}, text.differentTexts(.../** @type {[any, any]} */ (tokens))),
       el("p", {}, text.caution),
     ),
-    el(
-      "div",
-      { class: "fx-table-wrap fx-grid-wrap", tabindex: "0", role: "region", "aria-label": text.caption },
-      table,
-    ),
+    scrollRegion("fx-table-wrap fx-grid-wrap", text.caption, table),
     settings.length === 0 ? el("p", { class: "fx-muted" }, text.sameSettings) : null,
   );
 };

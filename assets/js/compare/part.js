@@ -1,6 +1,7 @@
 // @ts-check
 // The base of the parts of the Compare view that run background jobs: requests, progress line and Stop button.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
+import { isLive } from "../core/job-progress.js";
 import { alertBox } from "../core/widgets.js";
 import { job as text } from "../strings/compare.js";
 /** @import { JobPayload } from "../core/payloads.js" */
@@ -8,8 +9,6 @@ import { job as text } from "../strings/compare.js";
 /** @import { App } from "../shell/app.js" */
 
 const POLL = 600;
-
-const LIVE = ["waiting", "running", "stopping"];
 
 class JobLine {
   /** @param {() => unknown} stop */
@@ -28,11 +27,7 @@ class JobLine {
       },
       this.fill,
     );
-    this.stop = el(
-      "button",
-      { type: "button", class: "fx-button", "data-testid": "fx-compare-stop", hidden: true, onclick: stop },
-      text.stop,
-    );
+    this.stop = buttonOf(text.stop, stop, { "data-testid": "fx-compare-stop", hidden: true });
     this.problem = el("div");
     this.node = el(
       "div",
@@ -47,7 +42,7 @@ class JobLine {
    * @param {boolean} ownJob
    */
   update(job, ownJob) {
-    const live = job !== null && LIVE.includes(job.state);
+    const live = isLive(job);
     this.node.dataset.state = job !== null && ownJob ? job.state : "none";
     this.words.textContent = this.sentence(job, ownJob, live);
     this.track.hidden = !live || !ownJob;
@@ -115,7 +110,7 @@ export class ComparePart {
   }
 
   get busy() {
-    return this.job !== null && LIVE.includes(this.job.state);
+    return isLive(this.job);
   }
 
   /**
@@ -167,17 +162,11 @@ export class ComparePart {
    * @param {() => unknown} onclick
    */
   button(label, onclick) {
-    this.startButton = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-primary",
-        "data-testid": "fx-compare-start",
-        disabled: true,
-        onclick,
-      },
-      label,
-    );
+    this.startButton = buttonOf(label, onclick, {
+      class: "fx-button fx-primary",
+      "data-testid": "fx-compare-start",
+      disabled: true,
+    });
     return this.startButton;
   }
 

@@ -5,11 +5,11 @@ import { runNumbers } from "./numbers.js";
 import { TokenWalk } from "./token-walk.js";
 import { addressOf } from "../core/address.js";
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { dropdown } from "../core/fields.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { selectToken, selectTokens } from "../core/selection.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { tokenSummary } from "../core/token-text.js";
@@ -52,21 +52,14 @@ export class CompareRuns {
     /** @type {string | null} */
     this.other = null;
     this.words = el("div", { class: "fx-verdict" });
-    this.chart = el("div", { class: "fx-plot fx-layers-agree", role: "group", "aria-label": text.chartTitle });
-    this.loss = el("div", { class: "fx-plot fx-loss", role: "group", "aria-label": text.lossTitle });
+    this.chart = plotElement("fx-layers-agree", text.chartTitle);
+    this.loss = plotElement("fx-loss", text.lossTitle);
     this.sides = { own: body("own"), other: body("other") };
-    this.select = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        "data-testid": "fx-select-changed",
-        onclick: () => app.toggleSelection(this.changedSelection()),
-      },
-      text.selectChanged,
-    );
-    this.earlier = el("button", { type: "button", class: "fx-button", onclick: () => this.turnPage(-1) }, text.earlier);
-    this.later = el("button", { type: "button", class: "fx-button", onclick: () => this.turnPage(1) }, text.later);
+    this.select = buttonOf(text.selectChanged, () => app.toggleSelection(this.changedSelection()), {
+      "data-testid": "fx-select-changed",
+    });
+    this.earlier = buttonOf(text.earlier, () => this.turnPage(-1));
+    this.later = buttonOf(text.later, () => this.turnPage(1));
     this.place = el("span", { class: "fx-muted" });
     /** @param {"own" | "other"} name */
     const side = (name) => el("section", {}, el("h5", { class: "fx-side-title" }, text[name]), this.sides[name]);
@@ -431,7 +424,7 @@ export class CompareRuns {
     });
     const here = this.run.layerIds[app.layerIndex];
     const layout = plotLayout(root, {
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      legend: LEGEND_ABOVE,
       xaxis: plotAxis(root, text.layerAxis, { showgrid: false, zeroline: false }),
       yaxis: plotAxis(root, text.agreementAxis, {
         range: [Math.min(0, ...answer.layers.map((one) => one.rand)), 1.02],
@@ -471,7 +464,7 @@ export class CompareRuns {
     ];
     const layout = plotLayout(root, {
       hovermode: "x",
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      legend: LEGEND_ABOVE,
       xaxis: plotAxis(root, text.positionAxis, {
         showgrid: false,
         range: [0, differences.length],

@@ -7,7 +7,7 @@ import { ComparePart } from "./part.js";
 import { el, newId } from "../core/dom.js";
 import { labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
@@ -74,12 +74,7 @@ export class CompareSettings extends ComparePart {
       role: "region",
       "aria-label": text.gridCaption,
     });
-    this.chart = el("div", {
-      class: "fx-plot fx-pareto",
-      role: "group",
-      "aria-label": text.plotTitle,
-      "data-testid": "fx-pareto",
-    });
+    this.chart = plotElement("fx-pareto", text.plotTitle, "fx-pareto");
     this.table = lazyDetails(text.table, () => this.allNumbers());
     this.results = el("div", { class: "fx-compare-results", hidden: true });
     this.results.append(
@@ -241,7 +236,7 @@ export class CompareSettings extends ComparePart {
       line: { dash: "dot", width: 2, color: cssColour(root, "muted") },
     };
     const layout = plotLayout(root, {
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      legend: LEGEND_ABOVE,
       xaxis: plotAxis(root, text.xAxis[this.cost], {
         rangemode: "tozero",
         tickformat: this.cost === "pairs" ? ".0%" : "",

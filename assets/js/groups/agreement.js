@@ -2,9 +2,9 @@
 // Agreement of every pair of layers: how similarly they group the tokens.
 import { requestOnce } from "../core/answers.js";
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
@@ -33,12 +33,7 @@ export class LayerAgreement {
     this.app = app;
     this.compare = compare;
     this.status = el("div", { class: "fx-status" });
-    this.plot = el("div", {
-      class: "fx-plot fx-agreement",
-      role: "group",
-      "aria-label": text.chart,
-      "data-testid": "fx-agreement",
-    });
+    this.plot = plotElement("fx-agreement", text.chart, "fx-agreement");
     this.key = el("p", { class: "fx-key" });
     this.null = el("p", { class: "fx-help" });
     this.tablePlace = el("div");
@@ -82,11 +77,7 @@ export class LayerAgreement {
     const count = run.numLayers;
     const offDiagonal = answer.agreement.flatMap((row, i) => row.filter((_, j) => j !== i));
     const top = Math.max(SMALLEST_TOP, ...offDiagonal);
-    const colours = [
-      [0, cssColour(app.root, "scale-low")],
-      [0.5, cssColour(app.root, "scale-middle")],
-      [1, cssColour(app.root, "scale-high")],
-    ];
+    const colours = colourScale(app.root);
     // The diagonal is 1 by definition and would wash out all the rest.
     const z = answer.agreement.map((row, i) => row.map((value, j) => (i === j ? null : value)));
     const heatmap = {
@@ -178,16 +169,9 @@ export class LayerAgreement {
       otherLayers.map((index) => [
         String(run.layerIds[index]),
         format.decimal(values[index], 3),
-        el(
-          "button",
-          {
-            type: "button",
-            class: "fx-button",
-            "aria-label": text.pair(run.layerIds[layerIndex], run.layerIds[index]),
-            onclick: () => this.choose(layerIndex, index),
-          },
-          text.compare,
-        ),
+        buttonOf(text.compare, () => this.choose(layerIndex, index), {
+          "aria-label": text.pair(run.layerIds[layerIndex], run.layerIds[index]),
+        }),
       ]),
     );
   }

@@ -2,7 +2,7 @@
 // Every group of every layer in one table, ranked by any column and filtered in the browser.
 import { addressOf } from "../core/address.js";
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { selectGroup, selectedPerGroup } from "../core/selection.js";
@@ -82,16 +82,12 @@ export class GroupFinder {
 
   build() {
     this.count = el("p", { class: "fx-finder-count", role: "status" });
-    this.measure = el(
-      "button",
-      { type: "button", class: "fx-button", hidden: true, onclick: () => this.goMeasure() },
-      text.measure,
-    );
+    this.measure = buttonOf(text.measure, () => this.goMeasure(), { hidden: true });
     this.aboveLine = el("p", { class: "fx-help" });
     this.filters = el("div", { class: "fx-toolbar fx-finder-filters" });
     this.head = el("tr");
     this.body = el("tbody");
-    this.more = el("button", { type: "button", class: "fx-button", onclick: () => this.showAll() });
+    this.more = buttonOf(null, () => this.showAll());
     this.table = el(
       "table",
       { class: "fx-table fx-finder", "aria-label": text.tableLabel, "data-testid": "fx-finder" },
@@ -105,7 +101,7 @@ export class GroupFinder {
       el("p", { class: "fx-help" }, text.help),
       this.filters,
       el("div", { class: "fx-finder-line" }, this.count, this.measure),
-      el("div", { class: "fx-finder-scroll", tabindex: "0", role: "region", "aria-label": text.rows }, this.table),
+      scrollRegion("fx-finder-scroll", text.rows, this.table),
       this.more,
       this.aboveLine,
     );
@@ -258,7 +254,7 @@ export class GroupFinder {
       ...COLUMN_NAMES.map((name) => {
         const [label] = text.columns[name];
         const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
-        const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
+        const button = buttonOf([label, arrow], () => this.rank(name), { class: "fx-sort" });
         const cell = el(
           "th",
           { scope: "col" },
@@ -315,7 +311,7 @@ export class GroupFinder {
           "div",
           { class: "fx-finder-nothing" },
           el("p", { class: "fx-muted" }, text.nothing),
-          el("button", { type: "button", class: "fx-button", onclick: reset }, text.reset),
+          buttonOf(text.reset, reset),
         ),
       ),
     );

@@ -1,7 +1,7 @@
 // @ts-check
 // How tokens move between the groups of a few layers: columns of blocks, and bands between them.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { selectGroup, selectTokens } from "../core/selection.js";
@@ -86,16 +86,7 @@ export class GroupFlow {
       if (this.preset === "chosen") this.preset = "near";
       this.drawPresets();
       this.toggleButtons = this.run.layerIds.map((layer, index) =>
-        el(
-          "button",
-          {
-            type: "button",
-            class: "fx-layer-toggle",
-            "aria-label": text.toggle(layer),
-            onclick: () => this.toggle(index),
-          },
-          layer,
-        ),
+        buttonOf(layer, () => this.toggle(index), { class: "fx-layer-toggle", "aria-label": text.toggle(layer) }),
       );
       this.toggles.replaceChildren(...this.toggleButtons);
     }
@@ -416,11 +407,7 @@ export class GroupFlow {
       rows.map((band) => {
         const { from: a, to: b } = band.flow;
         const words = text.link(groupLabel(band.from), run.layerIds[a], groupLabel(band.to), run.layerIds[b]);
-        const button = el(
-          "button",
-          { type: "button", class: "fx-button", onclick: () => this.selectBand(band) },
-          words,
-        );
+        const button = buttonOf(words, () => this.selectBand(band));
         return [
           button,
           format.count(band.count),

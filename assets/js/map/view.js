@@ -4,7 +4,7 @@ import { addressOf } from "../core/address.js";
 import { requestOnce } from "../core/answers.js";
 import { range } from "../core/arrays.js";
 import { groupColour } from "../core/colours.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { LayerLoader } from "../core/loader.js";
@@ -93,15 +93,10 @@ export class MapView {
     this.status = el("div", { class: "fx-status fx-map-status", role: "status" });
     this.plot = el("div", { class: "fx-plot fx-map", role: "group", "data-testid": "fx-map" });
     this.caption = el("figcaption", { class: "fx-caption" });
-    this.goTo = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        disabled: true,
-        onclick: () => this.app.goToToken(/** @type {Selection} */ (this.app.selection).positions[0]),
-      },
+    this.goTo = buttonOf(
       text.showInText,
+      () => this.app.goToToken(/** @type {Selection} */ (this.app.selection).positions[0]),
+      { disabled: true },
     );
     this.tools = el(
       "div",
@@ -112,7 +107,11 @@ export class MapView {
       this.goTo,
     );
     this.drawnNote = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
-    panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.drawnNote, this.caption));
+    panel.append(
+      this.tools,
+      this.status,
+      el("figure", { class: "fx-figure" }, this.plot, this.drawnNote, this.caption),
+    );
   }
 
   colourSelect() {

@@ -1,6 +1,6 @@
 // @ts-check
 // The Runs tab: find, name, tag, delete, reopen and compare stored runs.
-import { el } from "../core/dom.js";
+import { buttonOf, el, emptyState } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { callServer } from "../core/server.js";
 import { Tooltip, hintButton } from "../core/tooltip.js";
@@ -78,7 +78,7 @@ export class App {
       "data-testid": "fx-runs-compare",
     });
     this.list = el("ul", { class: "fx-runs-list", "aria-label": text.listLabel, "data-testid": "fx-runs-list" });
-    this.more = el("button", { type: "button", class: "fx-button", hidden: true, onclick: () => this.showMore() });
+    this.more = buttonOf(null, () => this.showMore(), { hidden: true });
     this.deletedList = el("details", {
       class: "fx-details fx-runs-bin",
       hidden: true,
@@ -119,16 +119,7 @@ export class App {
   draw() {
     const none = this.runs.length === 0;
     this.message.hidden = !none;
-    this.message.replaceChildren(
-      none
-        ? el(
-            "div",
-            { class: "fx-empty" },
-            el("h2", { class: "fx-title" }, text.empty.title),
-            el("p", {}, text.empty.body),
-          )
-        : "",
-    );
+    this.message.replaceChildren(none ? emptyState(text.empty.title, text.empty.body) : "");
     this.content.hidden = none && this.deleted.length === 0;
     this.filters.node.hidden = this.count.hidden = none;
     this.drawList();
@@ -216,13 +207,7 @@ export class App {
     return el(
       "div",
       { class: "fx-runs-tags" },
-      run.tags.map((tag) =>
-        el(
-          "button",
-          { type: "button", class: "fx-tag", "aria-label": text.tagLabel(tag), onclick: filterBy(tag) },
-          tag,
-        ),
-      ),
+      run.tags.map((tag) => buttonOf(tag, filterBy(tag), { class: "fx-tag", "aria-label": text.tagLabel(tag) })),
     );
   }
 
@@ -252,11 +237,7 @@ export class App {
     });
     /** @param {string} label @param {string} spoken @param {() => unknown} onclick @param {string} test */
     const button = (label, spoken, onclick, test) =>
-      el(
-        "button",
-        { type: "button", class: "fx-button", "aria-label": spoken, "data-testid": `fx-run-${test}`, onclick },
-        label,
-      );
+      buttonOf(label, onclick, { "aria-label": spoken, "data-testid": `fx-run-${test}` });
     return el(
       "div",
       { class: "fx-runs-actions" },
@@ -311,7 +292,7 @@ export class App {
         "div",
         { class: "fx-runs-actions" },
         el("button", { type: "submit", class: "fx-button fx-primary" }, text.save),
-        el("button", { type: "button", class: "fx-button", onclick: () => this.edit(null, run.run_id) }, text.cancel),
+        buttonOf(text.cancel, () => this.edit(null, run.run_id)),
       ),
     );
   }
@@ -367,11 +348,7 @@ export class App {
   async remove(run) {
     const answer = await callServer(() => this.server.remove({ run: run.run_id }));
     if (answer.error !== undefined) return this.setStatus(alertBox(answer.error));
-    const undo = el(
-      "button",
-      { type: "button", class: "fx-button", "data-testid": "fx-run-undo", onclick: () => this.restore(run) },
-      text.undo,
-    );
+    const undo = buttonOf(text.undo, () => this.restore(run), { "data-testid": "fx-run-undo" });
     this.setStatus(text.removed(nameOf(run), this.keepDays), undo);
     undo.focus();
     return this.load();
@@ -414,11 +391,7 @@ export class App {
             text.compareGo,
           )
         : null;
-    const none = el(
-      "button",
-      { type: "button", class: "fx-button", onclick: () => this.pickNone() },
-      text.compareClear,
-    );
+    const none = buttonOf(text.compareClear, () => this.pickNone());
     this.compare.replaceChildren(el("p", {}, words), .../** @type {(string | Node)[]} */ ([go, none].filter(Boolean)));
   }
 
@@ -435,16 +408,7 @@ export class App {
         "li",
         {},
         el("span", {}, nameOf(run), el("small", { class: "fx-muted" }, text.deletedAt(format.date(run.deleted_at)))),
-        el(
-          "button",
-          {
-            type: "button",
-            class: "fx-button",
-            "aria-label": text.restoreLabel(nameOf(run)),
-            onclick: () => this.restore(run),
-          },
-          text.restore,
-        ),
+        buttonOf(text.restore, () => this.restore(run), { "aria-label": text.restoreLabel(nameOf(run)) }),
       ),
     );
     this.deletedList.replaceChildren(

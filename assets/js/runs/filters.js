@@ -1,6 +1,6 @@
 // @ts-check
 // The search field and filters of the Runs tab; filtering happens in the browser.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { runs as text } from "../strings/runs.js";
 /** @import { RunCardPayload } from "../core/payloads.js" */
 
@@ -22,7 +22,7 @@ export class Filters {
       this.chosen[name] = select;
       return el("label", { class: "fx-entry" }, el("span", {}, label), select);
     });
-    this.clear = el("button", { type: "button", class: "fx-button", onclick: () => this.reset() }, text.clearFilters);
+    this.clear = buttonOf(text.clearFilters, () => this.reset());
     this.node = el(
       "div",
       { class: "fx-runs-filters" },

@@ -1,6 +1,6 @@
 // @ts-check
 // The explorer: owns the run, the layer, the selection and the open view, and keeps them in the address.
-import { el } from "../core/dom.js";
+import { el, emptyState } from "../core/dom.js";
 import { resizeHiddenPlots, resizePlots } from "../core/plot.js";
 import { loadPlotly, prefetchPlotly } from "../core/plotly.js";
 import { Run } from "../core/run.js";
@@ -217,14 +217,7 @@ export class App {
   clear(message) {
     this.opening += 1;
     this.run = /** @type {any} */ (null);
-    this.showMessage(
-      el(
-        "div",
-        { class: "fx-empty" },
-        el("h2", { class: "fx-title" }, text.empty.title),
-        el("p", {}, message || text.empty.body),
-      ),
-    );
+    this.showMessage(emptyState(text.empty.title, message || text.empty.body));
   }
 
   /** @param {Node} node */

@@ -1,6 +1,7 @@
 // @ts-check
 // The export dialog: a table, figure, bundle or report of one run, made by the server and then downloaded.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
+import { JobProgress, isLive } from "../core/job-progress.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { exporting as text } from "../strings/export.js";
 /** @import { ExportFilePayload, ExportPayload, JobPayload } from "../core/payloads.js" */
@@ -17,8 +18,6 @@ import { exporting as text } from "../strings/export.js";
  */
 
 const POLL_MS = 400;
-
-const LIVE = ["waiting", "running", "stopping"];
 
 let opened = null;
 
@@ -43,10 +42,6 @@ class Dialog {
   job;
   /** @type {number} */
   timer;
-  /** @type {HTMLParagraphElement} */
-  stage;
-  /** @type {HTMLProgressElement} */
-  bar;
 
   /**
    * `request(what, details)` asks the server about the run; `layer` is the open one, null where none is.
@@ -59,19 +54,18 @@ class Dialog {
     this.fields = el("div", { class: "fx-export-fields" });
     this.label = el("p", { class: "fx-export-label" });
     this.command = el("code", { class: "fx-export-command", "data-testid": "fx-export-command", tabindex: "0" });
-    this.copy = el("button", { type: "button", class: "fx-button", onclick: () => this.copyCommand() }, text.copy);
+    this.copy = buttonOf(text.copy, () => this.copyCommand());
     this.state = el("div", { class: "fx-export-state", role: "status", "data-testid": "fx-export-state" });
-    this.make = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-main-button",
-        "data-testid": "fx-export-make",
-        onclick: () => this.start(),
-      },
-      text.make,
+    this.progress = new JobProgress(
+      this.state,
+      { label: text.progressLabel, stop: text.stop },
+      () => this.id && this.request("export_stop", { id: this.id }),
     );
-    const close = el("button", { type: "button", class: "fx-button", onclick: () => this.node.close() }, text.close);
+    this.make = buttonOf(text.make, () => this.start(), {
+      class: "fx-button fx-main-button",
+      "data-testid": "fx-export-make",
+    });
+    const close = buttonOf(text.close, () => this.node.close());
     this.body = el(
       "div",
       { hidden: true },
@@ -133,7 +127,7 @@ class Dialog {
 
   closed() {
     clearTimeout(this.timer);
-    if (this.job && LIVE.includes(this.job.state)) this.request("export_stop", { id: this.id });
+    if (this.job && isLive(this.job)) this.request("export_stop", { id: this.id });
     this.node.remove();
     if (opened === this) opened = null;
   }
@@ -367,18 +361,7 @@ class Dialog {
 
   /** @param {{ stage: string, fraction: number }} given */
   showRunning({ stage, fraction }) {
-    if (!this.bar || !this.bar.isConnected) {
-      this.stage = el("p", {});
-      this.bar = el("progress", { max: "1", "aria-label": text.progressLabel });
-      const stop = el(
-        "button",
-        { type: "button", class: "fx-button", onclick: () => this.id && this.request("export_stop", { id: this.id }) },
-        text.stop,
-      );
-      this.state.replaceChildren(el("div", { class: "fx-invite" }, this.stage, this.bar, stop));
-    }
-    this.stage.textContent = stage;
-    this.bar.value = fraction;
+    this.progress.show(stage, fraction);
   }
 
   /** @param {ExportFilePayload} file */

@@ -1,6 +1,6 @@
 // @ts-check
 // Keyboard shortcuts of the whole page and the sheet that lists them. They press the page's own buttons.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
 import { startTour } from "./tour.js";
 import { keys as text } from "../strings/keys.js";
 /** @import { UiEvent } from "../core/types.js" */
@@ -125,8 +125,8 @@ function build() {
     el(
       "div",
       { class: "fx-sheet-foot" },
-      el("button", { type: "button", class: "fx-button", "data-testid": "fx-tour-again", onclick: tour }, text.tour),
-      el("button", { type: "button", class: "fx-button fx-primary", onclick: close }, text.close),
+      buttonOf(text.tour, tour, { "data-testid": "fx-tour-again" }),
+      buttonOf(text.close, close, { class: "fx-button fx-primary" }),
     ),
   );
   document.body.append(sheet);
@@ -152,11 +152,7 @@ function addButton(tries) {
     el(
       "div",
       { class: "fx-root fx-help-button" },
-      el(
-        "button",
-        { type: "button", class: "fx-button", "data-testid": "fx-keys-open", onclick: () => showKeys() },
-        text.open,
-      ),
+      buttonOf(text.open, () => showKeys(), { "data-testid": "fx-keys-open" }),
     ),
   );
 }

@@ -1,6 +1,6 @@
 // @ts-check
 // The guided tour of the first visit: a card next to one part of the page after another, never modal.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
 import { tour as text } from "../strings/tour.js";
 
 const DONE = "fx-tour-done";
@@ -53,12 +53,10 @@ class Tour {
     this.title = el("h2", { class: "fx-subtitle", id: newId("tour") });
     this.words = el("p", { id: newId("tour-words") });
     this.count = el("span", { class: "fx-muted", role: "status" });
-    this.back = el("button", { type: "button", class: "fx-button", onclick: () => this.show(this.at - 1) }, text.back);
-    this.next = el("button", {
-      type: "button",
+    this.back = buttonOf(text.back, () => this.show(this.at - 1));
+    this.next = buttonOf(null, () => this.show(this.at + 1), {
       class: "fx-button fx-primary",
       "data-testid": "fx-tour-next",
-      onclick: () => this.show(this.at + 1),
     });
     this.node = el(
       "div",
@@ -73,11 +71,7 @@ class Tour {
       this.title,
       this.words,
       el("div", { class: "fx-tour-foot" }, this.count, this.back, this.next),
-      el(
-        "button",
-        { type: "button", class: "fx-tour-skip", "data-testid": "fx-tour-skip", onclick: () => this.end() },
-        text.skip,
-      ),
+      buttonOf(text.skip, () => this.end(), { class: "fx-tour-skip", "data-testid": "fx-tour-skip" }),
     );
     document.body.append(this.node);
     this.moved = () => this.place();

@@ -2,11 +2,12 @@
 // Full attention under the mask: measured on request, then a heatmap of layers by heads and the strongest links.
 import { mean, range } from "../core/arrays.js";
 import { setAttentionState } from "../core/attention-state.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
-import { cssColour } from "../core/theme.js";
-import { hintButton } from "../core/tooltip.js";
+import { JobProgress } from "../core/job-progress.js";
+import { layerFrame, layerTicks } from "../core/layer-axis.js";
+import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
+import { hintButton, tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { LinkLists } from "./links.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
@@ -28,10 +29,6 @@ const PARTS = Object.keys(text.parts);
 export class AttentionPart {
   /** @type {AttentionMassPayload} */
   answer;
-  /** @type {HTMLParagraphElement} */
-  stage;
-  /** @type {HTMLProgressElement} */
-  bar;
   /** @type {number} */
   timer;
   /** @type {number} */
@@ -45,12 +42,10 @@ export class AttentionPart {
     /** @type {Run | null} */
     this.run = null;
     this.state = el("div", { class: "fx-attention-state", "data-testid": "fx-attention" });
-    this.plot = el("div", {
-      class: "fx-plot fx-heads",
-      role: "group",
-      "aria-label": text.plotLabel,
-      "data-testid": "fx-heads",
-    });
+    this.progress = new JobProgress(this.state, { label: text.progressLabel, stop: text.stop, role: "status" }, () =>
+      this.request("stop_attention"),
+    );
+    this.plot = plotElement("fx-heads", text.plotLabel, "fx-heads");
     this.finding = el("p", { class: "fx-finding" });
     this.denominator = el("p", { class: "fx-help" });
     this.table = lazyDetails(text.table, () => (this.hasAnswer ? this.buildTable() : ""));
@@ -132,11 +127,9 @@ export class AttentionPart {
     if (answer.num_tokens < answer.whole)
       children.push(el("p", { class: "fx-help" }, text.cut(count, format.count(answer.whole))));
     if (answer.state === "failed") children.unshift(alertBox(/** @type {string} */ (answer.problem)));
-    const start = el(
-      "button",
-      { type: "button", class: "fx-button fx-main-button", onclick: () => this.measure() },
-      answer.state === "failed" ? text.again : text.measure,
-    );
+    const start = buttonOf(answer.state === "failed" ? text.again : text.measure, () => this.measure(), {
+      class: "fx-button fx-main-button",
+    });
     this.state.replaceChildren(
       el("div", { class: "fx-invite" }, children, start, el("p", { class: "fx-help" }, text.commandHint)),
     );
@@ -149,18 +142,7 @@ export class AttentionPart {
 
   /** @param {{ stage: string, fraction: number }} given */
   showRunning({ stage, fraction }) {
-    if (!this.bar || !this.bar.isConnected) {
-      this.stage = el("p", {});
-      this.bar = el("progress", { max: "1", "aria-label": text.progressLabel });
-      const stop = el(
-        "button",
-        { type: "button", class: "fx-button", onclick: () => this.request("stop_attention") },
-        text.stop,
-      );
-      this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
-    }
-    this.stage.textContent = stage;
-    this.bar.value = fraction;
+    this.progress.show(stage, fraction);
     this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.request("attention"), POLL_MS);
   }
 
@@ -212,11 +194,7 @@ export class AttentionPart {
       const { shuffled, windowOnly } = this.nulls(layer);
       return [...row, null, this.layerMean(layer), shuffled, this.kind === "mass_kept" ? windowOnly : null];
     });
-    const colours = [
-      [0, cssColour(root, "scale-low")],
-      [0.5, cssColour(root, "scale-middle")],
-      [1, cssColour(root, "scale-high")],
-    ];
+    const colours = colourScale(root);
     const low = this.floor(z);
     this.scaleLow.textContent = format.percent(low);
     const trace = {
@@ -262,22 +240,11 @@ export class AttentionPart {
    */
   layout(columns, layerIndex) {
     const { run, root } = this.app;
-    const every = Math.ceil(run.numLayers / 16);
-    const layers = range(run.numLayers).filter((index) => index % every === 0);
     const wide = Math.ceil(this.heads / 16);
     const heads = range(this.heads).filter((head) => head % wide === 0);
-    const frame = {
-      type: "rect",
-      xref: "paper",
-      x0: 0,
-      x1: 1,
-      y0: layerIndex - 0.5,
-      y1: layerIndex + 0.5,
-      line: { color: cssColour(root, "accent"), width: 2 },
-    };
     return plotLayout(root, {
       dragmode: false,
-      shapes: [frame],
+      shapes: [layerFrame(root, layerIndex)],
       xaxis: plotAxis(root, text.head, {
         tickvals: [...heads, ...columns.slice(-3)],
         ticktext: [...heads, ...this.nullNames()],
@@ -288,8 +255,7 @@ export class AttentionPart {
       }),
       yaxis: plotAxis(root, text.layer, {
         range: [run.numLayers - 0.5, -0.5],
-        tickvals: layers,
-        ticktext: layers.map((index) => run.layerIds[index]),
+        ...layerTicks(run),
         showgrid: false,
         zeroline: false,
         fixedrange: true,
@@ -323,19 +289,14 @@ export class AttentionPart {
   describe(layer, column) {
     const { answer, app } = this;
     const id = app.run.layerIds[layer];
-    /** @param {Child | Child[]} label @param {string} value */
-    const row = (label, value) =>
-      el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
-    /** @param {string} title */
-    const head = (title) => el("div", { class: "fx-tooltip-head" }, el("strong", {}, title));
     /** @param {number | null} value */
     const share = (value) => (value === null ? text.none : format.percent(value, 1));
     if (column === this.heads || (column === this.heads + 3 && this.kind !== "mass_kept")) return null;
     const { shuffled, windowOnly } = this.nulls(layer);
     if (column === this.heads + 2)
-      return [head(text.nullCell(id, text.shuffled)), row(text.kinds[this.kind], share(shuffled))];
+      return [tooltipHead(text.nullCell(id, text.shuffled)), tooltipRow(text.kinds[this.kind], share(shuffled))];
     if (column === this.heads + 3)
-      return [head(text.nullCell(id, text.windowOnly)), row(text.kinds[this.kind], share(windowOnly))];
+      return [tooltipHead(text.nullCell(id, text.windowOnly)), tooltipRow(text.kinds[this.kind], share(windowOnly))];
     const whole = column > this.heads;
     /** @param {Part} name */
     const part = (name) => (whole ? mean(answer[name][layer]) : answer[name][layer][column]);
@@ -343,12 +304,12 @@ export class AttentionPart {
     const swatch = (name) => el("span", { class: `fx-cause fx-cause-${text.partCauses[name]}`, "aria-hidden": "true" });
     const far = part("grouped") + part("dropped");
     return [
-      head(whole ? text.meanCell(id) : text.cell(id, column)),
+      tooltipHead(whole ? text.meanCell(id) : text.cell(id, column)),
       ...PARTS.map((name) =>
-        row([swatch(/** @type {Part} */ (name)), text.parts[name]], share(part(/** @type {Part} */ (name)))),
+        tooltipRow([swatch(/** @type {Part} */ (name)), text.parts[name]], share(part(/** @type {Part} */ (name)))),
       ),
-      row(text.kept, share(1 - part("dropped"))),
-      row(text.distantKept, share(far > 0 ? part("grouped") / far : null)),
+      tooltipRow(text.kept, share(1 - part("dropped"))),
+      tooltipRow(text.distantKept, share(far > 0 ? part("grouped") / far : null)),
     ];
   }
 

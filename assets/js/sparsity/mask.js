@@ -1,7 +1,7 @@
 // @ts-check
 // The mask of one layer, from all pairs down to single ones: the server counts the visible part, this draws it.
 import { range, sum } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { asChart, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
@@ -90,7 +90,7 @@ export class ZoomMask {
 
   toolbar() {
     /** @param {string} label @param {() => unknown} run */
-    const button = (label, run) => el("button", { type: "button", class: "fx-button", onclick: run }, label);
+    const button = (label, run) => buttonOf(label, run);
     this.buttons = {
       in: button(text.in, () => this.zoom(1 / ZOOM_STEP)),
       out: button(text.out, () => this.zoom(ZOOM_STEP)),

@@ -3,9 +3,10 @@
 import { range, sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { LayerLoader } from "../core/loader.js";
 import { Mask } from "../core/mask.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
@@ -81,12 +82,7 @@ export class SparsityView {
       (tile) => this.colouring(tile),
       (tile, row, column) => this.describeBlock(tile, row, column),
     );
-    this.layers = el("div", {
-      class: "fx-plot fx-layers",
-      role: "group",
-      "aria-label": text.layersTitle,
-      "data-testid": "fx-layers-chart",
-    });
+    this.layers = plotElement("fx-layers", text.layersTitle, "fx-layers-chart");
     this.layerTable = lazyDetails(text.layerTable, () => layerTable(app, (index) => this.openLayer(index)));
     this.rowTable = lazyDetails(text.rowTable, () => rowTable(app, this.maskData));
     this.nulls = null;
@@ -229,11 +225,7 @@ export class SparsityView {
       z: tile.matrix(value),
       zmin: 0,
       zmax: 1,
-      colorscale: [
-        [0, cssColour(root, "scale-low")],
-        [0.5, cssColour(root, "scale-middle")],
-        [1, cssColour(root, "scale-high")],
-      ],
+      colorscale: colourScale(root),
     };
   }
 
@@ -336,24 +328,13 @@ export class SparsityView {
 
   layersLayout() {
     const { run, root, layerIndex } = this.app;
-    const every = Math.ceil(run.numLayers / 16);
-    const ticks = range(run.numLayers).filter((index) => index % every === 0);
-    const frame = {
-      type: "rect",
-      xref: "paper",
-      x0: 0,
-      x1: 1,
-      y0: layerIndex - 0.5,
-      y1: layerIndex + 0.5,
-      line: { color: cssColour(root, "accent"), width: 2 },
-    };
     return plotLayout(root, {
       margin: { l: 8, r: 24, t: 32, b: 8 },
       barmode: "stack",
       bargap: 0.25,
       dragmode: false,
       showlegend: false,
-      shapes: [frame],
+      shapes: [layerFrame(root, layerIndex)],
       xaxis: plotAxis(root, text.keptAxis, {
         range: [0, 1],
         tickvals: SHARE_TICKS,
@@ -362,8 +343,7 @@ export class SparsityView {
       }),
       yaxis: plotAxis(root, text.layerAxis, {
         range: [run.numLayers - 0.4, -0.6],
-        tickvals: ticks,
-        ticktext: ticks.map((index) => run.layerIds[index]),
+        ...layerTicks(run),
         showgrid: false,
         zeroline: false,
         fixedrange: true,

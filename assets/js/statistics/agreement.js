@@ -1,9 +1,10 @@
 // @ts-check
 // Agreement with another run of the same tokens, layer by layer: adjusted Rand index and tokens in matched groups.
 import { addressOf } from "../core/address.js";
-import { mean, range } from "../core/arrays.js";
+import { mean } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { layerTicks } from "../core/layer-axis.js";
 import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { choiceOf } from "../core/widgets.js";
 import { statLegend, statTip, statTraces } from "./chart.js";
@@ -184,15 +185,12 @@ export class StatAgreement {
     const name = words.measures[this.measure];
     this.plot.setAttribute("aria-label", words.chart(name));
     const x = rows.map((row) => run.layerIds.indexOf(row.layer));
-    const every = Math.ceil(run.numLayers / (this.plot.clientWidth < 560 ? 8 : 16));
-    const ticks = range(run.numLayers).filter((index) => index % every === 0);
     const layout = plotLayout(root, {
       showlegend: false,
       dragmode: false,
       margin: { l: 8, r: 16, t: 16, b: 8 },
       xaxis: plotAxis(root, text.layers.axis, {
-        tickvals: ticks,
-        ticktext: ticks.map((index) => run.layerIds[index]),
+        ...layerTicks(run, this.plot.clientWidth < 560 ? 8 : 16),
         range: [-0.5, run.numLayers - 0.5],
         zeroline: false,
         fixedrange: true,

@@ -2,6 +2,7 @@
 // Charts of the Statistics view: lines with intervals and baselines, their legend and tooltip.
 import { el } from "../core/dom.js";
 import { cssColour } from "../core/theme.js";
+import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 
 /** One line of a chart with its band. @typedef {{ y: any[], low?: any[], high?: any[] }} Line */
 /** @typedef {Partial<Record<"window" | "shuffled" | "random" | "value", Line | null>>} Series */
@@ -88,8 +89,6 @@ export const statLegend = (names, series) =>
  * @param {[string, string][]} lines
  */
 export const statTip = (title, lines) => [
-  el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
-  ...lines.map(([label, value]) =>
-    el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value)),
-  ),
+  tooltipHead(title),
+  ...lines.map(([label, value]) => tooltipRow(label, value)),
 ];

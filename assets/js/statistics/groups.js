@@ -1,7 +1,7 @@
 // @ts-check
 // The groups of the open layer with intervals and baselines, their tokens, and the categories in each of them.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectGroup } from "../core/selection.js";
@@ -123,18 +123,10 @@ export class StatGroups {
     const statistic = (name) => groupRows.find((row) => row.statistic === name);
     const empty = !statistic("share") || statistic("share").value === 0;
     const state = el("span", { class: "fx-button" });
-    const button = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-group-choose",
-        "data-group": group,
-        disabled: empty,
-        onclick: () => this.toggle(group),
-      },
-      groupChip(group),
-      el("span", { class: "fx-group-name" }, words.of(label)),
-      state,
+    const button = buttonOf(
+      [groupChip(group), el("span", { class: "fx-group-name" }, words.of(label)), state],
+      () => this.toggle(group),
+      { class: "fx-group-choose", "data-group": group, disabled: empty },
     );
     const content = empty
       ? [el("p", { class: "fx-muted" }, words.empty)]
@@ -283,16 +275,10 @@ export class StatGroups {
       el(
         "th",
         { scope: "col" },
-        el(
-          "button",
-          {
-            type: "button",
-            class: "fx-stat-group",
-            "data-group": index(label),
-            "aria-label": `${words.of(label)}: ${words.select}`,
-            onclick: () => this.toggle(/** @type {number} */ (index(label))),
-          },
+        buttonOf(
           groupChip(/** @type {number} */ (index(label))),
+          () => this.toggle(/** @type {number} */ (index(label))),
+          { class: "fx-stat-group", "data-group": index(label), "aria-label": `${words.of(label)}: ${words.select}` },
         ),
       );
     const head = el(

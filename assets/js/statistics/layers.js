@@ -1,8 +1,8 @@
 // @ts-check
 // One statistic layer by layer: a line with its interval and its baselines, and the same as a sortable table.
 import { addressOf } from "../core/address.js";
-import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
+import { layerTicks } from "../core/layer-axis.js";
 import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { statLegend, statTip, statTraces } from "./chart.js";
@@ -115,18 +115,12 @@ export class StatLayers {
   button(layer) {
     const index = this.app.run.layerIds.indexOf(layer);
     const openLayer = () => this.app.setLayer(index);
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-row-choose",
-        "data-layer": index,
-        "aria-label": words.open(layer),
-        "aria-current": index === this.app.layerIndex ? "true" : null,
-        onclick: openLayer,
-      },
-      layer,
-    );
+    return buttonOf(layer, openLayer, {
+      class: "fx-button fx-row-choose",
+      "data-layer": index,
+      "aria-label": words.open(layer),
+      "aria-current": index === this.app.layerIndex ? "true" : null,
+    });
   }
 
   /**
@@ -214,8 +208,6 @@ export class StatLayers {
     };
     const x = rows.map((row) => run.layerIds.indexOf(/** @type {number} */ (row.layer)));
     this.legend.replaceChildren(...statLegend(words.key, series));
-    const every = Math.ceil(run.numLayers / (this.plot.clientWidth < 560 ? 8 : 16));
-    const ticks = range(run.numLayers).filter((index) => index % every === 0);
     const mark = {
       type: "line",
       xref: "x",
@@ -233,8 +225,7 @@ export class StatLayers {
       margin: { l: 8, r: 16, t: 16, b: 8 },
       shapes: [mark],
       xaxis: plotAxis(root, words.axis, {
-        tickvals: ticks,
-        ticktext: ticks.map((index) => run.layerIds[index]),
+        ...layerTicks(run, this.plot.clientWidth < 560 ? 8 : 16),
         range: [-0.5, run.numLayers - 0.5],
         zeroline: false,
         fixedrange: true,

@@ -1,8 +1,9 @@
 // @ts-check
 // The statistics of the whole run, what they are based on, and what can still be measured.
 import { setAttentionState } from "../core/attention-state.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { JobProgress, isLive } from "../core/job-progress.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox } from "../core/widgets.js";
 import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statName, statNumber } from "./numbers.js";
@@ -35,10 +36,6 @@ export class StatOverview {
   shown;
   /** @type {boolean} */
   live;
-  /** @type {HTMLParagraphElement} */
-  stage;
-  /** @type {HTMLProgressElement} */
-  bar;
   /** @type {number} */
   timer;
 
@@ -50,6 +47,9 @@ export class StatOverview {
     Object.assign(this, { app, view });
     this.basis = el("div");
     this.state = el("div", { "data-testid": "fx-stat-measure" });
+    this.progress = new JobProgress(this.state, { label: words.measuring, stop: words.stop, role: "status" }, () =>
+      this.request("statistics_stop"),
+    );
     this.place = el("div");
     this.node = el("section", { "data-testid": "fx-stat-overview" }, this.basis, this.state, this.place);
   }
@@ -135,7 +135,7 @@ export class StatOverview {
    * @param {JobPayload | null} job
    */
   take(job) {
-    if (job && ["waiting", "running", "stopping"].includes(job.state)) return this.showRunning(job);
+    if (isLive(job)) return this.showRunning(job);
     this.live = false;
     return this.invite(job);
   }
@@ -157,15 +157,7 @@ export class StatOverview {
     );
     /** @param {string} label @param {boolean} main @param {boolean} attention */
     const button = (label, main, attention) =>
-      el(
-        "button",
-        {
-          type: "button",
-          class: main ? "fx-button fx-main-button" : "fx-button",
-          onclick: () => this.measure(attention),
-        },
-        label,
-      );
+      buttonOf(label, () => this.measure(attention), { class: main ? "fx-button fx-main-button" : "fx-button" });
     const buttons = [
       first ? button(words.measure, true, false) : null,
       missing.attention ? button(words.measureAttention, !first, true) : null,
@@ -191,19 +183,8 @@ export class StatOverview {
 
   /** @param {{ stage: string, fraction: number, state: string }} given */
   showRunning({ stage, fraction, state }) {
-    if (!this.live || !this.bar || !this.bar.isConnected) {
-      this.stage = el("p", {});
-      this.bar = el("progress", { max: "1", "aria-label": words.measuring });
-      const stop = el(
-        "button",
-        { type: "button", class: "fx-button", onclick: () => this.request("statistics_stop") },
-        words.stop,
-      );
-      this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
-    }
     this.live = true;
-    this.stage.textContent = state === "stopping" ? words.stopping : stage;
-    this.bar.value = fraction;
+    this.progress.show(state === "stopping" ? words.stopping : stage, fraction);
     this.watch();
   }
 
@@ -229,7 +210,7 @@ export class StatOverview {
       this.state.replaceChildren(alertBox(answer.error, () => this.request("statistics_job")));
       return;
     }
-    const ended = this.live && answer.job && !["waiting", "running", "stopping"].includes(answer.job.state);
+    const ended = this.live && answer.job && !isLive(answer.job);
     if (!ended) {
       this.take(answer.job);
       return;
@@ -271,11 +252,7 @@ export class StatOverview {
     this.place.replaceChildren(
       el("h3", { class: "fx-subtitle fx-stat-next" }, words.title),
       el("p", { class: "fx-help" }, words.explain, " ", words.caution),
-      el(
-        "div",
-        { class: "fx-stat-scroll fx-stat-whole", tabindex: "0", role: "region", "aria-label": words.table },
-        table,
-      ),
+      scrollRegion("fx-stat-scroll fx-stat-whole", words.table, table),
     );
   }
 
@@ -303,7 +280,7 @@ export class StatOverview {
     const name = statName(row);
     /** @param {...any} numbers */
     const cell = (...numbers) => el("td", {}, statCell(statistic, .../** @type {[any, any, any, any]} */ (numbers)));
-    const button = el("button", { type: "button", class: "fx-stat-open", onclick: () => this.open(row) }, name);
+    const button = buttonOf(name, () => this.open(row), { class: "fx-stat-open" });
     const value = el(
       "td",
       {},

@@ -1,6 +1,6 @@
 // @ts-check
 // A table whose columns sort it.
-import { el } from "../core/dom.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { hintButton } from "../core/tooltip.js";
 /** @import { Tooltip } from "../core/tooltip.js" */
 /** @import { Attributes } from "../core/types.js" */
@@ -44,14 +44,14 @@ export class StatTable {
       el("thead", {}, head),
       this.body,
     );
-    this.node = el("div", { class: "fx-stat-scroll", tabindex: "0", role: "region", "aria-label": label }, this.table);
+    this.node = scrollRegion("fx-stat-scroll", label, this.table);
   }
 
   /** @param {string} name */
   heading(name) {
     const [label, , , hint] = this.columns[name];
     const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
-    const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
+    const button = buttonOf([label, arrow], () => this.rank(name), { class: "fx-sort" });
     const cell = el(
       "th",
       { scope: "col" },

@@ -2,7 +2,7 @@
 // The filter of tokens by group, word class and position.
 import { range } from "../core/arrays.js";
 import { decodeBase64 } from "../core/bytes.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
@@ -84,8 +84,8 @@ export class TokenFilter {
       ),
       el("span", { class: "fx-select" }, words.from, this.from, words.to, this.to),
       this.modes,
-      el("button", { type: "button", class: "fx-button", onclick: () => this.selectAll() }, words.select),
-      el("button", { type: "button", class: "fx-button", onclick: () => this.clear() }, words.clear),
+      buttonOf(words.select, () => this.selectAll()),
+      buttonOf(words.clear, () => this.clear()),
       this.problem,
     );
     this.node = el("details", { class: "fx-details fx-filter", "data-testid": "fx-filter" }, this.summary, row);

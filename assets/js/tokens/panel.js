@@ -1,7 +1,7 @@
 // @ts-check
 // The panel of one token: what it may attend to and why, what may attend to it, and its groups in every layer.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
@@ -75,11 +75,7 @@ export class TokenPanel {
         { class: "fx-muted" },
         text.position(format.count(pos), format.count(run.numTokens), run.layerIds[layerIndex]),
       ),
-      el(
-        "button",
-        { type: "button", class: "fx-step", "data-key": "close", "aria-label": text.close, onclick: this.closed },
-        "×",
-      ),
+      buttonOf("×", this.closed, { class: "fx-step", "data-key": "close", "aria-label": text.close }),
     );
   }
 
@@ -141,11 +137,7 @@ export class TokenPanel {
         LINK_CAUSES.map((cause) => causeRow(way, cause, links[way](cause), app.run.config)),
       ),
       positions.length > 1
-        ? el(
-            "button",
-            { type: "button", class: "fx-button fx-small", "data-key": `select-${way}`, onclick: select },
-            text.select,
-          )
+        ? buttonOf(text.select, select, { class: "fx-button fx-small", "data-key": `select-${way}` })
         : null,
     );
   }
@@ -221,22 +213,16 @@ export class TokenPanel {
     const group = run.top(index, pos);
     const words = text.pathCell(run.layerIds[index], groupLabel(group), format.percent(run.groups[index][group].share));
     const current = index === layerIndex;
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-path-cell",
-        "data-shade": `g${group}`,
-        "data-index": index,
-        "data-key": `path-${index}`,
-        "aria-label": words,
-        title: words,
-        "aria-current": current ? "true" : null,
-        tabindex: current ? "0" : "-1",
-        onclick: () => this.app.setLayer(index),
-      },
-      groupLabel(group),
-    );
+    return buttonOf(groupLabel(group), () => this.app.setLayer(index), {
+      class: "fx-path-cell",
+      "data-shade": `g${group}`,
+      "data-index": index,
+      "data-key": `path-${index}`,
+      "aria-label": words,
+      title: words,
+      "aria-current": current ? "true" : null,
+      tabindex: current ? "0" : "-1",
+    });
   }
 
   /**

@@ -1,7 +1,7 @@
 // @ts-check
 // The search box: finds text, counts and steps through the hits, and selects them.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { selectTokens } from "../core/selection.js";
 import { reading as text } from "../strings/tokens.js";
@@ -69,19 +69,11 @@ export class Search {
     this.status = el("span", { class: "fx-search-status", role: "status" });
     /** @param {string} symbol @param {string} label @param {number} by */
     const step = (symbol, label, by) =>
-      el(
-        "button",
-        { type: "button", class: "fx-step", "aria-label": label, disabled: true, onclick: () => this.step(by) },
-        symbol,
-      );
+      buttonOf(symbol, () => this.step(by), { class: "fx-step", "aria-label": label, disabled: true });
     this.buttons = [
       step("‹", words.previous, -1),
       step("›", words.next, 1),
-      el(
-        "button",
-        { type: "button", class: "fx-button", disabled: true, onclick: () => this.selectAll() },
-        words.selectAll,
-      ),
+      buttonOf(words.selectAll, () => this.selectAll(), { disabled: true }),
     ];
     this.node = el(
       "div",

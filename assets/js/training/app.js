@@ -1,7 +1,7 @@
 // @ts-check
 // The Training tab: requests the trainings and curves, and updates the list, the open training and the charts.
 import { groupColour } from "../core/colours.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el, emptyState } from "../core/dom.js";
 import { sentence } from "../core/format.js";
 import { resizePlots } from "../core/plot.js";
 import { callServer } from "../core/server.js";
@@ -245,15 +245,7 @@ export class App {
     for (const problem of [this.problem, this.serverProblem])
       if (problem !== null) parts.push(alertBox(sentence(problem)));
     if (this.job !== null) parts.push(this.jobMessage(this.job));
-    if (parts.length === 0 && this.runs.length === 0)
-      parts.push(
-        el(
-          "div",
-          { class: "fx-empty" },
-          el("h2", { class: "fx-title" }, text.empty.title),
-          el("p", {}, text.empty.body),
-        ),
-      );
+    if (parts.length === 0 && this.runs.length === 0) parts.push(emptyState(text.empty.title, text.empty.body));
     this.message.replaceChildren(...parts);
     this.message.hidden = parts.length === 0;
   }
@@ -262,16 +254,9 @@ export class App {
   jobMessage({ state, name, message }) {
     if (state === "failed") return alertBox(text.failedStart(name, message));
     if (state === "stopped") return el("p", { class: "fx-run-note", role: "status" }, text.stoppedStart(name));
-    const stop = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        disabled: state === "stopping" || this.busy,
-        onclick: () => this.runAction("stop", null),
-      },
-      text.stop,
-    );
+    const stop = buttonOf(text.stop, () => this.runAction("stop", null), {
+      disabled: state === "stopping" || this.busy,
+    });
     return el(
       "div",
       { class: "fx-starting" },

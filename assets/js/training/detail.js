@@ -1,6 +1,6 @@
 // @ts-check
 // The open training: settings, progress, messages and buttons.
-import { el, setText } from "../core/dom.js";
+import { buttonOf, el, setText } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
@@ -57,7 +57,7 @@ export class Detail {
    * @param {() => unknown} onclick
    */
   button(label, name, onclick) {
-    return el("button", { type: "button", class: "fx-button", "data-testid": `fx-training-${name}`, onclick }, label);
+    return buttonOf(label, onclick, { "data-testid": `fx-training-${name}` });
   }
 
   /**

@@ -1,17 +1,18 @@
 // @ts-check
 // Focus against full attention: verdict, table, and the loss difference of every token.
-import { meanLine, selectedMarks, stems } from "./loss-chart.js";
+import { drawLossChart, meanLine } from "./loss-chart.js";
 import { comparisonTable, verdict } from "./verdict.js";
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
+import { plotElement } from "../core/plot.js";
 import { selectTokens } from "../core/selection.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { contextLine, tokenSummary } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
 import { selection as selectionText, overview as text } from "../strings/compare.js";
+/** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { Selection } from "../core/selection.js" */
@@ -175,33 +176,15 @@ export class Overview {
 
   drawChart() {
     const { app, differences } = this;
-    const { root } = app;
     const size = Math.max(15, Math.round(differences.length / 30));
-    const data = [
-      stems(differences, (value) => value > 0, text.worseTrace, cssColour(root, "worse")),
-      stems(differences, (value) => value < 0, text.betterTrace, cssColour(root, "better")),
-      meanLine(differences, size, cssColour(root, "text")),
-      ...selectedMarks(app, differences),
-    ];
-    drawPlot(app, this.chart, data, this.chartLayout(), {
+    const events = {
+      /** @param {PlotPoint} point */
       hover: (point) => this.describe(point.x),
+      /** @param {PlotPoint} point */
       click: (point) => app.goToToken(point.x),
-    });
-  }
-
-  chartLayout() {
-    const { root } = this.app;
-    return plotLayout(root, {
-      hovermode: "x",
-      legend: LEGEND_ABOVE,
-      xaxis: plotAxis(root, text.positionAxis, {
-        showgrid: false,
-        range: [0, this.run.numTokens],
-        zeroline: false,
-        tickformat: ",d",
-      }),
-      yaxis: plotAxis(root, text.lossAxis, { zeroline: true, fixedrange: true }),
-    });
+    };
+    const mean = meanLine(differences, size, cssColour(app.root, "text"));
+    drawLossChart(app, this.chart, differences, text, events, [mean]);
   }
 
   /** @param {number} pos */

@@ -1,6 +1,7 @@
 // @ts-check
 // A rectangle of the mask in cells: counts of pairs by cause.
 import { range, sum } from "../core/arrays.js";
+import { decodeBase64 } from "../core/bytes.js";
 /** @import { Mask } from "../core/mask.js" */
 /** @import { MaskTilePayload } from "../core/payloads.js" */
 
@@ -16,8 +17,7 @@ export class MaskTile {
     this.numRows = answer.num_rows;
     this.numColumns = answer.num_columns;
     this.causes = answer.causes;
-    const bytes = Uint8Array.from(atob(answer.counts), (char) => char.charCodeAt(0));
-    this.counts = new WORDS[answer.bytes](bytes.buffer);
+    this.counts = new WORDS[answer.bytes](decodeBase64(answer.counts).buffer);
   }
 
   /**

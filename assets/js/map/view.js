@@ -4,6 +4,7 @@ import { addressOf } from "../core/address.js";
 import { requestOnce } from "../core/answers.js";
 import { range } from "../core/arrays.js";
 import { groupColour } from "../core/colours.js";
+import { decodeBase64 } from "../core/bytes.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
@@ -253,8 +254,7 @@ export class MapView {
       this.status.replaceChildren(alertBox(answer.error, () => this.draw()));
       return false;
     }
-    const binary = atob(answer.classes);
-    this.classes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
+    this.classes = decodeBase64(answer.classes);
     this.classNames = answer.class_names;
     this.classesOf = run;
     return true;

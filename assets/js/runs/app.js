@@ -3,53 +3,40 @@
 import { buttonOf, el, emptyState } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { callServer } from "../core/server.js";
-import { Tooltip, hintButton } from "../core/tooltip.js";
+import { Tooltip } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
+import { compareAddress, nameOf, runAddress, runNumbers, runWords } from "./card.js";
 import { Filters } from "./filters.js";
+import { labelForm } from "./label-form.js";
 import { openExport } from "../shell/export.js";
 import { exporting as exportingText } from "../strings/export.js";
 import { runs as text } from "../strings/runs.js";
 /** @import { RunCardPayload } from "../core/payloads.js" */
+/** @import { RunLabels } from "./label-form.js" */
 /** @import { Child, RunsServer } from "../core/types.js" */
 
 const SHOWN_AT_FIRST = 50;
-
-const apps = new WeakMap();
-
-/** @param {{ name: string, title: string }} run */
-const nameOf = (run) => run.name || run.title;
-
-/** @param {{ run_id: string }} run */
-const address = (run) => `?run=${encodeURIComponent(run.run_id)}`;
-
-/** @param {string} value */
-const splitTags = (value) =>
-  value
-    .split(",")
-    .map((tag) => tag.trim())
-    .filter(Boolean);
 
 export class App {
   /** @type {HTMLElement} */
   root;
   /** @type {RunsServer} */
   server;
-  /** @type {any} */
+  /** @type {RunCardPayload[]} */
   runs;
-  /** @type {any} */
+  /** @type {RunCardPayload[]} */
   deleted;
-  /** @type {any} */
+  /** The ids of the runs to compare, at most two. @type {string[]} */
   picked;
   /** @type {number} */
   limit;
   /** @type {string | null} */
   editing;
-  /** @type {any} */
+  /** @type {number} */
   keepDays;
-  /** @type {any} */
-  requestId;
-  /** @type {any} */
-  openForm;
+  requestId = 0;
+  /** The form that is open, by run. @type {{ id: string, node: HTMLElement } | null} */
+  openForm = null;
 
   /**
    * @param {HTMLElement} root
@@ -100,7 +87,7 @@ export class App {
   }
 
   async load() {
-    const requestId = (this.requestId = (this.requestId || 0) + 1);
+    const requestId = (this.requestId += 1);
     const answer = await callServer(() => this.server.load());
     if (requestId !== this.requestId) return; // a newer answer is on its way, or already here
     if (answer.error !== undefined) {
@@ -151,15 +138,8 @@ export class App {
     return el(
       "li",
       { class: "fx-runs-item", "data-run": run.run_id },
-      el(
-        "div",
-        { class: "fx-runs-words" },
-        this.heading(run),
-        this.facts(run),
-        run.note ? el("p", { class: "fx-runs-note" }, run.note) : null,
-        this.tags(run),
-      ),
-      this.numbers(run),
+      runWords(run, this.tooltip, (tag) => this.filters.choose("tag", tag)),
+      runNumbers(run, this.tooltip),
       this.actions(run),
     );
   }
@@ -171,59 +151,6 @@ export class App {
   keptForm(run) {
     if (!this.openForm || this.openForm.id !== run.run_id) this.openForm = { id: run.run_id, node: this.form(run) };
     return this.openForm.node;
-  }
-
-  /** @param {RunCardPayload} run */
-  heading(run) {
-    const link = el("a", { href: address(run), class: "fx-runs-name" }, nameOf(run));
-    return el("h3", { class: "fx-subtitle" }, link, run.name ? el("small", { class: "fx-muted" }, run.title) : null);
-  }
-
-  /** @param {RunCardPayload} run */
-  facts(run) {
-    const parts = [
-      format.date(run.created_at),
-      text.tokens(format.count(run.num_tokens)),
-      run.model_id,
-      run.centroids_name,
-      text.setting(run.config),
-    ];
-    const items = parts.map((part, i) =>
-      el(
-        "li",
-        {},
-        part,
-        i === parts.length - 1 ? hintButton(this.tooltip, text.settingSubject, text.settingHint) : null,
-      ),
-    );
-    return el("ul", { class: "fx-facts" }, items, el("li", { class: "fx-runs-id" }, run.run_id));
-  }
-
-  /** @param {RunCardPayload} run */
-  tags(run) {
-    if (run.tags.length === 0) return null;
-    /** @param {string} tag */
-    const filterBy = (tag) => () => this.filters.choose("tag", tag);
-    return el(
-      "div",
-      { class: "fx-runs-tags" },
-      run.tags.map((tag) => buttonOf(tag, filterBy(tag), { class: "fx-tag", "aria-label": text.tagLabel(tag) })),
-    );
-  }
-
-  /** @param {RunCardPayload} run */
-  numbers(run) {
-    /** @param {string} label @param {string} hint @param {string} value */
-    const line = (label, hint, value) =>
-      el("div", {}, el("dt", {}, label, hintButton(this.tooltip, label, hint)), el("dd", {}, value));
-    const both = `${format.perplexity(run.perplexity_full)}${text.arrow}${format.perplexity(run.perplexity_focus)}`;
-    return el(
-      "dl",
-      { class: "fx-runs-numbers" },
-      line(text.perplexity, text.perplexityHint, both),
-      line(text.pairs, text.pairsHint, format.percent(run.retained_pairs)),
-      line(text.largest, text.largestHint, format.percent(run.dominance)),
-    );
   }
 
   /** @param {RunCardPayload} run */
@@ -241,7 +168,11 @@ export class App {
     return el(
       "div",
       { class: "fx-runs-actions" },
-      el("a", { class: "fx-button fx-link-button", href: address(run), "aria-label": text.openLabel(name) }, text.open),
+      el(
+        "a",
+        { class: "fx-button fx-link-button", href: runAddress(run), "aria-label": text.openLabel(name) },
+        text.open,
+      ),
       button(exportingText.open, exportingText.openLabel(name), () => this.export(run.run_id), "export"),
       button(text.edit, text.editLabel(name), () => this.edit(run.run_id), "edit"),
       button(text.remove, text.removeLabel(name), () => this.remove(run), "delete"),
@@ -260,40 +191,10 @@ export class App {
 
   /** @param {RunCardPayload} run */
   form(run) {
-    const name = el("input", {
-      type: "text",
-      class: "fx-input",
-      value: run.name,
-      maxlength: 120,
-      placeholder: run.title,
-    });
-    const tags = el("input", { type: "text", class: "fx-input", value: run.tags.join(", ") });
-    const note = el("textarea", { class: "fx-input", rows: 3, maxlength: 4000 });
-    note.value = run.note;
-    /** @param {string} label @param {HTMLElement} input @param {boolean} wide */
-    const field = (label, input, wide) =>
-      el("label", { class: `fx-entry ${wide ? "fx-entry-wide" : ""}`.trim() }, el("span", {}, label), input);
-    /** @param {Event} event */
-    const save = (event) => {
-      event.preventDefault();
-      this.save(run, { name: name.value, note: note.value, tags: splitTags(tags.value) });
-    };
-    return el(
-      "form",
-      {
-        class: "fx-runs-form",
-        onsubmit: save,
-        onkeydown: (event) => event.key === "Escape" && this.edit(null, run.run_id),
-      },
-      field(text.name, name, true),
-      field(text.tags, tags, true),
-      field(text.note, note, true),
-      el(
-        "div",
-        { class: "fx-runs-actions" },
-        el("button", { type: "submit", class: "fx-button fx-primary" }, text.save),
-        buttonOf(text.cancel, () => this.edit(null, run.run_id)),
-      ),
+    return labelForm(
+      run,
+      (changes) => this.save(run, changes),
+      () => this.edit(null, run.run_id),
     );
   }
 
@@ -322,7 +223,7 @@ export class App {
 
   /**
    * @param {RunCardPayload} run
-   * @param {{ name: string, note: string, tags: string[] }} changes
+   * @param {RunLabels} changes
    */
   async save(run, changes) {
     const answer = await callServer(() => this.server.label({ run: run.run_id, ...changes }));
@@ -368,31 +269,20 @@ export class App {
       ? this.picked.filter((other) => other !== id)
       : [...this.picked.slice(-1), id];
     for (const box of /** @type {NodeListOf<HTMLInputElement>} */ (this.list.querySelectorAll(".fx-runs-pick input")))
-      box.checked = this.picked.includes(/** @type {HTMLLIElement} */ (box.closest("li")).dataset.run);
+      box.checked = this.picked.includes(String(box.closest("li")?.dataset.run));
     this.drawCompare();
   }
 
   drawCompare() {
-    const runs = this.picked.map((id) => this.runs.find((run) => run.run_id === id));
+    const runs = this.picked.flatMap((id) => this.runs.filter((run) => run.run_id === id));
     this.compare.hidden = runs.length === 0;
     if (runs.length === 0) return;
-    const words =
-      runs.length === 1
-        ? text.compareOne(nameOf(runs[0]))
-        : text.compareTwo(.../** @type {[any, any]} */ (runs.map(nameOf)));
-    const go =
-      runs.length === 2
-        ? el(
-            "a",
-            {
-              class: "fx-button fx-link-button fx-primary",
-              href: `${address(runs[0])}&view=compare&part=runs&with=${encodeURIComponent(runs[1].run_id)}`,
-            },
-            text.compareGo,
-          )
-        : null;
+    const [first, second] = runs;
+    const words = second ? text.compareTwo(nameOf(first), nameOf(second)) : text.compareOne(nameOf(first));
+    const link = { class: "fx-button fx-link-button fx-primary", href: second ? compareAddress(first, second) : null };
+    const go = second ? [el("a", link, text.compareGo)] : [];
     const none = buttonOf(text.compareClear, () => this.pickNone());
-    this.compare.replaceChildren(el("p", {}, words), .../** @type {(string | Node)[]} */ ([go, none].filter(Boolean)));
+    this.compare.replaceChildren(el("p", {}, words), ...go, none);
   }
 
   pickNone() {
@@ -407,7 +297,12 @@ export class App {
       el(
         "li",
         {},
-        el("span", {}, nameOf(run), el("small", { class: "fx-muted" }, text.deletedAt(format.date(run.deleted_at)))),
+        el(
+          "span",
+          {},
+          nameOf(run),
+          el("small", { class: "fx-muted" }, text.deletedAt(format.date(String(run.deleted_at)))),
+        ),
         buttonOf(text.restore, () => this.restore(run), { "aria-label": text.restoreLabel(nameOf(run)) }),
       ),
     );
@@ -427,7 +322,6 @@ export const FocusRuns = {
    */
   create(root, server) {
     const app = new App(root, server);
-    apps.set(root, app);
     return { load: () => app.load() };
   },
 };

@@ -5,6 +5,7 @@ import { el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { visibleToken } from "../core/labels.js";
 import { cssColour } from "../core/theme.js";
+import { pairReason } from "./pair-details.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { ZoomMask } from "./mask.js" */
 
@@ -108,10 +109,7 @@ export class MaskCursor {
     const { tile } = this.mask;
     /** @param {[number, number]} side @param {number} count @param {number} pos */
     const within = (side, count, pos) => Math.max(0, Math.min(count - 1, Math.floor((pos - side[0]) / tile.blockSize)));
-    return [
-      within(/** @type {[number, number]} */ (tile.rows), tile.numRows, query),
-      within(/** @type {[number, number]} */ (tile.keys), tile.numColumns, key),
-    ];
+    return [within(tile.rows, tile.numRows, query), within(tile.keys, tile.numColumns, key)];
   }
 
   // The picture was drawn anew: another part, another layer or other colours.
@@ -158,7 +156,7 @@ export class MaskCursor {
         token(query),
         format.count(key),
         token(key),
-        this.mask.reason(query, key, tile.causes[counts.indexOf(1)]),
+        pairReason(app, query, key, tile.causes[counts.indexOf(1)]),
       );
     }
     const { blockTitle, causes, pairs } = sparsityText;

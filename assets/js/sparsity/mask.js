@@ -3,28 +3,25 @@
 import { range, sum } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { groupLabel } from "../core/labels.js";
 import { asChart, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { selectTokens } from "../core/selection.js";
 import { cssColour } from "../core/theme.js";
-import { tokenSummary } from "../core/token-text.js";
 import { choiceOf } from "../core/widgets.js";
 import { MaskCursor } from "./cursor.js";
+import { CLOSEST, fitArea, movedArea, squareArea, zoomedArea } from "./mask-area.js";
+import { describePair } from "./pair-details.js";
 import { MaskTile } from "./tile.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { MaskArea } from "./mask-area.js" */
 /** @import { Mask } from "../core/mask.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-
-/** Queries and keys, each as first and last. @typedef {{ rows: [number, number], keys: [number, number] }} MaskArea */
 
 const text = pairsText.zoom;
 
 /** @param {[number, number]} pair */
 const spanWords = ([first, last]) =>
   first === last ? format.count(first) : text.range(format.count(first), format.count(last));
-
-const CLOSEST = 8; // tokens a side; closer in there is nothing more to see
 
 const ZOOM_STEP = 2;
 
@@ -130,7 +127,7 @@ export class ZoomMask {
    * @param {MaskArea | null} view
    */
   async show(view) {
-    this.view = view && this.fit(view);
+    this.view = view && fitArea(view, this.run.numTokens);
     const requestId = (this.requestId += 1);
     const start = performance.now();
     if (!this.view) {
@@ -149,31 +146,16 @@ export class ZoomMask {
     this.app.root.dataset.zoomMs = (performance.now() - start).toFixed(1);
   }
 
-  /**
-   * @param {MaskArea} given
-   * @returns {MaskArea | null}
-   */
-  fit({ rows, keys }) {
-    const last = this.run.numTokens - 1;
-    /** @param {[number, number]} pair @returns {[number, number]} */
-    const within = ([low, high]) => {
-      const size = Math.min(last, Math.max(CLOSEST - 1, Math.round(high - low)));
-      const first = Math.max(0, Math.min(last - size, Math.round(low)));
-      return [first, first + size];
-    };
-    const fitted = { rows: within(rows), keys: within(keys) };
-    const everything = Object.values(fitted).every(([low, high]) => low === 0 && high === last);
-    return everything ? null : fitted;
-  }
-
   /** @param {MaskArea | null} view */
   soon(view) {
-    this.view = view && this.fit(view);
+    this.view = view && fitArea(view, this.run.numTokens);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.show(this.view), SETTLE_MS);
   }
 
+  /** @returns {MaskArea} */
   current() {
+    /** @type {[number, number]} */
     const all = [0, this.run.numTokens - 1];
     return this.view || { rows: all, keys: all };
   }
@@ -189,16 +171,7 @@ export class ZoomMask {
    * @param {{ x: number, y: number }} [at]
    */
   zoom(factor, at = this.focusPoint()) {
-    const { rows, keys } = this.current();
-    /** @param {[number, number]} pair @param {number} share @returns {[number, number]} */
-    const scaled = ([low, high], share) => {
-      const point = low + (high - low) * share;
-      return [point - (point - low) * factor, point + (high - point) * factor];
-    };
-    this.soon({
-      rows: scaled(/** @type {[number, number]} */ (rows), at.y),
-      keys: scaled(/** @type {[number, number]} */ (keys), at.x),
-    });
+    this.soon(zoomedArea(this.current(), factor, at));
   }
 
   /**
@@ -206,13 +179,7 @@ export class ZoomMask {
    * @param {number} right
    */
   move(down, right) {
-    const { rows, keys } = this.current();
-    /** @param {[number, number]} pair @param {number} by @returns {[number, number]} */
-    const moved = ([low, high], by) => [low + (high - low) * by, high + (high - low) * by];
-    this.soon({
-      rows: moved(/** @type {[number, number]} */ (rows), down * MOVE_STEP),
-      keys: moved(/** @type {[number, number]} */ (keys), right * MOVE_STEP),
-    });
+    this.soon(movedArea(this.current(), down * MOVE_STEP, right * MOVE_STEP));
   }
 
   /** @param {KeyboardEvent} event */
@@ -283,19 +250,12 @@ export class ZoomMask {
     const [k0, k1] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     const [q1, q0] = [change["yaxis.range[0]"], change["yaxis.range[1]"]];
     if ([k0, k1, q0, q1].some((value) => value === undefined)) return;
-    const size = Math.max(q1 - q0, k1 - k0) / 2; // cells are as wide as they are high, so a rectangle becomes a square
-    /** @param {number} low @param {number} high @returns {[number, number]} */
-    const around = (low, high) => [Math.ceil((low + high) / 2 - size), Math.floor((low + high) / 2 + size)];
-    this.soon({ rows: around(q0, q1), keys: around(k0, k1) });
+    this.soon(squareArea({ rows: [q0, q1], keys: [k0, k1] }));
   }
 
   updateLevel() {
     const { tile } = this;
-    this.level.textContent = text.level(
-      spanWords(/** @type {[number, number]} */ (tile.rows)),
-      spanWords(/** @type {[number, number]} */ (tile.keys)),
-      format.count(tile.blockSize),
-    );
+    this.level.textContent = text.level(spanWords(tile.rows), spanWords(tile.keys), format.count(tile.blockSize));
     const closest = this.view !== null && this.view !== undefined && this.view.rows[1] - this.view.rows[0] < CLOSEST;
     this.buttons.in.disabled = closest || this.run.numTokens <= CLOSEST;
     this.buttons.out.disabled = this.buttons.whole.disabled = !this.view;
@@ -306,8 +266,8 @@ export class ZoomMask {
     const gap = Math.max(tile.numRows, tile.numColumns) <= 64 ? 1 : 0;
     return {
       type: "heatmap",
-      x: tile.centres(/** @type {[number, number]} */ (tile.keys), tile.numColumns),
-      y: tile.centres(/** @type {[number, number]} */ (tile.rows), tile.numRows),
+      x: tile.centres(tile.keys, tile.numColumns),
+      y: tile.centres(tile.rows, tile.numRows),
       hoverinfo: "none",
       hoverongaps: false,
       showscale: false,
@@ -323,9 +283,9 @@ export class ZoomMask {
     const last = (side, count) => side[0] + count * tile.blockSize - 0.5;
     return {
       top: tile.rows[0] - 0.5,
-      bottom: last(/** @type {[number, number]} */ (tile.rows), tile.numRows),
+      bottom: last(tile.rows, tile.numRows),
       left: tile.keys[0] - 0.5,
-      right: last(/** @type {[number, number]} */ (tile.keys), tile.numColumns),
+      right: last(tile.keys, tile.numColumns),
     };
   }
 
@@ -333,10 +293,8 @@ export class ZoomMask {
   // One shape, because Plotly redraws shapes without touching the heatmap.
   marks() {
     const { top, right } = this.edges();
-    const keys = this.markSpans(/** @type {[number, number]} */ (this.tile.keys)).map(
-      ([first, last]) => `M${first - 0.5},${top}L${last + 0.5},${top}`,
-    );
-    const queries = this.markSpans(/** @type {[number, number]} */ (this.tile.rows)).map(
+    const keys = this.markSpans(this.tile.keys).map(([first, last]) => `M${first - 0.5},${top}L${last + 0.5},${top}`);
+    const queries = this.markSpans(this.tile.rows).map(
       ([first, last]) => `M${right},${first - 0.5}L${right},${last + 0.5}`,
     );
     const path = [...keys, ...queries].join("");
@@ -393,52 +351,8 @@ export class ZoomMask {
     const counts = tile.blockCounts(row, column);
     if (sum(counts) === 0) return null;
     if (tile.blockSize === 1)
-      return this.describePair(tile.rowSpan(row)[0], tile.keySpan(column)[0], tile.causes[counts.indexOf(1)]);
+      return describePair(this.app, tile.rowSpan(row)[0], tile.keySpan(column)[0], tile.causes[counts.indexOf(1)]);
     return this.describe(tile, row, column);
-  }
-
-  /**
-   * @param {number} query
-   * @param {number} key
-   * @param {string} cause
-   */
-  reason(query, key, cause) {
-    const { run, layerIndex } = this.app;
-    const shared = range(run.numGroups).filter(
-      (group) => run.belongs(layerIndex, query, group) && run.belongs(layerIndex, key, group),
-    );
-    return text.reasons[cause](
-      text.tokensApart(format.count(query - key)),
-      shared.map(groupLabel).join(", "),
-      run.config,
-    );
-  }
-
-  /**
-   * @param {number} query
-   * @param {number} key
-   * @param {string} cause
-   */
-  describePair(query, key, cause) {
-    const { run } = this.app;
-    const reason = this.reason(query, key, cause);
-    /** @param {string} label @param {number} pos */
-    const side = (label, pos) =>
-      el(
-        "div",
-        { class: "fx-pair-side" },
-        el("span", { class: "fx-muted" }, label),
-        el("div", {}, tokenSummary(run, pos)),
-      );
-    return [
-      el(
-        "div",
-        { class: "fx-tooltip-head" },
-        el("strong", {}, el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" }), ` ${reason}`),
-      ),
-      side(text.query, query),
-      side(text.key, key),
-    ];
   }
 
   /** @param {{ pointNumber: number[] }} point */

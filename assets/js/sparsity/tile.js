@@ -12,7 +12,9 @@ export class MaskTile {
   /** @param {MaskTilePayload} answer */
   constructor(answer) {
     this.blockSize = answer.block_size;
+    /** @type {[number, number]} */
     this.rows = [answer.rows[0], answer.rows[1] - 1];
+    /** @type {[number, number]} */
     this.keys = [answer.keys[0], answer.keys[1] - 1];
     this.numRows = answer.num_rows;
     this.numColumns = answer.num_columns;

@@ -117,8 +117,8 @@ test("links follow the rule of the mask: near, same group, both, sink", () => {
           : null;
     assert.equal(links.cause(other), cause);
   }
-  const parts = LINK_CAUSES.flatMap((cause) => links.backward(cause)).sort((a, b) => a - b);
-  assert.deepEqual(parts, links.backward());
+  const parts = LINK_CAUSES.flatMap((cause) => links.back(cause)).sort((a, b) => a - b);
+  assert.deepEqual(parts, links.back());
   assert.ok(links.forward().every((other) => other > pos));
 });
 

@@ -21,7 +21,7 @@ export class App {
   root;
   /** @type {CentroidsServer} */
   server;
-  /** @type {any} */
+  /** @type {CentroidCardPayload[]} */
   files;
   /** @type {number} */
   requestId;

@@ -45,7 +45,9 @@ export const labelSides = (points, occupied, letter) => {
   ];
   return points.map(({ x, y, words }) => {
     const wide = letter * words.length;
+    /** @type {Record<string, number>} */
     const columns = { right: x + 7, left: x - 7 - wide, center: x - wide / 2 };
+    /** @type {Record<string, number>} */
     const rows = { middle: y - 6, top: y - 20, bottom: y + 8 };
     const sides = [
       "middle right",

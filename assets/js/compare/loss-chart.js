@@ -17,7 +17,9 @@ import { selection as selectionText, overview as text } from "../strings/compare
  * @param {string} colour
  */
 const stems = (differences, includes, name, colour) => {
+  /** @type {(number | null)[]} */
   const x = [];
+  /** @type {(number | null)[]} */
   const y = [];
   differences.forEach((value, pos) => {
     if (value === null || !includes(value)) return;

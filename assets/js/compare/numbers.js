@@ -6,6 +6,7 @@ import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { numbers as text } from "../strings/compare.js";
 /** @import { RunNumbersPayload, RunSummaryPayload } from "../core/payloads.js" */
+/** @import { Child } from "../core/types.js" */
 /** @import { Tooltip } from "../core/tooltip.js" */
 
 /**
@@ -45,6 +46,7 @@ export const runNumbers = (answer, tooltip) => {
   );
 };
 
+/** @type {Record<string, (side: RunSummaryPayload) => Child>} */
 const ROWS = {
   text: (side) => side.name || side.title,
   run: (side) => side.run_id,

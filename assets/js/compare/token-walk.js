@@ -53,6 +53,7 @@ export class TokenWalk {
     const at = tokens.indexOf(event.target);
     if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const chosen = this.choose !== null && (event.key === "Enter" || event.key === " ");
+    /** @type {Record<string, () => number>} */
     const moves = {
       ArrowRight: () => at + 1,
       ArrowLeft: () => at - 1,

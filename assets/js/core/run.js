@@ -20,6 +20,10 @@ const CELL_BYTES = 96 * 2 ** 20; // of layers kept at a time, beyond those that 
 
 const NEIGHBOURS = [1, -1, 2, -2]; // loaded ahead of the layer on screen, nearest first
 
+/**
+ * By the bytes of a set.
+ * @type {Record<number, Uint8ArrayConstructor | Uint16ArrayConstructor | Uint32ArrayConstructor>}
+ */
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
 
 // What one layer knows of each token beyond its top group.

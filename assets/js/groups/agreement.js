@@ -9,6 +9,7 @@ import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { groups as groupsText } from "../strings/groups.js";
+/** @import { LayerAgreementPayload } from "../core/payloads.js" */
 /** @import { LazyDetails, PlotPoint } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
@@ -20,7 +21,7 @@ const SMALLEST_TOP = 0.05; // a scale that ends at noise would make noise look l
 export class LayerAgreement {
   /** @type {Run} */
   run;
-  /** @type {any} */
+  /** @type {LayerAgreementPayload} */
   answer;
   /** @type {LazyDetails} */
   details;
@@ -101,12 +102,10 @@ export class LayerAgreement {
       el("span", { class: "fx-ramp", "aria-hidden": "true" }),
       el("span", {}, format.decimal(top, 2)),
     );
-    this.null.textContent = text.null(
-      format.decimal(answer.shuffled[0], 3),
-      format.decimal(answer.shuffled[1], 3),
-      format.count(answer.pairs),
-      answer.seed,
-    );
+    const [low, high] = answer.shuffled ?? [NaN, NaN];
+    this.null.textContent = Number.isNaN(low)
+      ? ""
+      : text.null(format.decimal(low, 3), format.decimal(high, 3), format.count(answer.pairs), answer.seed);
     this.drawTable();
   }
 

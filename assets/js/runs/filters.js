@@ -40,6 +40,7 @@ export class Filters {
 
   /** @param {RunCardPayload[]} runs */
   options(runs) {
+    /** @type {Record<string, string[]>} */
     const values = {
       model: runs.map((run) => run.model_id),
       centroids: runs.map((run) => run.centroids_name),

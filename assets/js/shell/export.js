@@ -4,7 +4,8 @@ import { buttonOf, el, newId } from "../core/dom.js";
 import { JobProgress, isLive } from "../core/job-progress.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { exporting as text } from "../strings/export.js";
-/** @import { ExportFilePayload, ExportPayload, JobPayload } from "../core/payloads.js" */
+/** @import { ExportChoicesPayload, ExportFilePayload, ExportItemPayload } from "../core/payloads.js" */
+/** @import { ExportPayload, JobPayload } from "../core/payloads.js" */
 /** @import { RequestAnswer, Details, UiEvent } from "../core/types.js" */
 
 /**
@@ -19,22 +20,29 @@ import { exporting as text } from "../strings/export.js";
 
 const POLL_MS = 400;
 
+/** @type {Dialog | null} */
 let opened = null;
+
+/**
+ * @param {ExportItemPayload[]} items
+ * @param {string} name one of theirs
+ */
+const itemNamed = (items, name) => /** @type {ExportItemPayload} */ (items.find((item) => item.name === name));
 
 class Dialog {
   /** @type {RequestAnswer} */
   request;
-  /** @type {ExportSource} */
+  /** @type {string} */
   run;
-  /** @type {ExportSource} */
+  /** @type {number | null} */
   layer;
   /** @type {string} */
   kind;
   /** @type {number} */
   requestId;
-  /** @type {any} */
+  /** @type {ExportChoicesPayload} */
   choices;
-  /** @type {any} */
+  /** @type {Choice} */
   options;
   /** @type {string} */
   id;
@@ -140,7 +148,9 @@ class Dialog {
       this.node.contains(document.activeElement) &&
       /** @type {HTMLElement} */ (document.activeElement).getAttribute("data-field");
     this.fields.replaceChildren(
-      ...[choice, el("p", { class: "fx-help" }, text.help[options.kind]), ...this[options.kind]()].filter(Boolean),
+      choice,
+      el("p", { class: "fx-help" }, text.help[options.kind]),
+      ...this[options.kind]().filter((node) => node !== null),
     );
     for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (choice.querySelectorAll("input")))
       input.dataset.field = `kind-${input.value}`;
@@ -155,7 +165,7 @@ class Dialog {
    * @param {string | boolean} value
    */
   change(name, value) {
-    this.options[name] = value;
+    Object.assign(this.options, { [name]: value });
     this.state.replaceChildren();
     this.draw();
   }
@@ -212,7 +222,7 @@ class Dialog {
 
   table() {
     const { choices, options } = this;
-    const table = choices.tables.find(({ name }) => name === options.table);
+    const table = itemNamed(choices.tables, options.table);
     const notes = [table.about, text.formatNotes[options.format]].filter(Boolean).join(" ");
     const only = table.layers && this.layer !== null ? this.check("only", text.layerOnly(this.layer)) : null;
     return [
@@ -233,7 +243,7 @@ class Dialog {
 
   figure() {
     const { choices, options } = this;
-    const figure = choices.figures.find(({ name }) => name === options.figure);
+    const figure = itemNamed(choices.figures, options.figure);
     const row = [
       this.select(
         "figure",
@@ -298,7 +308,7 @@ class Dialog {
    * @param {string} name
    */
   offersLayer(list, name) {
-    return this.layer !== null && this.choices[list].find((entry) => entry.name === name).layers;
+    return this.layer !== null && itemNamed(this.choices[list], name).layers;
   }
 
   async showCommand() {

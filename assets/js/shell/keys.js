@@ -9,6 +9,7 @@ const TYPING =
   "input:not([type=checkbox], [type=radio], [type=range], [type=button]), textarea, select, [contenteditable='true'], [contenteditable='']";
 
 const MASTHEAD_TRIES = 600;
+/** @type {HTMLDialogElement | null} */
 let sheet = null;
 
 const explorer = () =>
@@ -59,6 +60,7 @@ function clearSelection(event) {
   return press(root.querySelector("[data-testid=fx-selection]:not(.fx-selected-none) button"));
 }
 
+/** @type {Record<string, () => unknown>} */
 const ACTIONS = {
   "?": () => showKeys(),
   "[": () => press(within(".fx-layer .fx-step")),
@@ -106,18 +108,18 @@ function build() {
       ),
     );
   const title = el("h2", { class: "fx-title", id: newId("keys"), tabindex: "-1", autofocus: true }, text.title); // a button in focus would scroll the sheet to its end
-  const close = () => sheet.close();
+  const close = () => dialog.close();
   const tour = () => {
     close();
     startTour();
   };
-  sheet = el(
+  const dialog = el(
     "dialog",
     {
       class: "fx-root fx-sheet",
       "aria-labelledby": title.id,
       "data-testid": "fx-keys",
-      onclick: (event) => event.target === sheet && close(),
+      onclick: (event) => event.target === dialog && close(),
     },
     title,
     el("p", { class: "fx-help" }, text.note),
@@ -129,12 +131,13 @@ function build() {
       buttonOf(text.close, close, { class: "fx-button fx-primary" }),
     ),
   );
-  document.body.append(sheet);
+  document.body.append(dialog);
+  return dialog;
 }
 
 export const showKeys = () => {
-  if (sheet === null) build();
-  if (!sheet.open) sheet.showModal();
+  const dialog = (sheet ??= build());
+  if (!dialog.open) dialog.showModal();
 };
 
 /**

@@ -18,6 +18,7 @@ const TARGETS = {
   more: "#fe-tabs [role=tablist]",
 };
 
+/** @type {Tour | null} */
 let tour = null;
 
 /** @param {keyof typeof TARGETS} name */
@@ -81,6 +82,7 @@ class Tour {
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    /** @type {Record<string, number>} */
     const steps = { ArrowRight: 1, ArrowLeft: -1 };
     if (event.key === "Escape") this.end();
     else if (event.key in steps) this.show(Math.max(0, this.at + steps[event.key]));

@@ -38,6 +38,7 @@ export class AttentionPart {
   constructor(app) {
     this.app = app;
     this.hasAnswer = false;
+    /** @type {"mass_kept" | "distant_mass_kept"} */
     this.kind = "mass_kept";
     /** @type {Run | null} */
     this.run = null;

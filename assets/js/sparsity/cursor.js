@@ -11,6 +11,7 @@ import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsit
 
 const text = pairsText.cursor;
 
+/** By key: rows down and columns to the right. @type {Record<string, [number, number]>} */
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 // Its place is kept in tokens, so that it stays where it is when the picture is zoomed, moved or of another layer.
@@ -40,7 +41,7 @@ export class MaskCursor {
     if (event.key === "Enter") this.enter();
     else if (this.place === null) return false;
     else if (event.key === "Escape") this.hide();
-    else if (event.key in STEPS && !event.shiftKey) this.step(.../** @type {[any, any]} */ (STEPS[event.key]));
+    else if (event.key in STEPS && !event.shiftKey) this.step(...STEPS[event.key]);
     else return false;
     return true;
   }

@@ -184,6 +184,7 @@ export class ZoomMask {
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    /** @type {Record<string, () => unknown>} */
     const actions = {
       "+": () => this.zoom(1 / ZOOM_STEP),
       "=": () => this.zoom(1 / ZOOM_STEP),
@@ -308,6 +309,7 @@ export class ZoomMask {
    * @param {[number, number]} pair
    */
   markSpans([low, high]) {
+    /** @type {[number, number][]} */
     const spans = [];
     if (!this.app.selection) return spans;
     for (const pos of this.app.selection.positions) {

@@ -5,6 +5,10 @@ import { decodeBase64 } from "../core/bytes.js";
 /** @import { Mask } from "../core/mask.js" */
 /** @import { MaskTilePayload } from "../core/payloads.js" */
 
+/**
+ * By the bytes of a count.
+ * @type {Record<number, Uint8ArrayConstructor | Uint16ArrayConstructor | Uint32ArrayConstructor>}
+ */
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
 
 // A rectangle of the mask in cells: whole blocks of pairs, or single pairs when `blockSize` is 1.

@@ -219,6 +219,7 @@ export class SparsityView {
     const { root } = this.app;
     const cause = tile.causes.indexOf(this.kind);
     const dropped = tile.causes.indexOf(DROPPED);
+    /** @type {(counts: number[]) => number} */
     const value =
       this.kind === "kept" ? (counts) => 1 - counts[dropped] / sum(counts) : (counts) => counts[cause] / sum(counts);
     return {

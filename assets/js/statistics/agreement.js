@@ -11,6 +11,7 @@ import { statLegend, statTip, statTraces } from "./chart.js";
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { AgreementColumnsPayload } from "../core/payloads.js" */
@@ -42,7 +43,7 @@ export class StatAgreement {
   other = null;
   /** @type {Row[]} */
   rows;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {any} */
   shownAnswers;

@@ -12,6 +12,7 @@ import { statCell, statInterval, statNumber } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { Columns } from "./table.js" */
@@ -26,7 +27,7 @@ export class StatDistances {
   app;
   /** @type {StatisticsView} */
   view;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {any} */
   answer;

@@ -11,6 +11,8 @@ import { indistinctWords, isIndistinct, statCategory, statInterval } from "./num
 import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { LayerStatisticsPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { StatisticRow } from "./numbers.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 
@@ -32,9 +34,9 @@ export class StatGroups {
   view;
   /** @type {string | null} */
   scheme;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
-  /** @type {any} */
+  /** @type {StatisticRow[]} */
   rows;
   /** @type {any} */
   tokens;
@@ -121,7 +123,7 @@ export class StatGroups {
     const groupRows = this.rows.filter((row) => row.group === label);
     /** @param {string} name */
     const statistic = (name) => groupRows.find((row) => row.statistic === name);
-    const empty = !statistic("share") || statistic("share").value === 0;
+    const empty = !statistic("share")?.value;
     const state = el("span", { class: "fx-button" });
     const button = buttonOf(
       [groupChip(group), el("span", { class: "fx-group-name" }, words.of(label)), state],

@@ -10,6 +10,7 @@ import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statNam
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { StatisticRow } from "./numbers.js" */
@@ -26,7 +27,7 @@ export class StatLayers {
   view;
   /** @type {any} */
   answer;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {any[]} */
   rows;

@@ -11,6 +11,7 @@ import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { JobPayload, StatisticsPayload } from "../core/payloads.js" */
 /** @import { Child, Details } from "../core/types.js" */
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { StatisticRow } from "./numbers.js" */
@@ -30,9 +31,9 @@ export class StatOverview {
   app;
   /** @type {StatisticsView} */
   view;
-  /** @type {any} */
+  /** @type {StatisticsPayload | null} */
   answer;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {boolean} */
   live;
@@ -142,7 +143,7 @@ export class StatOverview {
 
   /** @param {JobPayload | null} job */
   invite(job) {
-    const { missing, about } = this.answer;
+    const { missing, about } = /** @type {StatisticsPayload} */ (this.answer);
     const messages = [];
     if (job && job.state === "failed") messages.push(alertBox(job.message));
     else if (job && job.state === "stopped") messages.push(el("p", {}, words.stopped));

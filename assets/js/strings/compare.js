@@ -16,14 +16,14 @@ export const overview = {
     ratio: "Time against full",
     memory: "Peak memory",
   },
-  columnHints: {
+  columnHints: /** @type {Record<string, string>} */ ({
     endToEnd: "One whole forward pass: median, then lowest to highest, then the number of repeats",
     attention: "The attention operation only, all layers",
     routing: "Finding each token's groups; full attention does not need it",
     ratio: "End-to-end median divided by that of full attention",
     memory:
       "Largest memory until the run was measured: of the whole process on a CPU, of what was given out on a GPU. Model and text are in it, and both ways of attention ran in one process, so it bounds both rather than telling them apart.",
-  },
+  }),
   modes: { full: "Full attention", focus: "Focus" },
   interval: (low, high, repeats) => (repeats === 1 ? "timed once" : `${low}–${high} ms, ${repeats} repeats`),
   none: "–",
@@ -150,7 +150,10 @@ export const settings = {
     "Every point is one measured setting, labelled with its top-k (k) and window (w) where there is room. Down is better, left is cheaper. The height is full attention's perplexity times the exponential of the loss difference; bars are the 95 % interval of that difference, so full attention, the dashed line, has none. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
   xLabel: "Cost",
   x: { time: "Attention time", pairs: "Pairs kept" },
-  xAxis: { time: "attention time, full attention = 1", pairs: "share of pairs kept" },
+  xAxis: /** @type {Record<string, string>} */ ({
+    time: "attention time, full attention = 1",
+    pairs: "share of pairs kept",
+  }),
   yAxis: "perplexity",
   yAxisLog: "perplexity (logarithmic)",
   fullLine: (perplexity) => `full attention: ${perplexity}`,
@@ -244,7 +247,7 @@ export const numbers = {
   caution:
     "Perplexities of different texts say which text is easier to predict; compare what Focus loses on each instead.",
   columns: ["Number", "This run", "The other run"],
-  rows: {
+  rows: /** @type {Record<string, string>} */ ({
     text: "Text",
     run: "Run",
     tokens: "Tokens",
@@ -261,8 +264,8 @@ export const numbers = {
     routing: "Routing",
     memory: "Peak memory",
     device: "Measured on",
-  },
-  hints: {
+  }),
+  hints: /** @type {Record<string, string>} */ ({
     loss: "Mean loss of Focus minus that of full attention on the same text, in nats per token; above zero Focus predicts worse",
     pairs: "Share of all pairs of a token and an earlier one (or itself) that Focus keeps, mean over layers",
     far: "Of the pairs beyond window and sinks, the share kept because both tokens share a group, mean over layers",
@@ -270,9 +273,9 @@ export const numbers = {
     endToEnd: "One whole forward pass, median: full attention, then Focus",
     attention: "The attention operation only, all layers, median: full attention, then Focus",
     routing: "Finding each token's groups, all layers, median",
-  },
+  }),
   differ: "differs",
-  settings: {
+  settings: /** @type {Record<string, string>} */ ({
     num_groups: "Groups (K)",
     top_k: "Top-k",
     window: "Window",
@@ -284,7 +287,7 @@ export const numbers = {
     normalisation: "Balancing",
     sinkhorn_iterations: "Balancing steps",
     layers: "Layers",
-  },
+  }),
   sameSettings: "No setting differs.",
   both: (full, focus) => `${full} → ${focus}`,
   nats: (value) => `${value} nats`,

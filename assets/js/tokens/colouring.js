@@ -45,6 +45,7 @@ export class TokenColours {
     [this.low, this.high] = consistency.length === 0 ? [0, 1] : extent(consistency);
     const span = this.high - this.low || 1;
     const most = Math.log(run.numGroups) || 1;
+    /** @type {Record<string, (pos: number, group: number) => string>} */
     const shades = {
       group: (_, group) => `g${group}`,
       confidence: (pos) => confidenceShade(run.confidence(layerIndex, pos), run.numGroups),
@@ -67,6 +68,7 @@ export class TokenColours {
 
   /** @param {Run} run */
   keyParts(run) {
+    /** @type {Record<string, () => HTMLElement[]>} */
     const parts = {
       group: () => [el("span", {}, reading.groupKey)],
       confidence: () => scaleKey(text.confidenceKey(format.percent(1 / run.numGroups)), confidenceShades()),

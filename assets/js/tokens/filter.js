@@ -168,6 +168,7 @@ export class TokenFilter {
   // A function of the position: does the token pass in this layer?
   test() {
     const { run, layerIndex } = this.app;
+    /** @type {((pos: number) => boolean)[]} */
     const tests = [];
     if (this.group.value !== "") tests.push((pos) => run.top(layerIndex, pos) === Number(this.group.value));
     if (this.kind.value !== "" && this.kinds) {

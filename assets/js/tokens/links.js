@@ -48,7 +48,7 @@ export class Links {
   }
 
   /** @param {string | null} [cause] */
-  backward(cause = null) {
+  back(cause = null) {
     return this.collect(0, this.pos + 1, cause);
   }
 

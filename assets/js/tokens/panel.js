@@ -88,7 +88,7 @@ export class TokenPanel {
     if (links === null) return [progressBox(readingText.loadingLayer)];
     const { pos } = links;
     const later = links.numTokens - pos - 1;
-    const backward = links.backward();
+    const back = links.back();
     const forward = links.forward();
     /** @param {number} count @param {number} all */
     const share = (count, all) => format.percent(all === 0 ? 0 : count / all);
@@ -97,9 +97,9 @@ export class TokenPanel {
         "back",
         text.back,
         text.backHint,
-        text.backTotal(format.count(backward.length), format.count(pos + 1), share(backward.length, pos + 1)),
+        text.backTotal(format.count(back.length), format.count(pos + 1), share(back.length, pos + 1)),
         links,
-        backward,
+        back,
       ),
       this.direction(
         "forward",

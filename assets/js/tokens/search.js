@@ -28,8 +28,7 @@ export class Search {
   buttons;
   /** @type {HTMLDivElement} */
   node;
-  /** @type {any} */
-  requestId;
+  requestId = 0;
   /** @type {string | null} */
   whole;
   /** @type {Hit[]} */
@@ -93,7 +92,7 @@ export class Search {
 
   // For another run: nothing is found yet, and an answer on its way counts no more.
   reset() {
-    this.requestId = (this.requestId || 0) + 1;
+    this.requestId += 1;
     this.whole = null;
     this.field.value = "";
     this.forget(null);
@@ -153,7 +152,7 @@ export class Search {
 
   async run() {
     const source = this.field.value;
-    const requestId = (this.requestId = (this.requestId || 0) + 1);
+    const requestId = (this.requestId += 1);
     if (source === "") return this.showHits([]);
     if (!this.whole) this.prepare();
     try {

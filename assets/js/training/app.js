@@ -39,19 +39,19 @@ export class App {
   choose;
   /** @type {TrainingPayload[]} */
   runs;
-  /** @type {any} */
+  /** The ids of the trainings that are shown. @type {string[]} */
   shown;
   /** @type {Map<any, any>} */
   curves;
   /** @type {TrainingJobPayload | null} */
   job;
-  /** @type {any} */
+  /** The folder of the training that is starting. @type {string | null} */
   expected;
   /** @type {boolean} */
   busy;
-  /** @type {any} */
+  /** @type {string | null} */
   problem;
-  /** @type {any} */
+  /** @type {string | null} */
   serverProblem;
   /** @type {boolean} */
   loaded;
@@ -219,7 +219,7 @@ export class App {
     this.drawMessage();
     this.content.hidden = this.runs.length === 0;
     if (this.content.hidden) return;
-    const shown = this.shown.map((id) => this.runs.find((run) => run.training_id === id));
+    const shown = this.shown.flatMap((id) => this.runs.filter((run) => run.training_id === id));
     this.detail.update(shown[0], this.busy);
     this.list.update(this.runs);
     this.newest.update(shown, (id) => this.colourOf(id));

@@ -135,7 +135,7 @@ function build() {
   return dialog;
 }
 
-export const showKeys = () => {
+const showKeys = () => {
   const dialog = (sheet ??= build());
   if (!dialog.open) dialog.showModal();
 };

@@ -59,7 +59,7 @@ PLACES = (
     Place("statistics-distances", "[data-testid=fx-stat-pairs] h3", "view=statistics&part=distances&layer=9"),
     Place("export", "[data-testid=fx-export-command]:not(:empty)", go=_press("[data-testid=fx-export-open]")),
     Place("training", "#fe-train-start", go=_tab("Training")),
-    Place("centroids", "[data-testid=fx-file-look]", go=_tab("Centroids")),
+    Place("centroids", "[data-testid=fx-file-inspect]", go=_tab("Centroids")),
     Place("runs", "[data-testid=fx-runs-list] a", go=_tab("Runs")),
     Place("keyboard", "[data-testid=fx-keys]", go=_press("[data-testid=fx-keys-open]")),
     Place("tour", "[data-testid=fx-tour]", "tour=on"),

@@ -158,10 +158,10 @@ def test_two_runs_share_one_selection(open_part, pair):
     expect(part).to_contain_text(f"{layer['overlap'] * 100:.0f}\u00a0% in matched groups")
     changed = part.locator("[data-side=other] .fx-changed").count()
     part.locator("[data-testid=fx-select-changed]").click()
-    assert part.locator("[data-side=mine] [data-selected]").count() == changed > 0
+    assert part.locator("[data-side=own] [data-selected]").count() == changed > 0
     tokens.nth(5).click()
-    assert part.locator("[data-side=mine] [data-selected]").count() == 1
-    expect(part.locator('[data-side=mine] [data-pos="5"]')).to_have_attribute("data-selected", "")
+    assert part.locator("[data-side=own] [data-selected]").count() == 1
+    expect(part.locator('[data-side=own] [data-pos="5"]')).to_have_attribute("data-selected", "")
     page.get_by_role("tab", name="Tokens").click()
     expect(page.locator("[data-testid=fx-selection]")).to_contain_text("token 5")
 
@@ -221,10 +221,10 @@ def test_a_link_to_a_run_that_is_gone_says_so(open_part, pair):
 
 def test_tokens_of_two_runs_are_reached_and_chosen_by_keyboard(open_part):
     page, part = open_part("runs")
-    mine = part.locator("[data-side=mine]")
-    expect(mine.locator(".fx-pair-token").first).to_be_visible(timeout=20_000)
+    own_text = part.locator("[data-side=own]")
+    expect(own_text.locator(".fx-pair-token").first).to_be_visible(timeout=20_000)
     assert part.locator('.fx-pair-token[tabindex="0"]').count() == 2  # one for each text
-    mine.locator('[tabindex="0"]').focus()
+    own_text.locator('[tabindex="0"]').focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
         page.keyboard.press(key)
     here = page.locator(":focus")
@@ -232,7 +232,7 @@ def test_tokens_of_two_runs_are_reached_and_chosen_by_keyboard(open_part):
     assert re.search(r"token 2: group [A-H] here, [A-H] there", here.get_attribute("aria-label"))
     expect(page.locator("[data-testid=fx-tooltip]:visible")).to_contain_text("token 2:")
     page.keyboard.press("Enter")
-    for side in ("mine", "other"):
+    for side in ("own", "other"):
         expect(part.locator(f"[data-side={side}] [aria-selected=true]")).to_have_count(1)
         expect(part.locator(f"[data-side={side}] [data-pos='2']")).to_have_attribute("data-selected", "")
     expect(here).to_have_attribute("data-pos", "2")
@@ -242,7 +242,7 @@ def test_tokens_of_two_runs_are_reached_and_chosen_by_keyboard(open_part):
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Home")
     expect(here).to_have_attribute("data-pos", "0")
-    assert mine.locator('[tabindex="0"]').count() == 1
+    assert own_text.locator('[tabindex="0"]').count() == 1
 
 
 def test_peak_memory_is_shown_where_it_was_measured(open_part, pair):

@@ -141,12 +141,12 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     expect(card).to_contain_text("Focus at k=1: 25.08")
     unused = page.locator(".fx-file-card", has_text="five-groups")
     expect(unused).to_contain_text("Not trained: random, seed 5")
-    unused.get_by_test_id("fx-file-look").click()
+    unused.get_by_test_id("fx-file-inspect").click()
     expect(page.locator(".fx-file-inside")).to_contain_text(
         "No run has used this file yet. Choose it on the Explore page"
     )
     expect(page.get_by_test_id("fx-file-layers")).to_be_hidden()
-    card.get_by_test_id("fx-file-look").click()
+    card.get_by_test_id("fx-file-inspect").click()
     for hook in ("fx-file-balance", "fx-file-dominance", "fx-file-similarity"):
         expect(page.locator(f"[data-testid={hook}] .main-svg").first).to_be_visible(timeout=30_000)
     run = page.locator("[data-testid=fx-file-run] option", has_text=first_run).get_attribute("value")

@@ -102,20 +102,20 @@ def test_a_pair_explains_itself_and_selects_both_tokens(open_page):
 
 def test_a_pair_and_a_block_are_chosen_by_keyboard_alone(open_page):
     page = open_mask(open_page)
-    plot, said = page.get_by_test_id("fx-mask"), page.get_by_test_id("fx-mask-said")
+    plot, description = page.get_by_test_id("fx-mask"), page.get_by_test_id("fx-mask-description")
     bar = page.get_by_test_id("fx-selection")
     plot.focus()
     page.keyboard.press("Enter")
-    expect(said).to_contain_text(re.compile(r"Cursor on queries \d+–\d+, keys \d+–\d+: .+ \(\d+"))
+    expect(description).to_contain_text(re.compile(r"Cursor on queries \d+–\d+, keys \d+–\d+: .+ \(\d+"))
     assert page.evaluate("document.querySelector('[data-testid=fx-mask]').layout.shapes.length") == 2
-    there = said.inner_text()
+    there = description.inner_text()
     page.keyboard.press("ArrowDown")
-    expect(said).not_to_have_text(there)
-    block = re.search(r"queries \d+–\d+", said.inner_text())[0]
+    expect(description).not_to_have_text(there)
+    block = re.search(r"queries \d+–\d+", description.inner_text())[0]
     page.keyboard.press("Enter")
     expect(bar).to_contain_text(block)
     page.keyboard.press("Escape")  # leaves the cursor and keeps what it chose
-    expect(said).to_contain_text("Enter shows a cursor")
+    expect(description).to_contain_text("Enter shows a cursor")
     expect(bar).to_contain_text(block)
 
     for _ in range(4):
@@ -125,11 +125,11 @@ def test_a_pair_and_a_block_are_chosen_by_keyboard_alone(open_page):
     for _ in range(30):  # further than this part of the mask is wide: the picture moves along
         page.keyboard.press("ArrowLeft")
     page.wait_for_timeout(400)
-    expect(said).to_contain_text(re.compile(r"query token \d+ “.+” and key token \d+ “.+”. (Kept|Dropped)"))
-    query, key = re.search(r"query token (\d+) .* key token (\d+)", said.inner_text()).groups()
+    expect(description).to_contain_text(re.compile(r"query token \d+ “.+” and key token \d+ “.+”. (Kept|Dropped)"))
+    query, key = re.search(r"query token (\d+) .* key token (\d+)", description.inner_text()).groups()
     before = shown_tile(page)["x"][0]
     zoomed(page, lambda: page.keyboard.press("Shift+ArrowUp"))
-    expect(said).to_contain_text(re.compile(rf"query token {query} .* key token {key} "))
+    expect(description).to_contain_text(re.compile(rf"query token {query} .* key token {key} "))
     assert shown_tile(page)["x"][0] == before
     page.keyboard.press("Enter")
     expect(bar).to_contain_text(f"tokens {query} and {key} (2 tokens)")

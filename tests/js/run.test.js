@@ -47,7 +47,7 @@ for (const numGroups of [3, 8, 16, 33, 64]) {
       }
       const other = below(numTokens);
       const shared = made.groups[pos].some((member, group) => member && made.groups[other][group]);
-      assert.equal(run.meet(0, pos, other), shared);
+      assert.equal(run.shareGroup(0, pos, other), shared);
       assert.ok(Math.abs(run.entropy(0, pos) - (made.entropy[pos] / 255) * Math.log(numGroups)) < 1e-12);
     }
   });
@@ -69,15 +69,15 @@ test("a layer is requested once and then kept; a failure can be requested again"
 
 test("answers about the whole run are requested once", async () => {
   const { run, requests, answers } = randomRun();
-  await assert.rejects(run.once("word_classes"), /no answer/);
+  await assert.rejects(run.requestOnce("word_classes"), /no answer/);
   answers.word_classes = () => ({ names: ["name"], classes: "" });
-  assert.equal(await run.once("word_classes"), await run.once("word_classes"));
+  assert.equal(await run.requestOnce("word_classes"), await run.requestOnce("word_classes"));
   assert.equal(requests.length, 2);
 });
 
 test("company is 1 where groups never change and the share of followers elsewhere", () => {
   const { run, tops } = randomRun({ numTokens: 60, layerIds: [0, 1], numGroups: 3 });
-  const company = run.company();
+  const company = run.trajectoryConsistency();
   times(60, (pos) => {
     const same = times(60, (i) => i).filter((i) => tops[i] === tops[pos]);
     const follow = same.filter((i) => tops[60 + i] === tops[60 + pos]);

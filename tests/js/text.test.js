@@ -99,7 +99,7 @@ test("links follow the rule of the mask: near, same group, both, sink", () => {
   const run = {
     numTokens: 60,
     config: { window, num_sinks: sinks },
-    meet: (_, a, b) => groups[a] === groups[b],
+    shareGroup: (_, a, b) => groups[a] === groups[b],
   };
   const links = new Links(run, 0, pos);
   for (let other = 0; other < 60; other += 1) {

@@ -4,7 +4,7 @@ import { Balance } from "./balance.js";
 import { Changes } from "./changes.js";
 import { facts, heldOut, trainedOn } from "./facts.js";
 import { Similarity } from "./similarity.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { sentence } from "../core/format.js";
 import { resizePlots } from "../core/plot.js";
 import { callServer } from "../core/server.js";
@@ -21,10 +21,10 @@ export class App {
   root;
   /** @type {CentroidsServer} */
   server;
-  /** @type {any} */
+  /** @type {CentroidCardPayload[]} */
   files;
   /** @type {number} */
-  turn;
+  requestId;
   /** @type {any} */
   shown;
 
@@ -33,7 +33,7 @@ export class App {
    * @param {CentroidsServer} server
    */
   constructor(root, server) {
-    Object.assign(this, { root, server, files: [], turn: 0 });
+    Object.assign(this, { root, server, files: [], requestId: 0 });
     installShades();
     this.tooltip = new Tooltip(root);
     this.message = el("div", { class: "fx-message" }, progressBox(text.loading));
@@ -81,17 +81,10 @@ export class App {
       hintButton(this.tooltip, text.settingSubject, text.settingHint),
     );
     if (file.problem) return el("li", { class: "fx-file-card" }, head, alertBox(sentence(file.problem)));
-    const look = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        "aria-label": text.lookLabel(file.name),
-        "data-testid": "fx-file-look",
-        onclick: () => this.look(file),
-      },
-      text.look,
-    );
+    const inspect = buttonOf(text.inspect, () => this.inspect(file), {
+      "aria-label": text.inspectLabel(file.name),
+      "data-testid": "fx-file-inspect",
+    });
     return el(
       "li",
       { class: "fx-file-card", "data-file": file.sha256 },
@@ -105,19 +98,19 @@ export class App {
         el("dt", {}, text.heldOut, hintButton(this.tooltip, text.heldOut, text.heldOutHint)),
         heldOut(file.held_out).map((line) => el("dd", {}, line)),
       ),
-      el("div", { class: "fx-file-foot" }, look, el("code", { class: "fx-muted" }, file.sha256.slice(0, 16))),
+      el("div", { class: "fx-file-foot" }, inspect, el("code", { class: "fx-muted" }, file.sha256.slice(0, 16))),
     );
   }
 
   /** @param {CentroidCardPayload} file */
-  async look(file) {
-    const turn = (this.turn += 1);
+  async inspect(file) {
+    const requestId = (this.requestId += 1);
     this.inside.hidden = false;
-    this.inside.replaceChildren(progressBox(text.looking(file.name)));
+    this.inside.replaceChildren(progressBox(text.loadingFile(file.name)));
     const answer = await callServer(() => this.server.detail({ file: file.sha256 }));
-    if (turn !== this.turn) return;
+    if (requestId !== this.requestId) return;
     if (answer.error !== undefined) {
-      this.inside.replaceChildren(alertBox(sentence(answer.error), () => this.look(file)));
+      this.inside.replaceChildren(alertBox(sentence(answer.error), () => this.inspect(file)));
       return;
     }
     this.shown = answer;

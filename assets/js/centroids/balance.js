@@ -5,9 +5,9 @@ import { groupColour } from "../core/colours.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour, themeOf } from "../core/theme.js";
-import { hintButton } from "../core/tooltip.js";
+import { hintButton, tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
 import { common } from "../strings/common.js";
@@ -192,7 +192,7 @@ export class Balance {
     const layout = plotLayout(root, {
       xaxis: this.layerAxis(),
       yaxis: plotAxis(root, text.shareAxis, { tickformat: ".0%", rangemode: "tozero" }),
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      legend: LEGEND_ABOVE,
     });
     drawPlot(this.app, this.line, data, layout, { hover: (point) => this.describe(layers[point.pointNumber]) });
   }
@@ -200,14 +200,11 @@ export class Balance {
   /** @param {LayerBalancePayload} layer */
   describe(layer) {
     const largest = layer.shares.indexOf(Math.max(...layer.shares));
-    /** @param {string} label @param {string} value */
-    const row = (label, value) =>
-      el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
     return [
-      el("div", { class: "fx-tooltip-head" }, el("strong", {}, sparsityText.layerTitle(layer.layer))),
-      row(text.largestIs(groupLabel(largest)), format.percent(layer.dominance, 1)),
-      row(text.evenIs, format.percent(this.even, 1)),
-      row(text.balance, format.decimal(layer.balance, 3)),
+      tooltipHead(sparsityText.layerTitle(layer.layer)),
+      tooltipRow(text.largestIs(groupLabel(largest)), format.percent(layer.dominance, 1)),
+      tooltipRow(text.evenIs, format.percent(this.even, 1)),
+      tooltipRow(text.balance, format.decimal(layer.balance, 3)),
     ];
   }
 

@@ -1,9 +1,9 @@
 // @ts-check
 // The differences between two centroid files.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { callServer } from "../core/server.js";
 import { cssColour } from "../core/theme.js";
 import { alertBox, lazyDetails, tableOf } from "../core/widgets.js";
@@ -26,7 +26,7 @@ export class Changes {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.turn = 0;
+    this.requestId = 0;
     /** @param {string} label @param {string} test */
     const select = (label, test) => {
       const node = el("select", { "data-testid": test });
@@ -35,16 +35,10 @@ export class Changes {
     const [first, firstField] = select(text.first, "fx-file-first");
     const [second, secondField] = select(text.second, "fx-file-second");
     Object.assign(this, { first, second });
-    this.button = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-primary",
-        "data-testid": "fx-file-compare",
-        onclick: () => this.compare(),
-      },
-      text.compare,
-    );
+    this.button = buttonOf(text.compare, () => this.compare(), {
+      class: "fx-button fx-primary",
+      "data-testid": "fx-file-compare",
+    });
     this.form = el("div", { class: "fx-file-pair" }, firstField, secondField, this.button);
     this.need = el("p", { class: "fx-muted" }, text.needTwo);
     this.output = el("div", { "aria-live": "polite" });
@@ -64,22 +58,22 @@ export class Changes {
     this.need.hidden = usable.length > 1;
     this.form.hidden = usable.length < 2;
     [this.first, this.second].forEach((select, i) => {
-      const kept = select.value;
+      const previous = select.value;
       select.replaceChildren(
         ...usable.map((file) => el("option", { value: file.sha256 }, `${file.name} (${file.sha256.slice(0, 8)})`)),
       );
-      select.value = usable.some((file) => file.sha256 === kept)
-        ? kept
+      select.value = usable.some((file) => file.sha256 === previous)
+        ? previous
         : (usable[i] || usable[0] || { sha256: "" }).sha256;
     });
   }
 
   async compare() {
-    const turn = (this.turn += 1);
+    const requestId = (this.requestId += 1);
     const answer = await callServer(() =>
       this.app.server.compare({ first: this.first.value, second: this.second.value }),
     );
-    if (turn !== this.turn) return;
+    if (requestId !== this.requestId) return;
     if (answer.error !== undefined) this.output.replaceChildren(alertBox(sentence(answer.error)));
     else this.show(answer);
   }
@@ -87,8 +81,8 @@ export class Changes {
   /** @param {CentroidChangesPayload} answer */
   show(answer) {
     this.answer = answer;
-    /** @param {unknown} found */
-    const value = (found) => (found === null || found === undefined ? text.none : String(found));
+    /** @param {unknown} setting */
+    const value = (setting) => (setting === null || setting === undefined ? text.none : String(setting));
     const rows = answer.settings.map(([name, a, b]) => [name.replaceAll("_", " "), value(a), value(b)]);
     const settings =
       rows.length === 0
@@ -141,7 +135,7 @@ export class Changes {
     const layout = plotLayout(root, {
       xaxis: plotAxis(root, text.layerAxis),
       yaxis: plotAxis(root, text.distanceAxis, { rangemode: "tozero" }),
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      legend: LEGEND_ABOVE,
     });
     /** @param {PlotPoint} point */
     const hover = (point) => [

@@ -25,7 +25,7 @@ export function trainedOn(training) {
     texts,
     count("training_tokens", text.tokens),
     count("steps", text.steps),
-    count("tokens_seen", text.seen),
+    count("tokens_seen", text.tokensSeen),
     count("seq_len", text.length),
     training.learning_rate !== undefined ? text.rate(training.learning_rate) : null,
     training.dtype,
@@ -38,11 +38,11 @@ export function trainedOn(training) {
 /** @param {HeldOutPayload | null | undefined} record */
 export function heldOut(record) {
   if (!record) return [text.noHeldOut];
-  const focus = Object.entries(record.focus).map(([name, found]) =>
+  const focus = Object.entries(record.focus).map(([name, result]) =>
     text.heldOutFocus(
       name,
-      format.perplexity(found.perplexity),
-      found.retained_pairs === undefined ? null : format.percent(found.retained_pairs),
+      format.perplexity(result.perplexity),
+      result.retained_pairs === undefined ? null : format.percent(result.retained_pairs),
     ),
   );
   return [

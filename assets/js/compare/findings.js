@@ -32,12 +32,12 @@ export function describe(cell, base) {
  * @param {Map<string, GridCellPayload>} byKey
  */
 export function sentences(cells, byKey) {
-  const own = cells.filter((cell) => cell.kind === "focus");
+  const focusCells = cells.filter((cell) => cell.kind === "focus");
   const last = cells[cells.length - 1];
   const lines = [];
-  if (own.length > 0) {
+  if (focusCells.length > 0) {
     /** @param {(cell: GridCellPayload) => number} value */
-    const least = (value) => own.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
+    const least = (value) => focusCells.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
     const closest = least((cell) => Math.abs(cell.delta_mean));
     /** @param {GridCellPayload} cell */
     const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
@@ -50,7 +50,7 @@ export function sentences(cells, byKey) {
         hedge(closest),
       ),
     );
-    const faster = own.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
+    const faster = focusCells.filter((cell) => timeRatio(cell) < 1 && isClear(cell));
     const quickest = faster.reduce(
       (best, cell) => (best === null || timeRatio(cell) < timeRatio(best) ? cell : best),
       /** @type {GridCellPayload | null} */ (null),
@@ -64,9 +64,11 @@ export function sentences(cells, byKey) {
           )
         : text.noneFaster,
     );
-    lines.push(text.wholePass(own.filter((cell) => cell.total_focus < cell.total_full).length, own.length));
+    lines.push(
+      text.wholePass(focusCells.filter((cell) => cell.total_focus < cell.total_full).length, focusCells.length),
+    );
   }
-  const pairs = own
+  const pairs = focusCells
     .map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))])
     .filter(([, random]) => random);
   if (pairs.length > 0) {

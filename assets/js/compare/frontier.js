@@ -13,9 +13,9 @@ const MOST_COVERED = 0.2; // of a label by what lies under it
  */
 export function frontier(points) {
   const sorted = [...points].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  const kept = [];
-  for (const point of sorted) if (kept.length === 0 || point[1] < kept[kept.length - 1][1]) kept.push(point);
-  return kept;
+  const best = [];
+  for (const point of sorted) if (best.length === 0 || point[1] < best[best.length - 1][1]) best.push(point);
+  return best;
 }
 
 /**
@@ -31,13 +31,13 @@ const overlap = (a, b) =>
  * label covers least of the points, their bars, `taken` boxes and the labels before it; null where it has no room at
  * all.
  * @param {LabelledPoint[]} points
- * @param {Box[]} taken
+ * @param {Box[]} occupied
  * @param {number} letter
  * @returns {(string | null)[]}
  */
-export const labelSides = (points, taken, letter) => {
+export const labelSides = (points, occupied, letter) => {
   const boxes = [
-    ...taken,
+    ...occupied,
     ...points.flatMap(({ x, y, top, bottom }) => [
       { left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 },
       { left: x - 2, right: x + 2, top, bottom },
@@ -45,7 +45,9 @@ export const labelSides = (points, taken, letter) => {
   ];
   return points.map(({ x, y, words }) => {
     const wide = letter * words.length;
+    /** @type {Record<string, number>} */
     const columns = { right: x + 7, left: x - 7 - wide, center: x - wide / 2 };
+    /** @type {Record<string, number>} */
     const rows = { middle: y - 6, top: y - 20, bottom: y + 8 };
     const sides = [
       "middle right",

@@ -51,9 +51,9 @@ export class CompareGeneration extends ComparePart {
     this.form.append(
       labelledField(text.tokens, this.count),
       sampling,
-      this.button(text.start, () => this.begin()),
+      this.button(text.start, () => this.submit()),
     );
-    this.parted = el("p", { class: "fx-muted" });
+    this.divergence = el("p", { class: "fx-muted" });
     this.bodies = Object.fromEntries(
       MODES.map((mode) => [
         mode,
@@ -69,7 +69,7 @@ export class CompareGeneration extends ComparePart {
     this.walks = Object.fromEntries(
       MODES.map((mode) => [
         mode,
-        new TokenWalk(this.bodies[mode], (token) => (token === null ? app.tooltip.hide() : this.tell(token))),
+        new TokenWalk(this.bodies[mode], (token) => (token === null ? app.tooltip.hide() : this.showTooltip(token))),
       ]),
     );
     this.notes = Object.fromEntries(MODES.map((mode) => [mode, el("p", { class: "fx-help" })]));
@@ -85,12 +85,14 @@ export class CompareGeneration extends ComparePart {
       el("div", { class: "fx-field fx-wide" }, el("label", { for: this.prompt.id }, text.prompt), this.prompt),
       this.form,
       this.line.node,
-      this.parted,
+      this.divergence,
       el("label", { class: "fx-toggle" }, letters, text.letters),
       this.results,
     );
     for (const mode of MODES) {
-      this.bodies[mode].addEventListener("mouseover", (event) => this.tell(/** @type {HTMLElement} */ (event.target)));
+      this.bodies[mode].addEventListener("mouseover", (event) =>
+        this.showTooltip(/** @type {HTMLElement} */ (event.target)),
+      );
       this.bodies[mode].addEventListener("mouseleave", () => app.tooltip.hide());
     }
   }
@@ -116,7 +118,7 @@ export class CompareGeneration extends ComparePart {
     this.recolour();
   }
 
-  begin() {
+  submit() {
     for (const mode of MODES) this.bodies[mode].replaceChildren();
     return this.start({
       prompt: this.prompt.value,
@@ -137,10 +139,10 @@ export class CompareGeneration extends ComparePart {
       const pieces = this.sides[mode] ? this.sides[mode].pieces : [];
       body.setAttribute("role", pieces.length > 0 ? "listbox" : "group"); // a list box may not be empty
       if (pieces.length === 0) body.replaceChildren(el("span", { class: "fx-muted" }, this.busy ? "" : text.empty));
-      else this.grow(body, pieces);
+      else this.appendTokens(body, pieces);
       this.notes[mode].textContent = this.note(/** @type {Mode} */ (mode), pieces);
     }
-    this.parted.textContent = this.partedAt();
+    this.divergence.textContent = this.divergenceText();
     this.recolour();
   }
 
@@ -149,16 +151,16 @@ export class CompareGeneration extends ComparePart {
    * @param {HTMLElement} body
    * @param {string[]} pieces
    */
-  grow(body, pieces) {
-    const known = body.querySelectorAll(".fx-pair-token");
-    const same =
-      known.length > 0 &&
-      known.length <= pieces.length &&
-      [...known].every((node, i) => node.textContent === pieces[i]);
-    if (!same) body.replaceChildren();
+  appendTokens(body, pieces) {
+    const shownTokens = body.querySelectorAll(".fx-pair-token");
+    const isPrefix =
+      shownTokens.length > 0 &&
+      shownTokens.length <= pieces.length &&
+      [...shownTokens].every((node, i) => node.textContent === pieces[i]);
+    if (!isPrefix) body.replaceChildren();
     body.append(
       ...pieces
-        .slice(same ? known.length : 0)
+        .slice(isPrefix ? shownTokens.length : 0)
         .map((piece) =>
           el("span", { class: "fx-pair-token", role: "option", tabindex: "-1", "data-shade": "none" }, piece),
         ),
@@ -206,17 +208,17 @@ export class CompareGeneration extends ComparePart {
     return mode === "full" && side.groups.length === 0 ? `${speed}. ${text.groupsLater}` : speed;
   }
 
-  partedAt() {
+  divergenceText() {
     const { full, focus } = this.sides;
     if (!full || !focus || Math.min(full.pieces.length, focus.pieces.length) === 0) return "";
     const shared = Math.min(full.pieces.length, focus.pieces.length);
     const at = range(shared).find((i) => full.pieces[i] !== focus.pieces[i]);
     if (at === undefined) return text.same;
-    return at === 0 ? text.partedAtOnce : text.parted(format.count(at));
+    return at === 0 ? text.differentFromStart : text.samePrefix(format.count(at));
   }
 
   /** @param {HTMLElement} token */
-  tell(token) {
+  showTooltip(token) {
     const { label } = token.dataset;
     if (label === undefined) return;
     this.app.tooltip.show(el("div", {}, text.group(label, this.layer)), token.getBoundingClientRect());

@@ -4,7 +4,7 @@ import { ComparePart } from "./part.js";
 import { el } from "../core/dom.js";
 import { dropdown } from "../core/fields.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { lazyDetails, tableOf } from "../core/widgets.js";
 import { lengths as text } from "../strings/compare.js";
@@ -39,15 +39,10 @@ export class CompareLengths extends ComparePart {
     this.form = el("form", { class: "fx-form", onsubmit: (event) => event.preventDefault() });
     this.form.append(
       dropdown(text.time, text.budgets, this.seconds, (seconds) => (this.seconds = seconds)),
-      this.button("", () => this.begin()),
+      this.button("", () => this.submit()),
     );
     this.verdict = el("div", { class: "fx-verdict" });
-    this.chart = el("div", {
-      class: "fx-plot fx-crossover",
-      role: "group",
-      "aria-label": text.title,
-      "data-testid": "fx-crossover",
-    });
+    this.chart = plotElement("fx-crossover", text.title, "fx-crossover");
     this.table = lazyDetails(text.table, () => this.numbers());
     this.results = el("div", { class: "fx-compare-results", hidden: true }, this.verdict, this.chart, this.table);
     this.nothing = el("p", { class: "fx-muted" });
@@ -68,7 +63,7 @@ export class CompareLengths extends ComparePart {
     this.show();
   }
 
-  begin() {
+  submit() {
     return this.start({ layer: this.layer, seconds: Number(this.seconds) });
   }
 
@@ -81,13 +76,13 @@ export class CompareLengths extends ComparePart {
 
   show() {
     this.startButton.textContent = text.start(this.layer);
-    const found = this.answer === null ? undefined : this.answer.layers[this.layer];
-    this.results.hidden = found === undefined;
-    this.nothing.textContent = this.answer !== null && found === undefined ? text.empty(this.layer) : "";
-    if (found === undefined) return;
-    this.points = found.points;
-    this.crossing = found.crossing;
-    this.verdict.replaceChildren(...sentences(this.layer, found).map((words) => el("p", {}, words)));
+    const lengths = this.answer === null ? undefined : this.answer.layers[this.layer];
+    this.results.hidden = lengths === undefined;
+    this.nothing.textContent = this.answer !== null && lengths === undefined ? text.empty(this.layer) : "";
+    if (lengths === undefined) return;
+    this.points = lengths.points;
+    this.crossing = lengths.crossing;
+    this.verdict.replaceChildren(...sentences(this.layer, lengths).map((words) => el("p", {}, words)));
     if (this.table.open) this.table.refresh();
     if (this.open) this.draw();
   }
@@ -96,7 +91,7 @@ export class CompareLengths extends ComparePart {
     const { app, points } = this;
     const { root } = app;
     const layout = plotLayout(root, {
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      legend: LEGEND_ABOVE,
       margin: { l: 8, r: 24, t: 40, b: 8 },
       xaxis: plotAxis(root, text.lengthAxis, {
         type: "log",
@@ -113,7 +108,7 @@ export class CompareLengths extends ComparePart {
 
   numbers() {
     /** @param {any} p @param {any} mode */
-    const spread = (p, mode) =>
+    const interval = (p, mode) =>
       text.span(
         format.msNumber(p[`${mode}_median`]),
         format.msNumber(p[`${mode}_low`]),
@@ -121,8 +116,8 @@ export class CompareLengths extends ComparePart {
       );
     const rows = this.points.map((p) => [
       format.count(p.tokens),
-      spread(p, "full"),
-      spread(p, "focus"),
+      interval(p, "full"),
+      interval(p, "focus"),
       format.ms(p.routing_median),
       format.percent(p.retained_pairs, 1),
       format.ratio(withRouting(p) / p.full_median),

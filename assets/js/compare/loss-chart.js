@@ -1,22 +1,28 @@
 // @ts-check
 // Traces of loss differences over the text.
 import { range } from "../core/arrays.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { selection as selectionText, overview as text } from "../strings/compare.js";
+/** @import { PlotEvents } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
+
+/** @typedef {{ worseTrace: string, betterTrace: string, positionAxis: string, lossAxis: string }} LossWords */
 
 /**
  * Separate strokes from zero, one path: thousands of bar elements would make the page slow.
  * @param {(number | null)[]} differences
- * @param {(value: number) => boolean} wanted
+ * @param {(value: number) => boolean} includes
  * @param {string} name
  * @param {string} colour
  */
-export const stems = (differences, wanted, name, colour) => {
+const stems = (differences, includes, name, colour) => {
+  /** @type {(number | null)[]} */
   const x = [];
+  /** @type {(number | null)[]} */
   const y = [];
   differences.forEach((value, pos) => {
-    if (value === null || !wanted(value)) return;
+    if (value === null || !includes(value)) return;
     x.push(pos, pos, null);
     y.push(0, value, null);
   });
@@ -36,7 +42,7 @@ export const stems = (differences, wanted, name, colour) => {
  * @param {App} app
  * @param {(number | null)[]} differences
  */
-export const selectedMarks = (app, differences) => {
+const selectedMarks = (app, differences) => {
   if (app.selection === null) return [];
   const x = [...app.selection.positions].filter((pos) => differences[pos] !== null);
   const colour = cssColour(app.root, "accent");
@@ -80,4 +86,35 @@ export function meanLine(differences, size, colour) {
     hoverinfo: "none",
     line: { color: colour, width: 2.5 },
   };
+}
+
+/**
+ * Loss differences over the text, with the selected tokens marked.
+ * @param {App} app
+ * @param {HTMLElement} node
+ * @param {(number | null)[]} differences
+ * @param {LossWords} words
+ * @param {PlotEvents} events
+ * @param {object[]} [more] further traces
+ */
+export function drawLossChart(app, node, differences, words, events, more = []) {
+  const { root } = app;
+  const data = [
+    stems(differences, (value) => value > 0, words.worseTrace, cssColour(root, "worse")),
+    stems(differences, (value) => value < 0, words.betterTrace, cssColour(root, "better")),
+    ...more,
+    ...selectedMarks(app, differences),
+  ];
+  const layout = plotLayout(root, {
+    hovermode: "x",
+    legend: LEGEND_ABOVE,
+    xaxis: plotAxis(root, words.positionAxis, {
+      showgrid: false,
+      range: [0, differences.length],
+      zeroline: false,
+      tickformat: ",d",
+    }),
+    yaxis: plotAxis(root, words.lossAxis, { zeroline: true, fixedrange: true }),
+  });
+  drawPlot(app, node, data, layout, events);
 }

@@ -1,25 +1,26 @@
 // @ts-check
 // Two stored runs of different texts: their numbers side by side.
-import { el } from "../core/dom.js";
+import { el, scrollRegion } from "../core/dom.js";
 import { format, memorySize } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { numbers as text } from "../strings/compare.js";
 /** @import { RunNumbersPayload, RunSummaryPayload } from "../core/payloads.js" */
+/** @import { Child } from "../core/types.js" */
 /** @import { Tooltip } from "../core/tooltip.js" */
 
 /**
  * `found` is the answer to "compare_numbers".
- * @param {RunNumbersPayload} found
+ * @param {RunNumbersPayload} answer
  * @param {Tooltip} tooltip
  */
-export const runNumbers = (found, tooltip) => {
-  const sides = [found.first, found.second];
+export const runNumbers = (answer, tooltip) => {
+  const sides = [answer.first, answer.second];
   const rows = Object.entries(ROWS).map(([name, value]) => [
     label(text.rows[name], text.hints[name], tooltip),
     ...sides.map((side) => value(side) ?? none()),
   ]);
-  const settings = Object.entries(found.settings_that_differ).map(([name, values]) => {
+  const settings = Object.entries(answer.settings_that_differ).map(([name, values]) => {
     const words = text.settings[name] || name.replaceAll("_", " ");
     return [
       el("span", { class: "fx-column" }, words, el("span", { class: "fx-own-mark" }, text.differ)),
@@ -37,18 +38,15 @@ export const runNumbers = (found, tooltip) => {
     el(
       "div",
       { class: "fx-verdict" },
-      el("p", {}, text.lead(.../** @type {[any, any]} */ (tokens))),
+      el("p", {}, text.differentTexts(.../** @type {[any, any]} */ (tokens))),
       el("p", {}, text.caution),
     ),
-    el(
-      "div",
-      { class: "fx-table-wrap fx-grid-wrap", tabindex: "0", role: "region", "aria-label": text.caption },
-      table,
-    ),
+    scrollRegion("fx-table-wrap fx-grid-wrap", text.caption, table),
     settings.length === 0 ? el("p", { class: "fx-muted" }, text.sameSettings) : null,
   );
 };
 
+/** @type {Record<string, (side: RunSummaryPayload) => Child>} */
 const ROWS = {
   text: (side) => side.name || side.title,
   run: (side) => side.run_id,

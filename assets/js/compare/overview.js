@@ -1,17 +1,18 @@
 // @ts-check
 // Focus against full attention: verdict, table, and the loss difference of every token.
-import { meanLine, selectedMarks, stems } from "./loss-chart.js";
+import { drawLossChart, meanLine } from "./loss-chart.js";
 import { comparisonTable, verdict } from "./verdict.js";
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { plotElement } from "../core/plot.js";
 import { selectTokens } from "../core/selection.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { contextLine, tokenSummary } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
 import { selection as selectionText, overview as text } from "../strings/compare.js";
+/** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { Selection } from "../core/selection.js" */
@@ -33,12 +34,7 @@ export class Overview {
     this.app = app;
     this.verdict = el("div", { class: "fx-verdict" });
     this.table = el("div", { class: "fx-table-wrap" });
-    this.chart = el("div", {
-      class: "fx-plot fx-loss",
-      role: "group",
-      "aria-label": text.lossTitle,
-      "data-testid": "fx-loss-chart",
-    });
+    this.chart = plotElement("fx-loss", text.lossTitle, "fx-loss-chart");
     this.lists = el("div", { class: "fx-lists" });
     this.chosen = el("p", { class: "fx-chosen", role: "status", "data-testid": "fx-selected-loss" });
     this.node = el("div", {});
@@ -138,17 +134,10 @@ export class Overview {
     const items = positions.map((pos) => el("li", {}, this.tokenItem(pos)));
     const words = selectionText;
     const choose = () => this.app.toggleSelection(selectTokens(positions, "row", words.label[name]));
-    const button = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        onclick: choose,
-        "aria-label": `${words.choose}: ${words.label[name]}`,
-        "data-testid": `fx-select-${name}`,
-      },
-      words.choose,
-    );
+    const button = buttonOf(words.choose, choose, {
+      "aria-label": `${words.choose}: ${words.label[name]}`,
+      "data-testid": `fx-select-${name}`,
+    });
     const head = el(
       "div",
       { class: "fx-list-head" },
@@ -170,54 +159,32 @@ export class Overview {
       format.decimal(/** @type {number} */ (run.losses.full[pos]), 2),
       format.decimal(/** @type {number} */ (run.losses.focus[pos]), 2),
     );
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-ranked-token",
-        "data-pos": pos,
-        title: text.goTo(format.count(pos)),
-        onclick: () => app.goToToken(pos),
-      },
-      el("span", { class: "fx-number fx-ranked-value" }, format.signed(/** @type {number} */ (differences[pos]), 2)),
-      el(
-        "span",
-        { class: "fx-ranked-text" },
-        contextLine(run, pos),
-        el("span", { class: "fx-muted" }, `${text.at(format.count(pos))} · ${losses}`),
-      ),
+    return buttonOf(
+      [
+        el("span", { class: "fx-number fx-ranked-value" }, format.signed(/** @type {number} */ (differences[pos]), 2)),
+        el(
+          "span",
+          { class: "fx-ranked-text" },
+          contextLine(run, pos),
+          el("span", { class: "fx-muted" }, `${text.at(format.count(pos))} · ${losses}`),
+        ),
+      ],
+      () => app.goToToken(pos),
+      { class: "fx-ranked-token", "data-pos": pos, title: text.goTo(format.count(pos)) },
     );
   }
 
   drawChart() {
     const { app, differences } = this;
-    const { root } = app;
     const size = Math.max(15, Math.round(differences.length / 30));
-    const data = [
-      stems(differences, (value) => value > 0, text.worseTrace, cssColour(root, "worse")),
-      stems(differences, (value) => value < 0, text.betterTrace, cssColour(root, "better")),
-      meanLine(differences, size, cssColour(root, "text")),
-      ...selectedMarks(app, differences),
-    ];
-    drawPlot(app, this.chart, data, this.chartLayout(), {
+    const events = {
+      /** @param {PlotPoint} point */
       hover: (point) => this.describe(point.x),
+      /** @param {PlotPoint} point */
       click: (point) => app.goToToken(point.x),
-    });
-  }
-
-  chartLayout() {
-    const { root } = this.app;
-    return plotLayout(root, {
-      hovermode: "x",
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      xaxis: plotAxis(root, text.positionAxis, {
-        showgrid: false,
-        range: [0, this.run.numTokens],
-        zeroline: false,
-        tickformat: ",d",
-      }),
-      yaxis: plotAxis(root, text.lossAxis, { zeroline: true, fixedrange: true }),
-    });
+    };
+    const mean = meanLine(differences, size, cssColour(app.root, "text"));
+    drawLossChart(app, this.chart, differences, text, events, [mean]);
   }
 
   /** @param {number} pos */

@@ -1,6 +1,7 @@
 // @ts-check
 // The base of the parts of the Compare view that run background jobs: requests, progress line and Stop button.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
+import { isLive } from "../core/job-progress.js";
 import { alertBox } from "../core/widgets.js";
 import { job as text } from "../strings/compare.js";
 /** @import { JobPayload } from "../core/payloads.js" */
@@ -8,8 +9,6 @@ import { job as text } from "../strings/compare.js";
 /** @import { App } from "../shell/app.js" */
 
 const POLL = 600;
-
-const LIVE = ["waiting", "running", "stopping"];
 
 class JobLine {
   /** @param {() => unknown} stop */
@@ -28,11 +27,7 @@ class JobLine {
       },
       this.fill,
     );
-    this.stop = el(
-      "button",
-      { type: "button", class: "fx-button", "data-testid": "fx-compare-stop", hidden: true, onclick: stop },
-      text.stop,
-    );
+    this.stop = buttonOf(text.stop, stop, { "data-testid": "fx-compare-stop", hidden: true });
     this.problem = el("div");
     this.node = el(
       "div",
@@ -44,13 +39,13 @@ class JobLine {
 
   /**
    * @param {JobPayload | null} job
-   * @param {boolean} mine
+   * @param {boolean} ownJob
    */
-  update(job, mine) {
-    const live = job !== null && LIVE.includes(job.state);
-    this.node.dataset.state = job !== null && mine ? job.state : "none";
-    this.words.textContent = this.sentence(job, mine, live);
-    this.track.hidden = !live || !mine;
+  update(job, ownJob) {
+    const live = isLive(job);
+    this.node.dataset.state = job !== null && ownJob ? job.state : "none";
+    this.words.textContent = this.sentence(job, ownJob, live);
+    this.track.hidden = !live || !ownJob;
     this.stop.hidden = !live;
     this.stop.disabled = live && job.state === "stopping";
     if (!live) return;
@@ -61,12 +56,12 @@ class JobLine {
 
   /**
    * @param {JobPayload | null} job
-   * @param {boolean} mine
+   * @param {boolean} ownJob
    * @param {boolean} live
    */
-  sentence(job, mine, live) {
-    if (job === null || (!mine && !live)) return "";
-    if (live && !mine) return text.busy;
+  sentence(job, ownJob, live) {
+    if (job === null || (!ownJob && !live)) return "";
+    if (live && !ownJob) return text.busy;
     if (job.state === "failed") return text.failed(job.message);
     if (job.state === "stopped") return text.stopped;
     if (job.state === "stopping") return text.stopping;
@@ -110,12 +105,12 @@ export class ComparePart {
   }
 
   /** @param {JobPayload | null} job */
-  isMine(job) {
+  isOwnJob(job) {
     return job !== null && job.kind === this.kind && job.run_id === this.app.run.info.run_id;
   }
 
   get busy() {
-    return this.job !== null && LIVE.includes(this.job.state);
+    return isLive(this.job);
   }
 
   /**
@@ -125,7 +120,7 @@ export class ComparePart {
   async watch(what = this.questions.state, details = {}) {
     clearTimeout(this.timer);
     const { run } = this.app;
-    const answer = await this.app.ask(/** @type {keyof Answers} */ (what), details);
+    const answer = await this.app.request(/** @type {keyof Answers} */ (what), details);
     if (run !== this.app.run) return;
     if (answer.error === undefined) this.take(answer);
     else {
@@ -140,7 +135,7 @@ export class ComparePart {
   take(answer) {
     this.line.fail(null);
     this.job = answer.job;
-    this.line.update(this.job, this.isMine(this.job));
+    this.line.update(this.job, this.isOwnJob(this.job));
     this.startButton.disabled = this.busy;
     this.received(answer);
   }
@@ -154,30 +149,24 @@ export class ComparePart {
   }
 
   async stop() {
-    const answer = await this.app.ask("compare_stop");
+    const answer = await this.app.request("compare_stop");
     if (answer.error !== undefined) return this.line.fail(answer.error);
     this.job = answer.job;
-    this.line.update(this.job, this.isMine(this.job));
+    this.line.update(this.job, this.isOwnJob(this.job));
     return this.watch();
   }
 
   /**
    * Nothing is started before it is known what is at work already.
    * @param {string} label
-   * @param {() => unknown} pressed
+   * @param {() => unknown} onclick
    */
-  button(label, pressed) {
-    this.startButton = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-primary",
-        "data-testid": "fx-compare-start",
-        disabled: true,
-        onclick: pressed,
-      },
-      label,
-    );
+  button(label, onclick) {
+    this.startButton = buttonOf(label, onclick, {
+      class: "fx-button fx-primary",
+      "data-testid": "fx-compare-start",
+      disabled: true,
+    });
     return this.startButton;
   }
 

@@ -1,18 +1,17 @@
 // @ts-check
-// Two stored runs of the same tokens: matched groups by layer, tokens that changed group, loss differences.
-import { selectedMarks, stems } from "./loss-chart.js";
+// Two stored runs of the same tokens: the choice of the other run, and the parts of the comparison.
+import { drawLossChart } from "./loss-chart.js";
 import { runNumbers } from "./numbers.js";
-import { TokenWalk } from "./token-walk.js";
+import { PairedTexts } from "./paired-texts.js";
+import { agreementSentences, drawAgreement } from "./run-agreement.js";
+import { RunPair } from "./run-pair.js";
 import { addressOf } from "../core/address.js";
-import { range } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { dropdown } from "../core/fields.js";
 import { format } from "../core/format.js";
-import { groupLabel, visibleToken } from "../core/labels.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
-import { selectToken, selectTokens } from "../core/selection.js";
-import { cssColour, themeOf } from "../core/theme.js";
-import { tokenSummary } from "../core/token-text.js";
+import { plotElement } from "../core/plot.js";
+import { selectToken } from "../core/selection.js";
+import { themeOf } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { job as jobText, runs as text } from "../strings/compare.js";
@@ -21,21 +20,13 @@ import { job as jobText, runs as text } from "../strings/compare.js";
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
 
-const PAGE = 600;
-
-const UNMATCHED = 255;
-
 export class CompareRuns {
   /** @type {Run} */
   run;
-  /** @type {any} */
-  answer;
-  /** @type {any} */
+  /** The runs that are compared; null before an answer. @type {RunPair} */
+  pair = /** @type {any} */ (null);
+  /** The choice by run id. @type {Record<string, string>} */
   partners;
-  /** @type {Uint8Array<ArrayBuffer>} */
-  tops;
-  /** @type {(number | null)[]} */
-  differences;
   /** @type {number} */
   shownLayer;
   /** @type {string} */
@@ -44,47 +35,21 @@ export class CompareRuns {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.page = 0;
     this.message = el("div");
     this.choice = el("div");
     this.numbers = el("div", { hidden: true });
-    this.wanted = addressOf("compare").get("with");
+    this.requestedRun = addressOf("compare").get("with");
     /** @type {string | null} */
     this.other = null;
     this.words = el("div", { class: "fx-verdict" });
-    this.chart = el("div", { class: "fx-plot fx-layers-agree", role: "group", "aria-label": text.chartTitle });
-    this.loss = el("div", { class: "fx-plot fx-loss", role: "group", "aria-label": text.lossTitle });
-    this.sides = { mine: body("mine"), other: body("other") };
-    this.select = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        "data-testid": "fx-select-changed",
-        onclick: () => app.toggleSelection(this.changedSelection()),
-      },
-      text.selectChanged,
-    );
-    this.earlier = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(-1) }, text.earlier);
-    this.later = el("button", { type: "button", class: "fx-button", onclick: () => this.turn(1) }, text.later);
-    this.place = el("span", { class: "fx-muted" });
-    /** @param {"mine" | "other"} name */
-    const side = (name) => el("section", {}, el("h5", { class: "fx-side-title" }, text[name]), this.sides[name]);
+    this.chart = plotElement("fx-layers-agree", text.chartTitle);
+    this.loss = plotElement("fx-loss", text.lossTitle);
+    this.texts = new PairedTexts(app);
     this.results = el("div", { class: "fx-compare-results", hidden: true });
     this.results.append(
       this.words,
       section(text.chartTitle, text.chartHint, this.chart),
-      section(
-        text.textTitle,
-        text.textHint,
-        el(
-          "div",
-          { class: "fx-toolbar" },
-          this.select,
-          el("span", { class: "fx-pager" }, this.earlier, this.place, this.later),
-        ),
-        el("div", { class: "fx-pair" }, side("mine"), side("other")),
-      ),
+      section(text.textTitle, text.textHint, this.texts.tools, this.texts.node),
       section(text.lossTitle, text.lossHint, this.loss),
     );
     this.node = el(
@@ -97,52 +62,40 @@ export class CompareRuns {
       this.numbers,
       this.results,
     );
-    this.walks = Object.values(this.sides).map((side) => this.listen(side));
-  }
-
-  /** @param {HTMLElement} side */
-  listen(side) {
-    side.addEventListener("click", (event) => this.chosen(/** @type {HTMLElement} */ (event.target)));
-    side.addEventListener("mouseover", (event) => this.tell(/** @type {HTMLElement} */ (event.target)));
-    side.addEventListener("mouseleave", () => this.app.tooltip.hide());
-    return new TokenWalk(
-      side,
-      (token) => (token === null ? this.app.tooltip.hide() : this.tell(token)),
-      (token) => this.chosen(token),
-    );
   }
 
   update() {
     const { run, root } = this.app;
     if (this.run !== run) {
       this.run = run;
-      this.other = this.wanted === run.info.run_id ? null : this.wanted;
-      this.wanted = this.answer = null;
-      this.page = 0;
+      this.other = this.requestedRun === run.info.run_id ? null : this.requestedRun;
+      this.requestedRun = null;
+      this.pair = /** @type {any} */ (null);
+      this.texts.page = 0;
       this.results.hidden = this.numbers.hidden = true;
       this.findRuns();
       return;
     }
     const theme = themeOf(root);
-    if (this.answer !== null && (this.shownLayer !== this.app.layerIndex || this.theme !== theme)) this.show();
+    if (this.pair !== null && (this.shownLayer !== this.app.layerIndex || this.theme !== theme)) this.show();
   }
 
   async findRuns() {
     const { run } = this;
     this.choice.replaceChildren();
     this.message.replaceChildren(progressBox(jobText.loading));
-    const answer = await this.app.ask("compare_partners");
+    const answer = await this.app.request("compare_partners");
     if (run !== this.app.run) return;
     this.message.replaceChildren();
     if (answer.error !== undefined) this.message.replaceChildren(alertBox(answer.error, () => this.findRuns()));
-    else this.offer(answer.runs);
+    else this.showPartners(answer.runs);
   }
 
   /**
    * The run the address names is shown also when its text is another one; else the newest of the same tokens.
    * @param {PartnerPayload[]} runs
    */
-  offer(runs) {
+  showPartners(runs) {
     this.partners = Object.fromEntries(
       runs.map((run) => [run.run_id, text.option({ ...run, date: format.date(run.created_at) })]),
     );
@@ -172,7 +125,7 @@ export class CompareRuns {
   }
 
   /** @param {string | null} other */
-  begin(other) {
+  showLoading(other) {
     this.other = other;
     this.message.replaceChildren(progressBox(jobText.loading));
     if (this.app.isOpen("compare") && !this.node.hidden) this.app.writeAddress();
@@ -181,321 +134,70 @@ export class CompareRuns {
   /** @param {string} other */
   async loadNumbers(other) {
     const { run } = this;
-    this.begin(other);
-    const found = await this.app.ask("compare_numbers", { other });
+    this.showLoading(other);
+    const answer = await this.app.request("compare_numbers", { other });
     if (run !== this.app.run || other !== this.other) return;
-    this.answer = null;
+    this.pair = /** @type {any} */ (null);
     this.results.hidden = this.numbers.hidden = true;
-    if (found.error !== undefined) {
-      this.begin(null);
-      this.message.replaceChildren(alertBox(text.gone(found.error)));
+    if (answer.error !== undefined) {
+      this.showLoading(null);
+      this.message.replaceChildren(alertBox(text.notFound(answer.error)));
       this.drawChoice({ "": text.pick, ...this.partners }, "");
       return;
     }
     this.message.replaceChildren();
-    this.drawChoice({ [other]: text.elsewhere(found.second), ...this.partners }, other);
-    this.numbers.replaceChildren(runNumbers(found, this.app.tooltip));
+    this.drawChoice({ [other]: text.elsewhere(answer.second), ...this.partners }, other);
+    this.numbers.replaceChildren(runNumbers(answer, this.app.tooltip));
     this.numbers.hidden = false;
   }
 
   /** @param {string} other */
   async load(other) {
     const { run } = this;
-    this.begin(other);
-    const answer = await this.app.ask("compare_beside", { other });
+    this.showLoading(other);
+    const answer = await this.app.request("compare_beside", { other });
     if (run !== this.app.run || other !== this.other) return;
     this.message.replaceChildren();
     if (answer.error !== undefined) return this.message.replaceChildren(alertBox(answer.error, () => this.load(other)));
-    this.answer = answer;
-    const bytes = atob(answer.top);
-    this.tops = Uint8Array.from(bytes, (char) => char.charCodeAt(0));
-    this.differences = answer.losses.map((value, pos) =>
-      value === null || run.losses.focus[pos] === null ? null : value - run.losses.focus[pos],
-    );
+    this.pair = new RunPair(this.app, answer);
     this.results.hidden = false;
     this.numbers.hidden = true;
     this.show();
     return null;
   }
 
-  // Layers both runs have, in this run's order; -1 where the other run has no router.
-  get otherIndex() {
-    return this.answer.layers.findIndex((layer) => layer.layer === this.run.layerIds[this.app.layerIndex]);
-  }
-
-  /** @param {number} pos */
-  otherTop(pos) {
-    return this.tops[this.otherIndex * this.run.numTokens + pos];
-  }
-
-  /** @param {number} pos */
-  changed(pos) {
-    return this.otherTop(pos) !== this.run.top(this.app.layerIndex, pos);
-  }
-
   show() {
     this.shownLayer = this.app.layerIndex;
     this.theme = themeOf(this.app.root);
-    this.showWords();
-    this.showText();
+    this.showSentences();
+    this.texts.show(this.pair);
     if (!this.app.isOpen("compare") || this.node.hidden) {
       this.shownLayer = -1; // drawn when the part is opened again
       return;
     }
-    this.drawAgreement();
+    drawAgreement(this.app, this.chart, this.pair.answer);
     this.drawLoss();
   }
 
-  showWords() {
-    const { run, answer } = this;
-    const layer = answer.layers[this.otherIndex];
-    const changed = this.otherIndex < 0 ? [] : this.changedPositions();
-    this.select.disabled = changed.length === 0;
-    const { mean, low, high, count } = answer.difference;
-    const numbers = [mean, low, high].map((value) => format.signed(value, 3));
-    const say = low <= 0 && high >= 0 ? text.same : mean > 0 ? text.worse : text.better;
-    /** @param {"overlap" | "rand"} name */
-    const average = (name) => answer.layers.reduce((sum, one) => sum + one[name], 0) / answer.layers.length;
-    const parts = [say(.../** @type {[any, any, any]} */ (numbers), format.count(count))];
-    if (layer)
-      parts.push(
-        changed.length === 0
-          ? text.identical
-          : text.agreement(
-              format.count(changed.length),
-              format.count(run.numTokens),
-              layer.layer,
-              format.percent(layer.overlap),
-              format.decimal(layer.rand, 2),
-            ),
-      );
-    if (answer.layers.length > 0)
-      parts.push(
-        text.mean(format.percent(average("overlap")), format.decimal(average("rand"), 2), answer.layers.length),
-      );
+  showSentences() {
+    const hint = hintButton(this.app.tooltip, text.randSubject, text.randHint);
     this.words.replaceChildren(
-      ...parts.map((words, i) =>
-        el("p", {}, words, i === 1 ? hintButton(this.app.tooltip, text.randSubject, text.randHint) : null),
-      ),
+      ...agreementSentences(this.pair).map((sentence, i) => el("p", {}, sentence, i === 1 ? hint : null)),
     );
-  }
-
-  changedPositions() {
-    return range(this.run.numTokens).filter((pos) => this.changed(pos));
-  }
-
-  changedSelection() {
-    return selectTokens(this.changedPositions(), "row", text.changedLabel(this.run.layerIds[this.app.layerIndex]));
-  }
-
-  showText() {
-    const { run } = this;
-    const first = this.page * PAGE;
-    const last = Math.min(run.numTokens, first + PAGE);
-    this.earlier.disabled = first === 0;
-    this.later.disabled = last === run.numTokens;
-    this.place.textContent = text.page(format.count(first), format.count(last - 1), format.count(run.numTokens));
-    const positions = range(last - first).map((i) => first + i);
-    const missing = this.otherIndex < 0;
-    this.fill(this.sides.mine, positions, (pos) => run.top(this.app.layerIndex, pos), missing);
-    this.fill(this.sides.other, positions, (pos) => this.otherTop(pos), missing);
-    for (const walk of this.walks) walk.refresh();
-    this.mark();
-  }
-
-  /**
-   * @param {HTMLElement} body
-   * @param {number[]} positions
-   * @param {(pos: number) => number} topOf
-   * @param {boolean} missing
-   */
-  fill(body, positions, topOf, missing) {
-    body.replaceChildren(
-      ...positions.map((pos) => {
-        const top = missing ? UNMATCHED : topOf(pos);
-        const token = el(
-          "span",
-          {
-            class: "fx-pair-token",
-            role: "option",
-            tabindex: "-1",
-            "aria-label": this.spoken(pos),
-            "data-pos": pos,
-            "data-shade": top === UNMATCHED ? "none" : `g${top}`,
-          },
-          this.run.pieces[pos],
-        );
-        if (!missing && this.changed(pos)) token.classList.add("fx-changed");
-        return token;
-      }),
-    );
-  }
-
-  /** @param {number} by */
-  turn(by) {
-    this.page += by;
-    this.showText();
-  }
-
-  mark() {
-    const { selection } = this.app;
-    for (const side of Object.values(this.sides)) {
-      for (const token of side.querySelectorAll(".fx-pair-token")) {
-        const selected = selection !== null && selection.has(Number(token.dataset.pos));
-        token.toggleAttribute("data-selected", selected);
-        token.setAttribute("aria-selected", String(selected));
-      }
-    }
   }
 
   selectionChanged() {
-    if (this.answer === null) return;
-    const { selection } = this.app;
-    const first = selection === null ? null : selection.positions[0];
-    const page = first === null ? this.page : Math.floor(first / PAGE);
-    const seen = selection === null || [...selection.positions].some((pos) => Math.floor(pos / PAGE) === this.page);
-    if (!seen && page !== this.page) {
-      this.page = page;
-      this.showText();
-    } else this.mark();
+    if (this.pair === null) return;
+    this.texts.selectionChanged();
     if (this.app.isOpen("compare") && !this.node.hidden) this.drawLoss();
   }
 
-  /** @param {HTMLElement} token */
-  chosen(token) {
-    const { pos } = token.dataset;
-    if (pos !== undefined) this.app.toggleSelection(selectToken(Number(pos)));
-  }
-
-  /** @param {HTMLElement} token */
-  tell(token) {
-    const { pos } = token.dataset;
-    if (pos === undefined || this.otherIndex < 0) return;
-    this.app.tooltip.show(this.describe(Number(pos)), token.getBoundingClientRect());
-  }
-
-  /** @param {number} pos */
-  otherName(pos) {
-    const other = this.otherIndex < 0 ? UNMATCHED : this.otherTop(pos);
-    return other === UNMATCHED ? text.unmatched : groupLabel(other);
-  }
-
-  /** @param {number} pos */
-  spoken(pos) {
-    return text.spoken(
-      visibleToken(this.run.pieces[pos]),
-      format.count(pos),
-      groupLabel(this.run.top(this.app.layerIndex, pos)),
-      this.otherName(pos),
-    );
-  }
-
-  /** @param {number} pos */
-  describe(pos) {
-    const { run, answer, differences } = this;
-    const groups = el(
-      "div",
-      {},
-      text.token(format.count(pos), groupLabel(run.top(this.app.layerIndex, pos)), this.otherName(pos)),
-    );
-    if (differences[pos] === null) return tokenSummary(run, pos, groups);
-    return tokenSummary(
-      run,
-      pos,
-      groups,
-      el(
-        "div",
-        {},
-        text.losses(
-          format.decimal(/** @type {number} */ (run.losses.focus[pos]), 2),
-          format.decimal(answer.losses[pos], 2),
-          format.signed(differences[pos], 2),
-        ),
-      ),
-    );
-  }
-
-  drawAgreement() {
-    const { app, answer } = this;
-    const { root } = app;
-    /** @param {"overlap" | "rand"} name @param {string} label @param {string} colour */
-    const trace = (name, label, colour) => ({
-      type: "scatter",
-      mode: "lines+markers",
-      name: label,
-      x: answer.layers.map((one) => one.layer),
-      y: answer.layers.map((one) => one[name]),
-      hoverinfo: "none",
-      line: { color: cssColour(root, colour) },
-      customdata: answer.layers,
-    });
-    const here = this.run.layerIds[app.layerIndex];
-    const layout = plotLayout(root, {
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      xaxis: plotAxis(root, text.layerAxis, { showgrid: false, zeroline: false }),
-      yaxis: plotAxis(root, text.agreementAxis, {
-        range: [Math.min(0, ...answer.layers.map((one) => one.rand)), 1.02],
-        fixedrange: true,
-      }),
-      shapes: [
-        {
-          type: "line",
-          x0: here,
-          x1: here,
-          yref: "paper",
-          y0: 0,
-          y1: 1,
-          line: { color: cssColour(root, "border-strong"), dash: "dot", width: 1 },
-        },
-      ],
-    });
-    const data = [trace("overlap", text.overlap, "accent"), trace("rand", text.rand, "worse")];
-    drawPlot(app, this.chart, data, layout, {
-      hover: (point) =>
-        el(
-          "div",
-          {},
-          `${text.layerAxis} ${point.x}: ${text.overlap} ${format.percent(point.customdata.overlap)}, ${text.rand} ${format.decimal(point.customdata.rand, 2)}`,
-        ),
-      click: (point) => app.setLayer(this.run.layerIds.indexOf(point.x)),
-    });
-  }
-
   drawLoss() {
-    const { app, differences } = this;
-    const { root } = app;
-    const data = [
-      stems(differences, (value) => value > 0, text.worseTrace, cssColour(root, "worse")),
-      stems(differences, (value) => value < 0, text.betterTrace, cssColour(root, "better")),
-      ...selectedMarks(app, differences),
-    ];
-    const layout = plotLayout(root, {
-      hovermode: "x",
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      xaxis: plotAxis(root, text.positionAxis, {
-        showgrid: false,
-        range: [0, differences.length],
-        zeroline: false,
-        tickformat: ",d",
-      }),
-      yaxis: plotAxis(root, text.lossAxis, { zeroline: true, fixedrange: true }),
-    });
-    drawPlot(app, this.loss, data, layout, {
-      hover: (point) => this.describe(point.x),
-      click: (point) => app.toggleSelection(selectToken(point.x)),
+    drawLossChart(this.app, this.loss, this.pair.differences, text, {
+      hover: (point) => this.texts.describe(point.x),
+      click: (point) => this.app.toggleSelection(selectToken(point.x)),
     });
   }
-}
-
-/** @param {"mine" | "other"} side */
-function body(side) {
-  return el("div", {
-    class: "fx-pair-text",
-    role: "listbox",
-    "aria-multiselectable": "true",
-    "aria-label": text[side],
-    "data-side": side,
-  });
 }
 
 /**

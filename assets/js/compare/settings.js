@@ -7,7 +7,7 @@ import { ComparePart } from "./part.js";
 import { el, newId } from "../core/dom.js";
 import { labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
@@ -36,17 +36,17 @@ export class CompareSettings extends ComparePart {
   /** @type {GridCellPayload[]} */
   cells;
   /** @type {boolean} */
-  late;
+  drawPending;
   /** @type {string} */
   theme;
   /** @type {GridSettingPayload} */
   setting;
   /** @type {string} */
-  stamp;
+  cellsKey;
   /** @type {Map<string, GridCellPayload>} */
   byKey;
   /** @type {any} */
-  asked;
+  requested;
 
   /** @param {App} app */
   constructor(app) {
@@ -65,7 +65,7 @@ export class CompareSettings extends ComparePart {
       field(text.topK, this.topK, text.topKHint),
       field(text.window, this.window, text.windowHint),
       field(text.repeats, this.repeats, text.repeatsHint),
-      this.button(jobText.start, () => this.begin()),
+      this.button(jobText.start, () => this.submit()),
     );
     this.verdict = el("div", { class: "fx-verdict" });
     this.grid = el("div", {
@@ -74,12 +74,7 @@ export class CompareSettings extends ComparePart {
       role: "region",
       "aria-label": text.gridCaption,
     });
-    this.chart = el("div", {
-      class: "fx-plot fx-pareto",
-      role: "group",
-      "aria-label": text.plotTitle,
-      "data-testid": "fx-pareto",
-    });
+    this.chart = plotElement("fx-pareto", text.plotTitle, "fx-pareto");
     this.table = lazyDetails(text.table, () => this.allNumbers());
     this.results = el("div", { class: "fx-compare-results", hidden: true });
     this.results.append(
@@ -113,8 +108,8 @@ export class CompareSettings extends ComparePart {
       this.results.hidden = this.nothing.hidden = true;
       this.watch();
     } else {
-      if ((this.theme !== theme || this.late) && this.cells !== null && this.cells.length > 0) this.draw();
-      this.late = false;
+      if ((this.theme !== theme || this.drawPending) && this.cells !== null && this.cells.length > 0) this.draw();
+      this.drawPending = false;
       if (this.busy) this.watch();
     }
     this.theme = theme;
@@ -123,14 +118,14 @@ export class CompareSettings extends ComparePart {
   /** @param {GridPayload} answer */
   received(answer) {
     const first = this.cells === null;
-    const stamp = JSON.stringify(
+    const cellsKey = JSON.stringify(
       answer.cells.map((cell) => [cell.kind, cell.top_k, cell.window_size, cell.measured_at]),
     );
     this.setting = answer.setting;
     if (first) this.suggest(answer);
-    this.nothing.hidden = answer.cells.length > 0 || (this.busy && this.isMine(answer.job));
-    if (stamp === this.stamp && !first) return;
-    this.stamp = stamp;
+    this.nothing.hidden = answer.cells.length > 0 || (this.busy && this.isOwnJob(answer.job));
+    if (cellsKey === this.cellsKey && !first) return;
+    this.cellsKey = cellsKey;
     this.cells = answer.cells;
     this.byKey = new Map(answer.cells.map((cell) => [keyOf(cell.kind, cell.top_k, cell.window_size), cell]));
     this.results.hidden = answer.cells.length === 0;
@@ -143,11 +138,11 @@ export class CompareSettings extends ComparePart {
     this.window.value = suggested.window.join(", ");
   }
 
-  begin() {
+  submit() {
     const values = { top_k: numbers(this.topK.value), window: numbers(this.window.value) };
     if (values.top_k === null) return this.line.fail(text.badNumbers(text.topK));
     if (values.window === null) return this.line.fail(text.badNumbers(text.window));
-    this.asked = values;
+    this.requested = values;
     return this.start({ ...values, repeats: Number(this.repeats.value) });
   }
 
@@ -155,19 +150,19 @@ export class CompareSettings extends ComparePart {
     this.verdict.replaceChildren(...sentences(this.cells, this.byKey).map((words) => el("p", {}, words)));
     this.grid.replaceChildren(this.gridTable());
     if (this.table.open) this.table.refresh();
-    this.late = !this.open; // drawn when the part is opened again
+    this.drawPending = !this.open; // drawn when the part is opened again
     if (this.open) this.draw();
   }
 
   gridTable() {
-    const asked = this.busy && this.asked ? this.asked : { top_k: [], window: [] };
+    const requested = this.busy && this.requested ? this.requested : { top_k: [], window: [] };
     /** @param {"top_k" | "window_size"} name @param {number[]} more */
     const unique = (name, more) =>
       [...new Set([...this.cells.map((cell) => cell[name]), ...more])]
         .filter((value) => name !== "top_k" || value > 0)
         .sort((a, b) => a - b);
-    const ks = unique("top_k", asked.top_k);
-    const rows = unique("window_size", asked.window).map((window) => [
+    const ks = unique("top_k", requested.top_k);
+    const rows = unique("window_size", requested.window).map((window) => [
       format.count(window),
       this.cellNode(this.byKey.get(keyOf("window", 0, window)), null),
       ...ks.map((k) =>
@@ -188,10 +183,11 @@ export class CompareSettings extends ComparePart {
    */
   cellNode(cell, random) {
     if (!cell) return el("span", { class: "fx-muted" }, text.waiting);
-    const own = cell.kind === "focus" && cell.top_k === this.setting.top_k && cell.window_size === this.setting.window;
+    const isOwn =
+      cell.kind === "focus" && cell.top_k === this.setting.top_k && cell.window_size === this.setting.window;
     return el(
       "div",
-      { class: `fx-cell${own ? " fx-own" : ""}`, "data-cell": keyOf(cell.kind, cell.top_k, cell.window_size) },
+      { class: `fx-cell${isOwn ? " fx-own" : ""}`, "data-cell": keyOf(cell.kind, cell.top_k, cell.window_size) },
       el("strong", { class: "fx-number" }, nats(cell.delta_mean)),
       el("span", { class: "fx-interval" }, text.interval(nats(cell.delta_low), nats(cell.delta_high))),
       el("span", {}, text.pairs(format.percent(cell.retained_pairs))),
@@ -204,7 +200,7 @@ export class CompareSettings extends ComparePart {
             `${text.random}: ${nats(random.delta_mean)} (${text.interval(nats(random.delta_low), nats(random.delta_high))}), ${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`,
           )
         : null,
-      own ? el("span", { class: "fx-own-mark" }, text.own) : null,
+      isOwn ? el("span", { class: "fx-own-mark" }, text.own) : null,
     );
   }
 
@@ -228,7 +224,7 @@ export class CompareSettings extends ComparePart {
     const places = this.labelPlaces(cost, base, wide);
     const series = ["window", "random", "focus"]
       .map((kind) => this.series(/** @type {Kind} */ (kind), cost, base, places))
-      .filter((one) => one.x.length > 0);
+      .filter((trace) => trace.x.length > 0);
     const line = frontier(/** @type {[number, number][]} */ (points));
     const joined = {
       type: "scatter",
@@ -240,7 +236,7 @@ export class CompareSettings extends ComparePart {
       line: { dash: "dot", width: 2, color: cssColour(root, "muted") },
     };
     const layout = plotLayout(root, {
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      legend: LEGEND_ABOVE,
       xaxis: plotAxis(root, text.xAxis[this.cost], {
         rangemode: "tozero",
         tickformat: this.cost === "pairs" ? ".0%" : "",
@@ -286,8 +282,8 @@ export class CompareSettings extends ComparePart {
       bottom: down(0) + 2,
     };
     const line = { left: 0, right: width, top: down(0) - 2, bottom: down(0) + 2 };
-    const found = labelSides(points, [name, line], LETTER);
-    return new Map(this.cells.map((cell, i) => [cell, found[i]]));
+    const sides = labelSides(points, [name, line], LETTER);
+    return new Map(this.cells.map((cell, i) => [cell, sides[i]]));
   }
 
   /**

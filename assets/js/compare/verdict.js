@@ -12,8 +12,8 @@ import { overview as text } from "../strings/compare.js";
 
 /** @param {Run} run */
 export function verdict(run) {
-  const kept = format.percent(run.meanKept());
-  const setting = text.setting(kept, format.percent(run.meanDominance()));
+  const retained = format.percent(run.meanKept());
+  const setting = text.setting(retained, format.percent(run.meanDominance()));
   const { device, dtype, backend } = run.info;
   return [speedSentence(run), qualitySentence(run.quality), setting, text.measuredOn(device, dtype, backend)].filter(
     (sentence) => sentence !== null,

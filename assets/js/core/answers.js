@@ -16,11 +16,11 @@ const answers = new WeakMap();
  */
 export async function requestOnce(app, what) {
   const { run } = app;
-  const known = answers.get(run) ?? new Map();
-  answers.set(run, known);
-  if (!known.has(what)) known.set(what, app.ask(what));
-  const answer = await known.get(what);
-  if (answer.error !== undefined) known.delete(what);
+  const runAnswers = answers.get(run) ?? new Map();
+  answers.set(run, runAnswers);
+  if (!runAnswers.has(what)) runAnswers.set(what, app.request(what));
+  const answer = await runAnswers.get(what);
+  if (answer.error !== undefined) runAnswers.delete(what);
   return answer;
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // Creation of elements with attributes, listeners and children.
-/** @import { Attributes, Child } from "./types.js" */
+/** @import { Attributes, Child, UiEvent } from "./types.js" */
 
 let lastId = 0;
 
@@ -43,3 +43,29 @@ export function el(tag, attributes = {}, ...children) {
 export function setText(node, value) {
   if (node.textContent !== value) node.textContent = value;
 }
+
+/**
+ * A button; `attributes` may replace the class.
+ * @param {Child | Child[]} label
+ * @param {(event: UiEvent<MouseEvent>) => unknown} onclick
+ * @param {Attributes} [attributes]
+ */
+export const buttonOf = (label, onclick, attributes = {}) =>
+  el("button", { type: "button", class: "fx-button", onclick, ...attributes }, ...[label].flat());
+
+/**
+ * A region that scrolls, reachable by keyboard.
+ * @param {string} className
+ * @param {string} label
+ * @param {...(Child | Child[])} children
+ */
+export const scrollRegion = (className, label, ...children) =>
+  el("div", { class: className, tabindex: "0", role: "region", "aria-label": label }, ...children);
+
+/**
+ * What stands in place of a list without entries.
+ * @param {string} title
+ * @param {string} body
+ */
+export const emptyState = (title, body) =>
+  el("div", { class: "fx-empty" }, el("h2", { class: "fx-title" }, title), el("p", {}, body));

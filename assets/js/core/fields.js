@@ -19,6 +19,7 @@ export const labelledField = (label, field, hint = null) =>
  * @param {Node | null} [hint]
  */
 export const dropdown = (label, options, chosen, changed, hint = null) => {
+  /** @type {HTMLSelectElement} */
   const select = el(
     "select",
     { id: newId("select"), onchange: () => changed(select.value) },

@@ -11,6 +11,7 @@ export const groupLabel = (group) => {
   return group < 26 ? letter : groupLabel(Math.floor(group / 26) - 1) + letter;
 };
 
+/** @type {Record<string, string>} */
 const NAMED_ESCAPES = { "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "␣" };
 
 /**

@@ -46,9 +46,9 @@ export class LayerLoader {
     const key = JSON.stringify([runId, layerId]);
     this.requested = key;
     clearTimeout(this.timer);
-    const known = this.cache.get(key);
-    if (known !== undefined) {
-      this.handlers.ready(known);
+    const cached = this.cache.get(key);
+    if (cached !== undefined) {
+      this.handlers.ready(cached);
       return;
     }
     this.handlers.waiting();

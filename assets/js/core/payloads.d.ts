@@ -1,6 +1,7 @@
 // The payloads that the server sends, one interface for each Python function that builds one. The comment above an
 // interface names that function. Only simple types are used, so that a small parser can compare both sides: string,
-// number, boolean, null, T[], [T, U], Record<string, T>, unions, other interfaces, and `?` for a key that may be absent.
+// number, boolean, null, T[], [T, U], Record<string, T>, unions, other interfaces, one extended interface that stands
+// above, and `?` for a key that may be absent.
 
 // ---- runs: focus_explorer/views/run.py, focus_explorer/services/run_payload.py
 
@@ -629,8 +630,8 @@ export interface DistanceColumnsPayload {
   unit: string[];
 }
 
-/** Pairs of distant words of one layer. */
-export interface DistantPairColumnsPayload {
+/** Ranked pairs of tokens of one layer. */
+export interface TokenPairColumnsPayload {
   layer: number[];
   rank: number[];
   query: number[];
@@ -639,22 +640,18 @@ export interface DistantPairColumnsPayload {
   key_piece: string[];
   distance: number[];
   affinity: number[];
+}
+
+/** Pairs of distant words of one layer. */
+export interface DistantPairColumnsPayload extends TokenPairColumnsPayload {
   group: string[];
 }
 
 /** links_table of one layer. */
-export interface LinkColumnsPayload {
-  layer: number[];
+export interface LinkColumnsPayload extends TokenPairColumnsPayload {
   head: number[];
   kind: string[];
-  rank: number[];
-  query: number[];
-  key: number[];
-  query_piece: string[];
-  key_piece: string[];
-  distance: number[];
   probability: number[];
-  affinity: number[];
 }
 
 /** StatisticsViews.pairs when it is computed. */

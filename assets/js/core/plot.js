@@ -1,5 +1,6 @@
 // @ts-check
 // Charts: common layout and axes, drawing, and hover through the explorer's own tooltip.
+import { el } from "./dom.js";
 import { loadPlotly } from "./plotly.js";
 import { cssColour } from "./theme.js";
 import { alertBox } from "./widgets.js";
@@ -47,6 +48,29 @@ export const plotLayout = (root, extra) => ({
   dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "pan",
   ...extra,
 });
+
+/** A legend in one line above the chart. */
+export const LEGEND_ABOVE = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" };
+
+/**
+ * The colours of a heatmap from low to high.
+ * @param {HTMLElement} root
+ * @returns {[number, string][]}
+ */
+export const colourScale = (root) => [
+  [0, cssColour(root, "scale-low")],
+  [0.5, cssColour(root, "scale-middle")],
+  [1, cssColour(root, "scale-high")],
+];
+
+/**
+ * The place of a chart in the page.
+ * @param {string} className
+ * @param {string} label
+ * @param {string | null} [testId]
+ */
+export const plotElement = (className, label, testId = null) =>
+  el("div", { class: `fx-plot ${className}`, role: "group", "aria-label": label, "data-testid": testId });
 
 /**
  * An element that Plotly has drawn in, or will.

@@ -17,9 +17,9 @@ export const prefetchPlotly = () => {
 // Runs it: for the first chart, or as soon as somebody reaches for a tab with charts.
 export const loadPlotly = () => {
   if (window.Plotly) return Promise.resolve(window.Plotly);
-  loading ??= new Promise((done, failed) => {
+  loading ??= new Promise((resolve, failed) => {
     const script = el("script", { src: plotlyAddress() });
-    script.onload = () => done(window.Plotly);
+    script.onload = () => resolve(window.Plotly);
     script.onerror = () => {
       loading = null;
       failed(new Error(common.plotMissing));

@@ -3,7 +3,7 @@
 import { mean, range } from "./arrays.js";
 import { decodeBase64, expectLength } from "./bytes.js";
 /** @import { LayerCellsPayload, RunPayload, TimingPayload } from "./payloads.js" */
-/** @import { Answers, Ask } from "./types.js" */
+/** @import { Answers, RequestAnswer } from "./types.js" */
 
 /**
  * Nothing comes before the first token, so it has no loss.
@@ -20,6 +20,10 @@ const CELL_BYTES = 96 * 2 ** 20; // of layers kept at a time, beyond those that 
 
 const NEIGHBOURS = [1, -1, 2, -2]; // loaded ahead of the layer on screen, nearest first
 
+/**
+ * By the bytes of a set.
+ * @type {Record<number, Uint8ArrayConstructor | Uint16ArrayConstructor | Uint32ArrayConstructor>}
+ */
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
 
 // What one layer knows of each token beyond its top group.
@@ -55,7 +59,7 @@ class Cells {
    * @param {number} pos
    * @param {number} other
    */
-  meet(pos, other) {
+  shareGroup(pos, other) {
     const { members, words } = this;
     if ((members[pos * words] & members[other * words]) !== 0) return true;
     return words === 2 && (members[pos * 2 + 1] & members[other * 2 + 1]) !== 0;
@@ -67,13 +71,13 @@ export class Run {
   /** @type {number} */
   centre;
   /** @type {Float32Array<ArrayBuffer>} */
-  companies;
+  trajectoryConsistencies;
 
   /**
    * @param {RunPayload} payload
-   * @param {Ask} ask
+   * @param {RequestAnswer} request
    */
-  constructor(payload, ask) {
+  constructor(payload, request) {
     this.info = payload.run;
     this.config = payload.run.config;
     this.pieces = payload.pieces;
@@ -85,7 +89,7 @@ export class Run {
     this.numTokens = payload.pieces.length;
     this.numLayers = payload.num_layers;
     this.numGroups = payload.run.config.num_groups;
-    this.ask = ask;
+    this.request = request;
     this.tops = expectLength("top", decodeBase64(payload.top), this.numLayers * this.numTokens);
     this.losses = {
       full: decodeLosses(payload.losses.full, this.numTokens),
@@ -93,7 +97,7 @@ export class Run {
     };
     this.cells = this.layerIds.map((id) => (payload.cells[id] ? this.decode(payload.cells[id]) : null));
     /** @type {any[]} */
-    this.kept = []; // layers loaded later, the one used longest ago first
+    this.loadedLayers = []; // layers loaded later, the one used longest ago first
     /** @type {Map<any, any>} */
     this.waiting = new Map();
     /** @type {Map<any, any>} */
@@ -128,7 +132,7 @@ export class Run {
    */
   whenLayer(layerIndex) {
     if (this.hasLayer(layerIndex)) {
-      this.keep(layerIndex);
+      this.markUsed(layerIndex);
       return Promise.resolve();
     }
     if (!this.waiting.has(layerIndex))
@@ -141,23 +145,23 @@ export class Run {
 
   /** @param {number} layerIndex */
   async load(layerIndex) {
-    const answer = await this.ask("layer_cells", { layer: this.layerIds[layerIndex] });
+    const answer = await this.request("layer_cells", { layer: this.layerIds[layerIndex] });
     if (answer.error !== undefined) throw new Error(answer.error);
     this.cells[layerIndex] = this.decode(answer);
-    this.kept.push(layerIndex);
-    this.keep(layerIndex);
+    this.loadedLayers.push(layerIndex);
+    this.markUsed(layerIndex);
   }
 
   /**
    * The layer just used goes last; those used longest ago make room, but never the newest.
    * @param {number} layerIndex
    */
-  keep(layerIndex) {
-    if (!this.kept.includes(layerIndex)) return;
-    this.kept = [...this.kept.filter((other) => other !== layerIndex), layerIndex];
-    let bytes = this.kept.reduce((sum, other) => sum + /** @type {Cells} */ (this.cells[other]).bytes, 0);
-    while (bytes > CELL_BYTES && this.kept.length > 1) {
-      const oldest = this.kept.shift();
+  markUsed(layerIndex) {
+    if (!this.loadedLayers.includes(layerIndex)) return;
+    this.loadedLayers = [...this.loadedLayers.filter((other) => other !== layerIndex), layerIndex];
+    let bytes = this.loadedLayers.reduce((sum, other) => sum + /** @type {Cells} */ (this.cells[other]).bytes, 0);
+    while (bytes > CELL_BYTES && this.loadedLayers.length > 1) {
+      const oldest = this.loadedLayers.shift();
       bytes -= /** @type {Cells} */ (this.cells[oldest]).bytes;
       this.cells[oldest] = null;
     }
@@ -183,14 +187,14 @@ export class Run {
    * @param {K} what
    * @returns {Promise<Answers[K]>}
    */
-  once(what) {
+  requestOnce(what) {
     if (!this.answers.has(what)) {
-      const asked = this.ask(what).then((answer) => {
+      const request = this.request(what).then((answer) => {
         if (answer.error === undefined) return answer;
         this.answers.delete(what);
         throw new Error(answer.error);
       });
-      this.answers.set(what, asked);
+      this.answers.set(what, request);
     }
     return this.answers.get(what);
   }
@@ -212,8 +216,8 @@ export class Run {
    * @param {number} pos
    * @param {number} other
    */
-  meet(layerIndex, pos, other) {
-    return /** @type {Cells} */ (this.cells[layerIndex]).meet(pos, other);
+  shareGroup(layerIndex, pos, other) {
+    return /** @type {Cells} */ (this.cells[layerIndex]).shareGroup(pos, other);
   }
 
   /**
@@ -261,8 +265,8 @@ export class Run {
 
   // How far each token keeps company with its group: for every step to the next layer the share of its group that goes
   // where it goes, averaged. Letters of two layers have nothing in common, so no letter is compared.
-  company() {
-    if (this.companies) return this.companies;
+  trajectoryConsistency() {
+    if (this.trajectoryConsistencies) return this.trajectoryConsistencies;
     const { numTokens, numGroups, tops } = this;
     const sums = new Float32Array(numTokens);
     for (let layer = 0; layer + 1 < this.numLayers; layer += 1) {
@@ -280,8 +284,8 @@ export class Run {
       }
     }
     const steps = Math.max(1, this.numLayers - 1);
-    this.companies = sums.map((sum) => sum / steps);
-    return this.companies;
+    this.trajectoryConsistencies = sums.map((sum) => sum / steps);
+    return this.trajectoryConsistencies;
   }
 
   /**

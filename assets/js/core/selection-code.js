@@ -29,7 +29,7 @@ export const encodeSelection = (selection) => {
     return part;
   });
   const code = `t${parts.join("_")}`;
-  return code.length <= LONGEST_IN_ADDRESS ? code : keep(code);
+  return code.length <= LONGEST_IN_ADDRESS ? code : store(code);
 };
 
 /**
@@ -73,7 +73,7 @@ function fromRuns(runs, run) {
  * @param {string} code
  * @returns {string | null}
  */
-function keep(code) {
+function store(code) {
   let hash = 0;
   for (let i = 0; i < code.length; i += 1) hash = (Math.imul(hash, 31) + code.charCodeAt(i)) >>> 0;
   const name = `s${hash.toString(BASE)}`;

@@ -47,13 +47,13 @@ export class Selection {
 
   // Runs of neighbouring tokens: [first, last].
   ranges() {
-    const found = [];
+    const ranges = [];
     for (const pos of this.positions) {
-      const last = found[found.length - 1];
+      const last = ranges[ranges.length - 1];
       if (last && last[1] === pos - 1) last[1] = pos;
-      else found.push([pos, pos]);
+      else ranges.push([pos, pos]);
     }
-    return found;
+    return ranges;
   }
 }
 

@@ -63,6 +63,7 @@ export class Tabs {
   key(event) {
     const at = this.order.indexOf(event.target.dataset.view);
     const last = this.order.length - 1;
+    /** @type {Record<string, number>} */
     const targets = { ArrowRight: at === last ? 0 : at + 1, ArrowLeft: at === 0 ? last : at - 1, Home: 0, End: last };
     if (!(event.key in targets)) return;
     event.preventDefault();

@@ -1,6 +1,6 @@
 // @ts-check
 // The tooltip, and the question marks that open it with an explanation.
-import { el, newId } from "./dom.js";
+import { buttonOf, el, newId } from "./dom.js";
 import { common } from "../strings/common.js";
 /** @import { Child, Target, UiEvent } from "./types.js" */
 
@@ -58,19 +58,24 @@ export const hintButton = (tooltip, subject, text) => {
   /** @param {UiEvent<Event>} event */
   const show = (event) =>
     tooltip.show(el("p", { class: "fx-tooltip-text" }, text), event.currentTarget.getBoundingClientRect());
-  return el(
-    "button",
-    {
-      type: "button",
-      class: "fx-hint",
-      "aria-label": common.hintLabel(subject),
-      "aria-describedby": tooltip.id,
-      onmouseenter: show,
-      onfocus: show,
-      onclick: show,
-      onmouseleave: () => tooltip.hide(),
-      onblur: () => tooltip.hide(),
-    },
-    "?",
-  );
+  return buttonOf("?", show, {
+    class: "fx-hint",
+    "aria-label": common.hintLabel(subject),
+    "aria-describedby": tooltip.id,
+    onmouseenter: show,
+    onfocus: show,
+    onmouseleave: () => tooltip.hide(),
+    onblur: () => tooltip.hide(),
+  });
 };
+
+/** @param {Child} title */
+export const tooltipHead = (title) => el("div", { class: "fx-tooltip-head" }, el("strong", {}, title));
+
+/**
+ * A line of a tooltip: what a number is, and the number.
+ * @param {Child | Child[]} label
+ * @param {Child} value
+ */
+export const tooltipRow = (label, value) =>
+  el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));

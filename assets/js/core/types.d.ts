@@ -127,7 +127,7 @@ export type AttentionPayload = P.AttentionMassPayload | P.AttentionRunningPayloa
 export type Details = Record<string, unknown>;
 
 /** Asks one question about a run. */
-export type Ask = <K extends keyof Answers>(what: K, details?: Details) => Promise<Answer<Answers[K]>>;
+export type RequestAnswer = <K extends keyof Answers>(what: K, details?: Details) => Promise<Answer<Answers[K]>>;
 
 /** The server functions of the Explore tab (focus_explorer/ui/tabs/explore.py). */
 export interface ExplorerServer {

@@ -1,6 +1,6 @@
 // @ts-check
 // Small elements that all views use: chips, bars, choices, status lines, tables.
-import { el, newId } from "./dom.js";
+import { buttonOf, el, newId } from "./dom.js";
 import { groupLabel } from "./labels.js";
 import { common } from "../strings/common.js";
 /** @import { Attributes, Child, LazyDetails } from "./types.js" */
@@ -54,12 +54,7 @@ export const choiceOf = (label, options, chosen, changed) => {
  * @param {(() => unknown) | null} [retry]
  */
 export const alertBox = (message, retry) =>
-  el(
-    "div",
-    { class: "fx-alert", role: "alert" },
-    el("p", {}, message),
-    retry ? el("button", { type: "button", class: "fx-button", onclick: retry }, common.retry) : null,
-  );
+  el("div", { class: "fx-alert", role: "alert" }, el("p", {}, message), retry ? buttonOf(common.retry, retry) : null);
 
 /** @param {string} message */
 export const progressBox = (message) =>

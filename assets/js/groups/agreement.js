@@ -2,13 +2,14 @@
 // Agreement of every pair of layers: how similarly they group the tokens.
 import { requestOnce } from "../core/answers.js";
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { groups as groupsText } from "../strings/groups.js";
+/** @import { LayerAgreementPayload } from "../core/payloads.js" */
 /** @import { LazyDetails, PlotPoint } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
@@ -20,7 +21,7 @@ const SMALLEST_TOP = 0.05; // a scale that ends at noise would make noise look l
 export class LayerAgreement {
   /** @type {Run} */
   run;
-  /** @type {any} */
+  /** @type {LayerAgreementPayload} */
   answer;
   /** @type {LazyDetails} */
   details;
@@ -33,12 +34,7 @@ export class LayerAgreement {
     this.app = app;
     this.compare = compare;
     this.status = el("div", { class: "fx-status" });
-    this.plot = el("div", {
-      class: "fx-plot fx-agreement",
-      role: "group",
-      "aria-label": text.chart,
-      "data-testid": "fx-agreement",
-    });
+    this.plot = plotElement("fx-agreement", text.chart, "fx-agreement");
     this.key = el("p", { class: "fx-key" });
     this.null = el("p", { class: "fx-help" });
     this.tablePlace = el("div");
@@ -80,13 +76,9 @@ export class LayerAgreement {
     const { app, answer } = this;
     const { run } = app;
     const count = run.numLayers;
-    const others = answer.agreement.flatMap((row, i) => row.filter((_, j) => j !== i));
-    const top = Math.max(SMALLEST_TOP, ...others);
-    const colours = [
-      [0, cssColour(app.root, "scale-low")],
-      [0.5, cssColour(app.root, "scale-middle")],
-      [1, cssColour(app.root, "scale-high")],
-    ];
+    const offDiagonal = answer.agreement.flatMap((row, i) => row.filter((_, j) => j !== i));
+    const top = Math.max(SMALLEST_TOP, ...offDiagonal);
+    const colours = colourScale(app.root);
     // The diagonal is 1 by definition and would wash out all the rest.
     const z = answer.agreement.map((row, i) => row.map((value, j) => (i === j ? null : value)));
     const heatmap = {
@@ -110,12 +102,10 @@ export class LayerAgreement {
       el("span", { class: "fx-ramp", "aria-hidden": "true" }),
       el("span", {}, format.decimal(top, 2)),
     );
-    this.null.textContent = text.null(
-      format.decimal(answer.shuffled[0], 3),
-      format.decimal(answer.shuffled[1], 3),
-      format.count(answer.pairs),
-      answer.seed,
-    );
+    const [low, high] = answer.shuffled ?? [NaN, NaN];
+    this.null.textContent = Number.isNaN(low)
+      ? ""
+      : text.null(format.decimal(low, 3), format.decimal(high, 3), format.count(answer.pairs), answer.seed);
     this.drawTable();
   }
 
@@ -170,24 +160,17 @@ export class LayerAgreement {
   table() {
     const { run, layerIndex } = this.app;
     const values = this.answer.agreement[layerIndex];
-    const others = range(run.numLayers)
+    const otherLayers = range(run.numLayers)
       .filter((index) => index !== layerIndex)
       .sort((a, b) => values[b] - values[a]);
     return tableOf(
       text.columns,
-      others.map((index) => [
+      otherLayers.map((index) => [
         String(run.layerIds[index]),
         format.decimal(values[index], 3),
-        el(
-          "button",
-          {
-            type: "button",
-            class: "fx-button",
-            "aria-label": text.pair(run.layerIds[layerIndex], run.layerIds[index]),
-            onclick: () => this.choose(layerIndex, index),
-          },
-          text.compare,
-        ),
+        buttonOf(text.compare, () => this.choose(layerIndex, index), {
+          "aria-label": text.pair(run.layerIds[layerIndex], run.layerIds[index]),
+        }),
       ]),
     );
   }

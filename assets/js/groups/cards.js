@@ -1,7 +1,7 @@
 // @ts-check
 // The groups of the open layer, one card each: size, certainty, word classes, typical tokens and examples.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectGroup, selectedPerGroup } from "../core/selection.js";
@@ -109,13 +109,15 @@ export class GroupCards {
     const state = el("span", { class: "fx-button" });
     const hits = el("p", { class: "fx-muted fx-card-hits" });
     const choose = () => this.app.toggleSelection(selectGroup(this.app.run, this.app.layerIndex, index));
-    const button = el(
-      "button",
-      { type: "button", class: "fx-group-choose", "data-group": index, disabled: group.tokens === 0, onclick: choose },
-      groupChip(index),
-      el("span", { class: "fx-group-name" }, text.pressed(groupLabel(index))),
-      groupFlags(group),
-      state,
+    const button = buttonOf(
+      [
+        groupChip(index),
+        el("span", { class: "fx-group-name" }, text.pressed(groupLabel(index))),
+        groupFlags(group),
+        state,
+      ],
+      choose,
+      { class: "fx-group-choose", "data-group": index, disabled: group.tokens === 0 },
     );
     const content =
       group.tokens === 0 ? [el("p", { class: "fx-muted" }, text.empty)] : this.content(group, index, examples);
@@ -157,16 +159,10 @@ export class GroupCards {
         el(
           "li",
           {},
-          el(
-            "button",
-            {
-              type: "button",
-              class: "fx-example",
-              title: text.goTo(format.count(pos)),
-              onclick: () => app.goToToken(pos),
-            },
-            contextLine(app.run, pos),
-          ),
+          buttonOf(contextLine(app.run, pos), () => app.goToToken(pos), {
+            class: "fx-example",
+            title: text.goTo(format.count(pos)),
+          }),
         ),
       ),
     );

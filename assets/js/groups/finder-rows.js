@@ -46,9 +46,9 @@ export function fits(row, filter) {
   if (filter.class !== "all" && filter.class !== row.className) return false;
   if (filter.only === "above" && !above(row)) return false;
   if (filter.only === "flagged" && row.flags.length === 0) return false;
-  const wanted = filter.token.trim().toLowerCase();
+  const query = filter.token.trim().toLowerCase();
   return (
-    wanted === "" || [...row.characteristic, ...row.frequent].some(([piece]) => piece.toLowerCase().includes(wanted))
+    query === "" || [...row.characteristic, ...row.frequent].some(([piece]) => piece.toLowerCase().includes(query))
   );
 }
 

@@ -2,7 +2,7 @@
 // Every group of every layer in one table, ranked by any column and filtered in the browser.
 import { addressOf } from "../core/address.js";
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { selectGroup, selectedPerGroup } from "../core/selection.js";
@@ -73,7 +73,7 @@ export class GroupFinder {
   constructor(app) {
     this.app = app;
     /** The address of the first run. @type {URLSearchParams | null} */
-    this.wanted = addressOf("groups");
+    this.address = addressOf("groups");
     /** @type {{ column: ColumnName, down: boolean }} */
     this.sort = { column: BEST, down: true };
     this.build();
@@ -82,16 +82,12 @@ export class GroupFinder {
 
   build() {
     this.count = el("p", { class: "fx-finder-count", role: "status" });
-    this.measure = el(
-      "button",
-      { type: "button", class: "fx-button", hidden: true, onclick: () => this.goMeasure() },
-      text.measure,
-    );
+    this.measure = buttonOf(text.measure, () => this.goMeasure(), { hidden: true });
     this.aboveLine = el("p", { class: "fx-help" });
     this.filters = el("div", { class: "fx-toolbar fx-finder-filters" });
     this.head = el("tr");
     this.body = el("tbody");
-    this.more = el("button", { type: "button", class: "fx-button", onclick: () => this.showAll() });
+    this.more = buttonOf(null, () => this.showAll());
     this.table = el(
       "table",
       { class: "fx-table fx-finder", "aria-label": text.tableLabel, "data-testid": "fx-finder" },
@@ -105,7 +101,7 @@ export class GroupFinder {
       el("p", { class: "fx-help" }, text.help),
       this.filters,
       el("div", { class: "fx-finder-line" }, this.count, this.measure),
-      el("div", { class: "fx-finder-scroll", tabindex: "0", role: "region", "aria-label": text.rows }, this.table),
+      scrollRegion("fx-finder-scroll", text.rows, this.table),
       this.more,
       this.aboveLine,
     );
@@ -133,24 +129,25 @@ export class GroupFinder {
   openRun() {
     this.run = this.app.run;
     this.reset();
-    if (this.wanted) this.restore(this.wanted);
-    this.wanted = null;
+    if (this.address) this.restore(this.address);
+    this.address = null;
     this.app.writeAddress(); // it was written before the answer that the filters need came
   }
 
   /**
    * As the address has it.
-   * @param {URLSearchParams} wanted
+   * @param {URLSearchParams} address
    */
-  restore(wanted) {
+  restore(address) {
     const { data, run } = this;
-    const layer = run.layerIds.indexOf(Number(wanted.get("of") ?? NaN));
+    const layer = run.layerIds.indexOf(Number(address.get("of") ?? NaN));
     if (layer >= 0) this.filter.layer = `l${layer}`;
-    const [kind, only, rank] = ["class", "only", "rank"].map((name) => wanted.get(name) ?? "");
+    const [kind, only, rank] = ["class", "only", "rank"].map((name) => address.get(name) ?? "");
     if (data.class_names.includes(kind)) this.filter.class = kind;
     if (Object.hasOwn(text.filters, only)) this.filter.only = only;
-    this.filter.token = wanted.get("token") || "";
-    if (Object.hasOwn(COLUMNS, rank)) this.sort = { column: /** @type {ColumnName} */ (rank), down: !wanted.has("up") };
+    this.filter.token = address.get("token") || "";
+    if (Object.hasOwn(COLUMNS, rank))
+      this.sort = { column: /** @type {ColumnName} */ (rank), down: !address.has("up") };
   }
 
   get parameters() {
@@ -257,7 +254,7 @@ export class GroupFinder {
       ...COLUMN_NAMES.map((name) => {
         const [label] = text.columns[name];
         const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
-        const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
+        const button = buttonOf([label, arrow], () => this.rank(name), { class: "fx-sort" });
         const cell = el(
           "th",
           { scope: "col" },
@@ -279,26 +276,26 @@ export class GroupFinder {
   draw() {
     this.countSelected();
     for (const [name, { cell, arrow }] of Object.entries(this.headings)) {
-      const here = name === this.sort.column;
-      if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+      const sorted = name === this.sort.column;
+      if (sorted) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
-      arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
+      arrow.textContent = sorted ? (this.sort.down ? "↓" : "↑") : "";
     }
-    const found = ranked(
+    const matches = ranked(
       this.rows.filter((row) => fits(row, this.filter)),
       COLUMNS[this.sort.column].value,
       this.sort.down,
     );
-    this.lines = found.slice(0, this.limit).map((row) => this.line(row));
-    this.body.replaceChildren(...(found.length > 0 ? this.lines.map(({ node }) => node) : [this.nothing()]));
-    this.count.textContent = text.found(format.count(found.length), format.count(this.rows.length));
-    this.more.hidden = found.length <= this.limit;
-    this.more.textContent = text.more(format.count(found.length));
+    this.lines = matches.slice(0, this.limit).map((row) => this.line(row));
+    this.body.replaceChildren(...(matches.length > 0 ? this.lines.map(({ node }) => node) : [this.nothing()]));
+    this.count.textContent = text.matches(format.count(matches.length), format.count(this.rows.length));
+    this.more.hidden = matches.length <= this.limit;
+    this.more.textContent = text.more(format.count(matches.length));
     this.markOpen();
   }
 
   nothing() {
-    const again = () => {
+    const reset = () => {
       this.reset();
       this.drawFilters();
       this.draw();
@@ -314,7 +311,7 @@ export class GroupFinder {
           "div",
           { class: "fx-finder-nothing" },
           el("p", { class: "fx-muted" }, text.nothing),
-          el("button", { type: "button", class: "fx-button", onclick: again }, text.reset),
+          buttonOf(text.reset, reset),
         ),
       ),
     );
@@ -383,8 +380,8 @@ export class GroupFinder {
     const { selection } = this.app;
     const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
     for (const { row, node } of this.lines) {
-      const here = origin !== null && row.layer === origin.layer && row.group === origin.group;
-      if (here) node.setAttribute("aria-current", "true");
+      const selected = origin !== null && row.layer === origin.layer && row.group === origin.group;
+      if (selected) node.setAttribute("aria-current", "true");
       else node.removeAttribute("aria-current");
     }
   }

@@ -54,6 +54,7 @@ export function countFlow(run, from, to, positions = null) {
  */
 export function place(run, layers, flows, width) {
   const scale = (HEIGHT - TOP - MARGIN - GAP * (run.numGroups - 1)) / run.numTokens;
+  /** @type {Column[]} */
   const columns = [];
   layers.forEach((layer, i) => {
     const counts = new Uint32Array(run.numGroups);

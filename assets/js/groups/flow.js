@@ -1,39 +1,31 @@
 // @ts-check
 // How tokens move between the groups of a few layers: columns of blocks, and bands between them.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { selectGroup, selectTokens } from "../core/selection.js";
 import { svg } from "../core/svg.js";
-import { choiceOf, lazyDetails, tableOf } from "../core/widgets.js";
+import { lazyDetails, tableOf } from "../core/widgets.js";
 import { BLOCK, HEIGHT, bandPath, countFlow, place } from "./flow-layout.js";
+import { FlowLayers, MOST_LAYERS } from "./flow-layers.js";
 import { groups as groupsText } from "../strings/groups.js";
 /** @import { UiEvent } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
-/** @import { Run } from "../core/run.js" */
 /** @import { Band, Block, Column, Flow } from "./flow-layout.js" */
 
 const text = groupsText.flow;
-
-const MOST_LAYERS = 5;
-
-const NEAR = 3;
 
 const LEAST_SHARE = 0.0075; // of all tokens; thinner bands could not be hit with a mouse
 
 const TABLE_ROWS = 30;
 
 export class GroupFlow {
-  /** @type {Run} */
-  run;
-  /** @type {any} */
-  toggleButtons;
-  /** @type {any[]} */
+  /** @type {number[]} */
   layers;
   /** @type {number} */
   width;
-  /** @type {any} */
+  /** @type {Flow[]} */
   flows;
   /** @type {Column[]} */
   columns;
@@ -43,11 +35,7 @@ export class GroupFlow {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.preset = "near";
-    /** @type {any[] | number[] | undefined} */
-    this.chosen = [];
-    this.toggles = el("div", { class: "fx-layer-toggles", role: "group", "aria-label": text.layers });
-    this.presets = el("div");
+    this.choice = new FlowLayers(app, () => this.update());
     this.chart = el("div", { class: "fx-flow", "data-testid": "fx-flow" });
     this.note = el("p", { class: "fx-help" });
     this.table = lazyDetails(text.table, () => this.flowTable());
@@ -56,56 +44,20 @@ export class GroupFlow {
       {},
       el("h3", { class: "fx-subtitle" }, text.title),
       el("p", { class: "fx-help" }, text.help),
-      el("div", { class: "fx-flow-layers" }, this.presets, this.toggles),
+      this.choice.node,
       el("p", { class: "fx-help" }, text.limit(MOST_LAYERS)),
       this.chart,
       this.note,
       this.table,
     );
-    this.drawPresets();
     // Bands are laid out in pixels, so a new width needs a new drawing.
     new ResizeObserver(
       () => this.width !== this.chart.clientWidth && this.chart.clientWidth > 0 && this.layers && this.draw(),
     ).observe(this.chart);
   }
 
-  drawPresets() {
-    /** @param {string} value */
-    const changed = (value) => {
-      this.preset = value;
-      if (value === "chosen") this.chosen = this.layers;
-      this.update();
-    };
-    this.presets.replaceChildren(choiceOf(text.layers, text.presets, this.preset, changed));
-  }
-
   update() {
-    if (this.run !== this.app.run) {
-      this.run = this.app.run;
-      this.chosen = [];
-      if (this.preset === "chosen") this.preset = "near";
-      this.drawPresets();
-      this.toggleButtons = this.run.layerIds.map((layer, index) =>
-        el(
-          "button",
-          {
-            type: "button",
-            class: "fx-layer-toggle",
-            "aria-label": text.toggle(layer),
-            onclick: () => this.toggle(index),
-          },
-          layer,
-        ),
-      );
-      this.toggles.replaceChildren(...this.toggleButtons);
-    }
-    this.layers = this.shownLayers();
-    this.toggleButtons.forEach((button, index) => {
-      const shown = this.layers.includes(index);
-      button.setAttribute("aria-pressed", String(shown));
-      button.disabled =
-        index === this.app.layerIndex || (!shown && this.preset === "chosen" && this.layers.length >= MOST_LAYERS);
-    });
+    this.layers = this.choice.update();
     this.draw();
     this.table.refresh();
   }
@@ -116,48 +68,7 @@ export class GroupFlow {
    * @param {number} second
    */
   compare(first, second) {
-    this.preset = "chosen";
-    this.chosen = [first, second];
-    this.drawPresets();
-  }
-
-  /** @param {number} index */
-  toggle(index) {
-    this.chosen = this.layers.includes(index)
-      ? this.layers.filter((other) => other !== index)
-      : this.preset === "chosen"
-        ? [...this.layers, index]
-        : [index];
-    if (this.preset !== "chosen") {
-      this.preset = "chosen";
-      this.drawPresets();
-    }
-    this.update();
-  }
-
-  shownLayers() {
-    const { run, layerIndex } = this.app;
-    const last = run.numLayers - 1;
-    const presets = {
-      near: () => {
-        const first = Math.max(0, Math.min(layerIndex - 1, last - NEAR + 1));
-        return range(Math.min(NEAR, last + 1)).map((i) => first + i);
-      },
-      spread: () => {
-        const even = range(MOST_LAYERS).map((i) => Math.round((i * last) / (MOST_LAYERS - 1)));
-        const nearest = even.reduce((best, layer) =>
-          Math.abs(layer - layerIndex) < Math.abs(best - layerIndex) ? layer : best,
-        );
-        return even.map((layer) => (layer === nearest ? layerIndex : layer));
-      },
-      chosen: () => [
-        layerIndex,
-        .../** @type {any[] | number[]} */ (this.chosen)
-          .filter((layer) => layer !== layerIndex)
-          .slice(0, MOST_LAYERS - 1),
-      ],
-    };
-    return [...new Set(presets[this.preset]())].sort((a, b) => a - b);
+    this.choice.setLayers([first, second]);
   }
 
   draw() {
@@ -195,9 +106,9 @@ export class GroupFlow {
       return;
     }
     const all = bands.reduce((sum, band) => sum + band.count, 0);
-    const drawn = this.bands.reduce((sum, band) => sum + band.count, 0);
+    const shown = this.bands.reduce((sum, band) => sum + band.count, 0);
     this.note.textContent =
-      drawn === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 2), format.percent(1 - drawn / all, 1));
+      shown === all ? text.shown : text.hidden(format.percent(LEAST_SHARE, 2), format.percent(1 - shown / all, 1));
   }
 
   /**
@@ -212,13 +123,13 @@ export class GroupFlow {
     const groups = this.app.run.numGroups;
     const leftAt = left.blocks.map((block) => block.y);
     const rightAt = right.blocks.map((block) => block.y);
-    const found = [];
+    const bands = [];
     for (const from of left.order) {
       for (const to of right.order) {
         const count = flow.counts[from * groups + to];
         if (count === 0) continue;
         const height = count * scale;
-        found.push({
+        bands.push({
           flow,
           from,
           to,
@@ -233,7 +144,7 @@ export class GroupFlow {
         rightAt[to] += height;
       }
     }
-    return found;
+    return bands;
   }
 
   /** @param {Band} band */
@@ -381,17 +292,14 @@ export class GroupFlow {
     const { run, selection } = this.app;
     this.chart.classList.toggle("fx-flow-selecting", selection !== null);
     const counts = new Map(
-      this.flows.map((flow) => [
-        flow,
-        selection === null ? null : countFlow(run, flow.from, flow.to, selection.positions),
-      ]),
+      selection === null
+        ? []
+        : this.flows.map((flow) => [flow, countFlow(run, flow.from, flow.to, selection.positions)]),
     );
     for (const band of this.bands) {
-      const chosen = selection === null ? 0 : counts.get(band.flow)[band.from * run.numGroups + band.to];
-      /** @type {Element} */ (band.chosen).setAttribute(
-        "d",
-        chosen === 0 ? "" : bandPath(band, 0, (band.height * chosen) / band.count),
-      );
+      const selected = counts.get(band.flow)?.[band.from * run.numGroups + band.to] ?? 0;
+      const path = selected === 0 ? "" : bandPath(band, 0, (band.height * selected) / band.count);
+      /** @type {Element} */ (band.chosen).setAttribute("d", path);
     }
     const origin = selection && selection.origin.kind === "group" ? selection.origin : null;
     for (const column of this.columns) {
@@ -416,11 +324,7 @@ export class GroupFlow {
       rows.map((band) => {
         const { from: a, to: b } = band.flow;
         const words = text.link(groupLabel(band.from), run.layerIds[a], groupLabel(band.to), run.layerIds[b]);
-        const button = el(
-          "button",
-          { type: "button", class: "fx-button", onclick: () => this.selectBand(band) },
-          words,
-        );
+        const button = buttonOf(words, () => this.selectBand(band));
         return [
           button,
           format.count(band.count),

@@ -76,8 +76,10 @@ export class GroupsView {
   }
 
   get parameters() {
-    const own = this.finder.parameters;
-    return this.section === "finder" ? own : Object.fromEntries(Object.keys(own).map((name) => [name, null]));
+    const finderParameters = this.finder.parameters;
+    return this.section === "finder"
+      ? finderParameters
+      : Object.fromEntries(Object.keys(finderParameters).map((name) => [name, null]));
   }
 
   async update() {
@@ -109,7 +111,7 @@ export class GroupsView {
     const { app, run } = this;
     if (this.watching || attentionState(/** @type {Run} */ (run)) !== "running") return;
     this.watching = true;
-    const answer = await app.ask("attention");
+    const answer = await app.request("attention");
     this.watching = false;
     if (answer.error === undefined) setAttentionState(/** @type {Run} */ (run), answer.state);
     if (this.run !== run || app.run !== run || !app.isOpen("groups")) return;

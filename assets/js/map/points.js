@@ -19,9 +19,9 @@ import { cssColour } from "../core/theme.js";
  */
 export function selectedPoints(tokens, selection) {
   if (selection === null) return null;
-  const found = [];
-  tokens.forEach((pos, i) => selection.has(pos) && found.push(i));
-  return found;
+  const points = [];
+  tokens.forEach((pos, i) => selection.has(pos) && points.push(i));
+  return points;
 }
 
 /**

@@ -72,7 +72,7 @@ export class TokenTraces {
           colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]),
           format: ".2f",
         }),
-      path: () => this.pathTraces(run.company()),
+      path: () => this.pathTraces(run.trajectoryConsistency()),
       loss: () =>
         this.scaled((pos) => Math.max(-1, Math.min(1, run.lossDifference(pos) || 0)), {
           cmin: -1,
@@ -91,11 +91,11 @@ export class TokenTraces {
     return parts[this.colouring]();
   }
 
-  /** @param {Float32Array} company */
-  pathTraces(company) {
-    const drawn = this.map.positions.map((pos) => company[pos]);
-    const [cmin, cmax] = drawn.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [1, 0]);
-    return this.scaled((pos) => company[pos], {
+  /** @param {Float32Array} consistency */
+  pathTraces(consistency) {
+    const values = this.map.positions.map((pos) => consistency[pos]);
+    const [cmin, cmax] = values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [1, 0]);
+    return this.scaled((pos) => consistency[pos], {
       cmin,
       cmax,
       colorscale: this.scale(["scale-low", "scale-middle", "scale-high"]),
@@ -114,13 +114,13 @@ export class TokenTraces {
   /**
    * @param {number} count
    * @param {(pos: number) => number} partOf
-   * @param {(part: number) => { name: string, color: string, symbol: string }} look
+   * @param {(part: number) => { name: string, color: string, symbol: string }} styleOf
    */
-  partition(count, partOf, look) {
+  partition(count, partOf, styleOf) {
     const members = range(count).map(() => /** @type {number[]} */ ([]));
     this.map.positions.forEach((pos, i) => members[partOf(pos)].push(i));
     return members.flatMap((points, part) => {
-      const { name, color, symbol } = look(part);
+      const { name, color, symbol } = styleOf(part);
       return points.length > 0 ? [this.trace(points, name, { color, symbol })] : [];
     });
   }

@@ -4,7 +4,8 @@ import { addressOf } from "../core/address.js";
 import { requestOnce } from "../core/answers.js";
 import { range } from "../core/arrays.js";
 import { groupColour } from "../core/colours.js";
-import { el } from "../core/dom.js";
+import { decodeBase64 } from "../core/bytes.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { LayerLoader } from "../core/loader.js";
@@ -41,7 +42,7 @@ export class MapView {
   /** @type {HTMLDivElement} */
   tools;
   /** @type {HTMLParagraphElement} */
-  drawn;
+  drawnNote;
   /** @type {MapPayload} */
   map;
   /** @type {Run} */
@@ -67,8 +68,8 @@ export class MapView {
    */
   constructor(app, panel) {
     this.app = app;
-    const wanted = addressOf("map");
-    const [scope, colour] = ["scope", "colour"].map((name) => wanted.get(name) ?? "");
+    const address = addressOf("map");
+    const [scope, colour] = ["scope", "colour"].map((name) => address.get(name) ?? "");
     this.scope = Object.hasOwn(text.scopes, scope) ? scope : "layer";
     this.colouring = Object.hasOwn(text.colourings, colour) ? colour : "group";
     this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
@@ -93,15 +94,10 @@ export class MapView {
     this.status = el("div", { class: "fx-status fx-map-status", role: "status" });
     this.plot = el("div", { class: "fx-plot fx-map", role: "group", "data-testid": "fx-map" });
     this.caption = el("figcaption", { class: "fx-caption" });
-    this.goTo = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        disabled: true,
-        onclick: () => this.app.goToToken(/** @type {Selection} */ (this.app.selection).positions[0]),
-      },
+    this.goTo = buttonOf(
       text.showInText,
+      () => this.app.goToToken(/** @type {Selection} */ (this.app.selection).positions[0]),
+      { disabled: true },
     );
     this.tools = el(
       "div",
@@ -111,8 +107,12 @@ export class MapView {
       choice("drag", text.drags, (value) => this.setDrag(value)),
       this.goTo,
     );
-    this.drawn = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
-    panel.append(this.tools, this.status, el("figure", { class: "fx-figure" }, this.plot, this.drawn, this.caption));
+    this.drawnNote = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
+    panel.append(
+      this.tools,
+      this.status,
+      el("figure", { class: "fx-figure" }, this.plot, this.drawnNote, this.caption),
+    );
   }
 
   colourSelect() {
@@ -171,7 +171,7 @@ export class MapView {
    * @param {number | string} layer
    */
   load(run, layer) {
-    return this.app.ask("map", { run, layer: layer === ALL ? null : layer, quick: true });
+    return this.app.request("map", { run, layer: layer === ALL ? null : layer, quick: true });
   }
 
   wait() {
@@ -213,13 +213,13 @@ export class MapView {
     this.status.replaceChildren(progressBox(text.refining(format.count(map.positions.length))));
     if (this.refining === key) return;
     this.refining = key;
-    await new Promise((done) => setTimeout(done, LINGER));
+    await new Promise((resolve) => setTimeout(resolve, LINGER));
     if (this.refining !== key) return;
     if (this.loader.requested !== key || !this.app.isOpen("map")) {
       this.refining = null;
       return;
     }
-    const better = await this.app.ask("map", { layer: layer === ALL ? null : layer });
+    const better = await this.app.request("map", { layer: layer === ALL ? null : layer });
     if (this.refining === key) this.refining = null;
     if (better.error === undefined) this.loader.remember(key, better);
     if (this.loader.requested !== key || this.app.run !== run || !this.app.isOpen("map")) return;
@@ -241,7 +241,7 @@ export class MapView {
       click: (point) =>
         point.data.meta.tokens && app.toggleSelection(selectToken(point.data.meta.tokens[point.pointNumber])),
     });
-    this.listen();
+    this.addListeners();
     this.updateGoTo();
     this.countDrawn();
   }
@@ -254,14 +254,13 @@ export class MapView {
       this.status.replaceChildren(alertBox(answer.error, () => this.draw()));
       return false;
     }
-    const binary = atob(answer.classes);
-    this.classes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
+    this.classes = decodeBase64(answer.classes);
     this.classNames = answer.class_names;
     this.classesOf = run;
     return true;
   }
 
-  listen() {
+  addListeners() {
     if (this.listening) return;
     this.listening = true;
     asChart(this.plot).on("plotly_selected", (event) => event && event.points && this.lassoed(event.points));
@@ -293,10 +292,10 @@ export class MapView {
   // A map of some of the tokens cannot show all of a selection; its line keeps its place, so that nothing moves.
   countDrawn() {
     const { run, selection } = this.app;
-    this.drawn.hidden = this.map.positions.length === run.numTokens;
-    if (this.drawn.hidden) return;
+    this.drawnNote.hidden = this.map.positions.length === run.numTokens;
+    if (this.drawnNote.hidden) return;
     const shown = selection === null ? 0 : this.map.positions.filter((pos) => selection.has(pos)).length;
-    this.drawn.textContent =
+    this.drawnNote.textContent =
       selection === null || shown === selection.size
         ? ""
         : text.selectionDrawn(format.count(shown), format.count(selection.size));

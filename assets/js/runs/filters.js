@@ -1,6 +1,6 @@
 // @ts-check
 // The search field and filters of the Runs tab; filtering happens in the browser.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { runs as text } from "../strings/runs.js";
 /** @import { RunCardPayload } from "../core/payloads.js" */
 
@@ -22,7 +22,7 @@ export class Filters {
       this.chosen[name] = select;
       return el("label", { class: "fx-entry" }, el("span", {}, label), select);
     });
-    this.clear = el("button", { type: "button", class: "fx-button", onclick: () => this.reset() }, text.clearFilters);
+    this.clear = buttonOf(text.clearFilters, () => this.reset());
     this.node = el(
       "div",
       { class: "fx-runs-filters" },
@@ -40,6 +40,7 @@ export class Filters {
 
   /** @param {RunCardPayload[]} runs */
   options(runs) {
+    /** @type {Record<string, string[]>} */
     const values = {
       model: runs.map((run) => run.model_id),
       centroids: runs.map((run) => run.centroids_name),
@@ -47,13 +48,13 @@ export class Filters {
       tag: runs.flatMap((run) => run.tags),
     };
     for (const [name, select] of Object.entries(this.chosen)) {
-      const kept = select.value;
+      const previous = select.value;
       const unique = [...new Set(values[name])].sort();
       select.replaceChildren(
         el("option", { value: "" }, text.any),
         ...unique.map((value) => el("option", { value }, value)),
       );
-      select.value = unique.includes(kept) ? kept : "";
+      select.value = unique.includes(previous) ? previous : "";
       select.disabled = unique.length === 0;
     }
   }
@@ -74,11 +75,11 @@ export class Filters {
     if (centroids.value && run.centroids_name !== centroids.value) return false;
     if (setting.value && text.setting(run.config) !== setting.value) return false;
     if (tag.value && !run.tags.includes(tag.value)) return false;
-    const where = [run.name, run.title, run.note, run.run_id, ...run.tags].join("\n").toLowerCase();
+    const searched = [run.name, run.title, run.note, run.run_id, ...run.tags].join("\n").toLowerCase();
     return this.words.value
       .toLowerCase()
       .split(/\s+/)
-      .every((word) => where.includes(word));
+      .every((word) => searched.includes(word));
   }
 
   get active() {

@@ -1,6 +1,6 @@
 // @ts-check
 // The SQL box of the Runs tab: examples, a field, the result as a table and as a CSV file.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { callServer } from "../core/server.js";
 import { alertBox, progressBox } from "../core/widgets.js";
@@ -16,7 +16,7 @@ export class Box {
    */
   constructor(root, server) {
     this.server = server;
-    this.turn = 0;
+    this.requestId = 0;
     const id = newId("sql");
     this.field = el("textarea", {
       id,
@@ -29,11 +29,7 @@ export class Box {
     });
     this.examples = el("div", { class: "fx-sql-examples", role: "group", "aria-label": text.examples });
     this.help = el("p", { class: "fx-help" });
-    this.button = el(
-      "button",
-      { type: "button", class: "fx-button fx-primary", "data-testid": "fx-sql-run", onclick: () => this.run() },
-      text.run,
-    );
+    this.button = buttonOf(text.run, () => this.run(), { class: "fx-button fx-primary", "data-testid": "fx-sql-run" });
     this.output = el("div", { class: "fx-sql-output", "aria-live": "polite", "data-testid": "fx-sql-output" });
     root.replaceChildren(
       el(
@@ -57,9 +53,7 @@ export class Box {
     if (answer.error !== undefined) return;
     this.help.textContent = text.help(answer.seconds, format.count(answer.rows));
     this.examples.replaceChildren(
-      ...answer.examples.map(([name, sql]) =>
-        el("button", { type: "button", class: "fx-tag", onclick: () => this.use(sql) }, name),
-      ),
+      ...answer.examples.map(([name, sql]) => buttonOf(name, () => this.use(sql), { class: "fx-tag" })),
     );
     const untouched = this.field.value === "" && document.activeElement !== this.field;
     if (untouched) this.field.value = answer.examples[0][1];
@@ -79,11 +73,11 @@ export class Box {
   }
 
   async run() {
-    const turn = (this.turn += 1);
+    const requestId = (this.requestId += 1);
     const waiting = setTimeout(() => this.output.replaceChildren(progressBox(text.running)), 250);
     const answer = await callServer(() => this.server.query(this.field.value));
     clearTimeout(waiting);
-    if (turn !== this.turn) return;
+    if (requestId !== this.requestId) return;
     this.output.replaceChildren(
       ...(answer.error !== undefined
         ? [alertBox(`${answer.error[0].toUpperCase()}${answer.error.slice(1)}.`)]
@@ -95,11 +89,7 @@ export class Box {
   result(answer) {
     if (answer.rows.length === 0) return [el("p", { class: "fx-muted" }, text.none)];
     const words = text.result(format.count(answer.rows.length), format.decimal(answer.seconds, 2));
-    const save = el(
-      "button",
-      { type: "button", class: "fx-button", "data-testid": "fx-sql-csv", onclick: () => this.download(answer) },
-      text.download,
-    );
+    const save = buttonOf(text.download, () => this.download(answer), { "data-testid": "fx-sql-csv" });
     /** @param {string | number | boolean | null} value */
     const cell = (value) => {
       if (value === null) return el("td", { class: "fx-muted" }, text.nothing);
@@ -125,11 +115,7 @@ export class Box {
       answer.truncated
         ? el("p", { class: "fx-sql-cut" }, `${answer.truncated[0].toUpperCase()}${answer.truncated.slice(1)}.`)
         : "",
-      el(
-        "div",
-        { class: "fx-table-scroll fx-sql-table", tabindex: "0", role: "region", "aria-label": text.resultLabel },
-        table,
-      ),
+      scrollRegion("fx-table-scroll fx-sql-table", text.resultLabel, table),
     ];
   }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // The explorer: owns the run, the layer, the selection and the open view, and keeps them in the address.
-import { el } from "../core/dom.js";
+import { el, emptyState } from "../core/dom.js";
 import { resizeHiddenPlots, resizePlots } from "../core/plot.js";
 import { loadPlotly, prefetchPlotly } from "../core/plotly.js";
 import { Run } from "../core/run.js";
@@ -102,8 +102,8 @@ export class App {
       Object.keys(VIEWS).map((name) => [name, text.tabs[/** @type {ViewName} */ (name)]]),
     );
     this.tabs = new Tabs(names, text.tabsLabel, (name) => this.openView(/** @type {ViewName} */ (name)));
-    const made = Object.entries(VIEWS).map(([name, View]) => [name, new View(this, this.tabs.panels[name])]);
-    this.views = /** @type {Views} */ (Object.fromEntries(made));
+    const views = Object.entries(VIEWS).map(([name, View]) => [name, new View(this, this.tabs.panels[name])]);
+    this.views = /** @type {Views} */ (Object.fromEntries(views));
     this.content = el(
       "div",
       { class: "fx-content" },
@@ -117,8 +117,8 @@ export class App {
   }
 
   watch() {
-    const reached = () => loadPlotly().catch(() => {}); // a failure is told by the first chart
-    for (const event of ["pointerover", "focusin"]) this.tabs.list.addEventListener(event, reached, { once: true });
+    const loadCharts = () => loadPlotly().catch(() => {}); // a failure is told by the first chart
+    for (const event of ["pointerover", "focusin"]) this.tabs.list.addEventListener(event, loadCharts, { once: true });
     this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.escape());
     this.themeObserver = watchTheme(this.root, () => this.isOpen(this.view) && this.refresh());
     this.sizeObserver = new ResizeObserver(() => this.isOpen(this.view) && resizePlots(this.tabs.panels[this.view]));
@@ -144,16 +144,16 @@ export class App {
    * @param {Details} [details]
    * @returns {Promise<Answer<Answers[K]>>}
    */
-  ask(what, details = {}) {
+  request(what, details = {}) {
     return callServer(() => this.server.ask({ what, run: this.run.info.run_id, ...details }));
   }
 
   /** @param {string} runId */
   async open(runId) {
-    const turn = (this.opening += 1);
+    const requestId = (this.opening += 1);
     this.showMessage(progressBox(text.loadingRun));
     const payload = await callServer(() => this.server.load_run(runId));
-    if (turn !== this.opening) return;
+    if (requestId !== this.opening) return;
     if (payload.error !== undefined) this.showMessage(alertBox(payload.error, () => this.open(runId)));
     else this.show(payload);
   }
@@ -179,15 +179,15 @@ export class App {
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, this.layerIndex);
     this.openView(this.view);
-    this.needLayer();
+    this.loadLayer();
     window.requestIdleCallback(() => prefetchPlotly(), { timeout: PLOTLY_PAUSE });
   }
 
   // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks
   // arrive. While the slider still moves nothing is asked.
-  needLayer() {
+  loadLayer() {
     const { run, layerIndex } = this;
-    const here = run.hasLayer(layerIndex);
+    const loaded = run.hasLayer(layerIndex);
     const current = () => this.run === run && this.layerIndex === layerIndex;
     clearTimeout(this.layerTimer);
     this.layerTimer = setTimeout(
@@ -197,13 +197,13 @@ export class App {
           (error) => error.message,
         );
         if (!current()) return;
-        this.problemPlace.replaceChildren(...(problem === null ? [] : [alertBox(problem, () => this.needLayer())]));
+        this.problemPlace.replaceChildren(...(problem === null ? [] : [alertBox(problem, () => this.loadLayer())]));
         if (problem !== null) this.views.tokens.layerFailed(problem);
         if (!run.hasLayer(layerIndex)) return;
-        if (!here) this.refresh();
+        if (!loaded) this.refresh();
         run.prefetchAround(layerIndex);
       },
-      here ? 0 : SLIDER_PAUSE,
+      loaded ? 0 : SLIDER_PAUSE,
     );
   }
 
@@ -217,14 +217,7 @@ export class App {
   clear(message) {
     this.opening += 1;
     this.run = /** @type {any} */ (null);
-    this.showMessage(
-      el(
-        "div",
-        { class: "fx-empty" },
-        el("h2", { class: "fx-title" }, text.empty.title),
-        el("p", {}, message || text.empty.body),
-      ),
-    );
+    this.showMessage(emptyState(text.empty.title, message || text.empty.body));
   }
 
   /** @param {Node} node */
@@ -251,7 +244,7 @@ export class App {
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, index);
     this.refresh();
-    this.needLayer();
+    this.loadLayer();
     this.root.dataset.switchMs = (performance.now() - start).toFixed(1);
     this.writeAddress();
   }
@@ -315,11 +308,11 @@ export class App {
     if (part) address.searchParams.set("part", part);
     else address.searchParams.delete("part");
     // What a view keeps there of itself: absent where it is the default, and gone when another view is open.
-    const own = Object.entries(views).flatMap(([name, view]) =>
+    const viewParameters = Object.entries(views).flatMap(([name, view]) =>
       Object.entries(view.parameters || {}).map(([key, value]) => [key, name === this.view ? value : null]),
     );
-    for (const [key] of own) address.searchParams.delete(String(key));
-    for (const [key, value] of own) if (value !== null) address.searchParams.set(String(key), String(value));
+    for (const [key] of viewParameters) address.searchParams.delete(String(key));
+    for (const [key, value] of viewParameters) if (value !== null) address.searchParams.set(String(key), String(value));
     const selected = encodeSelection(this.selection);
     if (selected === null) address.searchParams.delete("sel");
     else address.searchParams.set("sel", selected);

@@ -1,7 +1,7 @@
 // @ts-check
 // The button of the header that opens the export dialog for the open run.
 import { openExport } from "./export.js";
-import { el } from "../core/dom.js";
+import { buttonOf } from "../core/dom.js";
 import { exporting as text } from "../strings/export.js";
 /** @import { App } from "./app.js" */
 
@@ -10,19 +10,13 @@ export const exportButton = (app) => {
   const { run } = app;
   const open = () =>
     openExport({
-      ask: (what, details = {}) => app.ask(what, details),
+      request: (what, details = {}) => app.request(what, details),
       run: run.info.run_id,
       layer: run.layerIds[app.layerIndex],
     });
-  return el(
-    "button",
-    {
-      type: "button",
-      class: "fx-button fx-export-open",
-      "data-testid": "fx-export-open",
-      "aria-haspopup": "dialog",
-      onclick: open,
-    },
-    text.open,
-  );
+  return buttonOf(text.open, open, {
+    class: "fx-button fx-export-open",
+    "data-testid": "fx-export-open",
+    "aria-haspopup": "dialog",
+  });
 };

@@ -1,14 +1,16 @@
 // @ts-check
 // The export dialog: a table, figure, bundle or report of one run, made by the server and then downloaded.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
+import { JobProgress, isLive } from "../core/job-progress.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { exporting as text } from "../strings/export.js";
-/** @import { ExportFilePayload, ExportPayload, JobPayload } from "../core/payloads.js" */
-/** @import { Ask, Details, UiEvent } from "../core/types.js" */
+/** @import { ExportChoicesPayload, ExportFilePayload, ExportItemPayload } from "../core/payloads.js" */
+/** @import { ExportPayload, JobPayload } from "../core/payloads.js" */
+/** @import { RequestAnswer, Details, UiEvent } from "../core/types.js" */
 
 /**
  * The run to export, and its open layer if there is one.
- * @typedef {{ ask: Ask, run: string, layer: number | null }} ExportSource
+ * @typedef {{ request: RequestAnswer, run: string, layer: number | null }} ExportSource
  */
 /**
  * The fields of the dialog.
@@ -18,60 +20,60 @@ import { exporting as text } from "../strings/export.js";
 
 const POLL_MS = 400;
 
-const LIVE = ["waiting", "running", "stopping"];
-
+/** @type {Dialog | null} */
 let opened = null;
 
+/**
+ * @param {ExportItemPayload[]} items
+ * @param {string} name one of theirs
+ */
+const itemNamed = (items, name) => /** @type {ExportItemPayload} */ (items.find((item) => item.name === name));
+
 class Dialog {
-  /** @type {Ask} */
-  ask;
-  /** @type {ExportSource} */
+  /** @type {RequestAnswer} */
+  request;
+  /** @type {string} */
   run;
-  /** @type {ExportSource} */
+  /** @type {number | null} */
   layer;
   /** @type {string} */
   kind;
   /** @type {number} */
-  turn;
-  /** @type {any} */
+  requestId;
+  /** @type {ExportChoicesPayload} */
   choices;
-  /** @type {any} */
-  wish;
+  /** @type {Choice} */
+  options;
   /** @type {string} */
   id;
   /** @type {JobPayload} */
   job;
   /** @type {number} */
   timer;
-  /** @type {HTMLParagraphElement} */
-  stage;
-  /** @type {HTMLProgressElement} */
-  bar;
 
   /**
-   * `ask(what, details)` asks the server about the run; `layer` is the open one, null where none is.
+   * `request(what, details)` asks the server about the run; `layer` is the open one, null where none is.
    * @param {ExportSource} given
    */
-  constructor({ ask, run, layer }) {
-    Object.assign(this, { ask, run, layer, kind: "table", turn: 0 });
+  constructor({ request, run, layer }) {
+    Object.assign(this, { request, run, layer, kind: "table", requestId: 0 });
     const title = el("h2", { class: "fx-title", id: newId("export"), tabindex: "-1", autofocus: true }, text.title);
     this.about = el("p", { class: "fx-help" });
     this.fields = el("div", { class: "fx-export-fields" });
     this.label = el("p", { class: "fx-export-label" });
     this.command = el("code", { class: "fx-export-command", "data-testid": "fx-export-command", tabindex: "0" });
-    this.copy = el("button", { type: "button", class: "fx-button", onclick: () => this.copyCommand() }, text.copy);
+    this.copy = buttonOf(text.copy, () => this.copyCommand());
     this.state = el("div", { class: "fx-export-state", role: "status", "data-testid": "fx-export-state" });
-    this.make = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-main-button",
-        "data-testid": "fx-export-make",
-        onclick: () => this.start(),
-      },
-      text.make,
+    this.progress = new JobProgress(
+      this.state,
+      { label: text.progressLabel, stop: text.stop },
+      () => this.id && this.request("export_stop", { id: this.id }),
     );
-    const close = el("button", { type: "button", class: "fx-button", onclick: () => this.node.close() }, text.close);
+    this.make = buttonOf(text.make, () => this.start(), {
+      class: "fx-button fx-main-button",
+      "data-testid": "fx-export-make",
+    });
+    const close = buttonOf(text.close, () => this.node.close());
     this.body = el(
       "div",
       { hidden: true },
@@ -106,7 +108,7 @@ class Dialog {
   async open() {
     document.body.append(this.node);
     this.node.showModal();
-    const choices = await this.ask("export_choices");
+    const choices = await this.request("export_choices");
     if (!this.node.open) return;
     if (choices.error !== undefined) {
       this.waiting.replaceChildren(alertBox(choices.error));
@@ -117,7 +119,7 @@ class Dialog {
     this.waiting.remove();
     this.body.hidden = false;
     this.make.disabled = false;
-    this.wish = {
+    this.options = {
       kind: "table",
       table: choices.tables[0].name,
       format: "csv",
@@ -133,26 +135,28 @@ class Dialog {
 
   closed() {
     clearTimeout(this.timer);
-    if (this.job && LIVE.includes(this.job.state)) this.ask("export_stop", { id: this.id });
+    if (this.job && isLive(this.job)) this.request("export_stop", { id: this.id });
     this.node.remove();
     if (opened === this) opened = null;
   }
 
   draw() {
-    const { wish } = this;
+    const { options } = this;
     const kinds = Object.fromEntries(this.choices.kinds.map((kind) => [kind, text.kinds[kind]]));
-    const choice = choiceOf(text.kindLabel, kinds, wish.kind, (kind) => this.change("kind", kind));
+    const choice = choiceOf(text.kindLabel, kinds, options.kind, (kind) => this.change("kind", kind));
     const focused =
       this.node.contains(document.activeElement) &&
       /** @type {HTMLElement} */ (document.activeElement).getAttribute("data-field");
     this.fields.replaceChildren(
-      ...[choice, el("p", { class: "fx-help" }, text.help[wish.kind]), ...this[wish.kind]()].filter(Boolean),
+      choice,
+      el("p", { class: "fx-help" }, text.help[options.kind]),
+      ...this[options.kind]().filter((node) => node !== null),
     );
     for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (choice.querySelectorAll("input")))
       input.dataset.field = `kind-${input.value}`;
     const again = focused && this.fields.querySelector(`[data-field="${focused}"]`);
     if (again) again.focus();
-    this.tell();
+    this.showCommand();
   }
 
   /**
@@ -161,7 +165,7 @@ class Dialog {
    * @param {string | boolean} value
    */
   change(name, value) {
-    this.wish[name] = value;
+    Object.assign(this.options, { [name]: value });
     this.state.replaceChildren();
     this.draw();
   }
@@ -181,7 +185,7 @@ class Dialog {
       el(
         "select",
         { "data-field": name, onchange: changed },
-        options.map(([value, words]) => el("option", { value, selected: value === this.wish[name] }, words)),
+        options.map(([value, words]) => el("option", { value, selected: value === this.options[name] }, words)),
       ),
     );
   }
@@ -197,7 +201,7 @@ class Dialog {
       el("input", {
         type: "checkbox",
         "data-field": name,
-        checked: this.wish[name],
+        checked: this.options[name],
         onchange: (event) => this.change(name, event.target.checked),
       }),
       label,
@@ -206,21 +210,21 @@ class Dialog {
 
   /**
    * @param {keyof Choice} name
-   * @param {string[]} known
+   * @param {string[]} names
    */
-  formats(name, known) {
+  formats(name, names) {
     return this.select(
       name,
       text.format,
-      known.map((format) => [format, text.formats[format]]),
+      names.map((format) => [format, text.formats[format]]),
     );
   }
 
   table() {
-    const { choices, wish } = this;
-    const one = choices.tables.find(({ name }) => name === wish.table);
-    const notes = [one.about, text.formatNotes[wish.format]].filter(Boolean).join(" ");
-    const only = one.layers && this.layer !== null ? this.check("only", text.layerOnly(this.layer)) : null;
+    const { choices, options } = this;
+    const table = itemNamed(choices.tables, options.table);
+    const notes = [table.about, text.formatNotes[options.format]].filter(Boolean).join(" ");
+    const only = table.layers && this.layer !== null ? this.check("only", text.layerOnly(this.layer)) : null;
     return [
       el(
         "div",
@@ -238,8 +242,8 @@ class Dialog {
   }
 
   figure() {
-    const { choices, wish } = this;
-    const one = choices.figures.find(({ name }) => name === wish.figure);
+    const { choices, options } = this;
+    const figure = itemNamed(choices.figures, options.figure);
     const row = [
       this.select(
         "figure",
@@ -249,7 +253,7 @@ class Dialog {
       this.formats("figureFormat", choices.figure_formats),
     ];
     const preset =
-      wish.figureFormat === "html"
+      options.figureFormat === "html"
         ? null
         : this.select(
             "preset",
@@ -257,8 +261,8 @@ class Dialog {
             choices.presets.map((size) => [size.name, text.presetOption(size)]),
           );
     const notes = [
-      one.about,
-      one.layers && this.layer !== null ? text.layerOf(this.layer) : null,
+      figure.about,
+      figure.layers && this.layer !== null ? text.layerOf(this.layer) : null,
       preset === null ? text.presetFree : null,
     ]
       .filter(Boolean)
@@ -269,7 +273,7 @@ class Dialog {
   bundle() {
     return [
       this.check("text", text.text),
-      el("p", { class: "fx-help" }, this.wish.text ? text.textHelp.with : text.textHelp.without),
+      el("p", { class: "fx-help" }, this.options.text ? text.textHelp.with : text.textHelp.without),
     ];
   }
 
@@ -278,23 +282,25 @@ class Dialog {
   }
 
   get question() {
-    const { wish, layer } = this;
-    if (wish.kind === "table")
+    const { options, layer } = this;
+    if (options.kind === "table")
       return {
         kind: "table",
-        name: wish.table,
-        format: wish.format,
-        layer: this.offersLayer("tables", wish.table) && wish.only ? layer : null,
+        name: options.table,
+        format: options.format,
+        layer: this.offersLayer("tables", options.table) && options.only ? layer : null,
       };
-    if (wish.kind === "figure")
+    if (options.kind === "figure")
       return {
         kind: "figure",
-        name: wish.figure,
-        format: wish.figureFormat,
-        preset: wish.preset,
-        layer: this.offersLayer("figures", wish.figure) ? layer : null,
+        name: options.figure,
+        format: options.figureFormat,
+        preset: options.preset,
+        layer: this.offersLayer("figures", options.figure) ? layer : null,
       };
-    return wish.kind === "report" ? { kind: "report", format: wish.reportFormat } : { kind: "bundle", text: wish.text };
+    return options.kind === "report"
+      ? { kind: "report", format: options.reportFormat }
+      : { kind: "bundle", text: options.text };
   }
 
   /**
@@ -302,26 +308,26 @@ class Dialog {
    * @param {string} name
    */
   offersLayer(list, name) {
-    return this.layer !== null && this.choices[list].find((one) => one.name === name).layers;
+    return this.layer !== null && itemNamed(this.choices[list], name).layers;
   }
 
-  async tell() {
-    const turn = (this.turn += 1);
-    const alike = this.wish.kind === "figure" && ["pdf", "svg"].includes(this.wish.figureFormat);
+  async showCommand() {
+    const requestId = (this.requestId += 1);
+    const alike = this.options.kind === "figure" && ["pdf", "svg"].includes(this.options.figureFormat);
     this.label.textContent = alike ? text.commandAlike : text.command;
-    const answer = await this.ask("export_command", this.question);
-    if (turn !== this.turn) return;
+    const answer = await this.request("export_command", this.question);
+    if (requestId !== this.requestId) return;
     this.command.textContent = answer.error === undefined ? answer.command : "";
     this.copy.disabled = answer.error !== undefined;
     if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error));
   }
 
   async copyCommand() {
-    const done = await navigator.clipboard.writeText(this.command.textContent).then(
+    const message = await navigator.clipboard.writeText(this.command.textContent).then(
       () => text.copied,
       () => text.notCopied,
     );
-    this.copy.textContent = done;
+    this.copy.textContent = message;
     setTimeout(() => (this.copy.textContent = text.copy), 2000);
   }
 
@@ -336,9 +342,9 @@ class Dialog {
    * @param {Details} details
    */
   async follow(what, details) {
-    const answer = await this.ask(what, details);
+    const answer = await this.request(what, details);
     if (!this.node.open) {
-      if (answer.error === undefined) this.ask("export_stop", { id: answer.id });
+      if (answer.error === undefined) this.request("export_stop", { id: answer.id });
       return;
     }
     if (answer.error !== undefined) this.end(alertBox(answer.error));
@@ -348,7 +354,7 @@ class Dialog {
   /** @param {ExportPayload} given */
   take({ id, job, file }) {
     Object.assign(this, { id, job });
-    if (file) this.offer(file);
+    if (file) this.showFile(file);
     else if (job.state === "failed") this.end(alertBox(job.message));
     else if (job.state === "stopped") this.end(el("p", {}, text.stopped));
     else {
@@ -365,22 +371,11 @@ class Dialog {
 
   /** @param {{ stage: string, fraction: number }} given */
   showRunning({ stage, fraction }) {
-    if (!this.bar || !this.bar.isConnected) {
-      this.stage = el("p", {});
-      this.bar = el("progress", { max: "1", "aria-label": text.progressLabel });
-      const stop = el(
-        "button",
-        { type: "button", class: "fx-button", onclick: () => this.id && this.ask("export_stop", { id: this.id }) },
-        text.stop,
-      );
-      this.state.replaceChildren(el("div", { class: "fx-invite" }, this.stage, this.bar, stop));
-    }
-    this.stage.textContent = stage;
-    this.bar.value = fraction;
+    this.progress.show(stage, fraction);
   }
 
   /** @param {ExportFilePayload} file */
-  offer(file) {
+  showFile(file) {
     const link = el(
       "a",
       { class: "fx-button fx-link-button", href: file.address, download: file.name, "data-testid": "fx-export-link" },

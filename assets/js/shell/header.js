@@ -92,8 +92,8 @@ function perplexityCard(run, tooltip) {
  */
 function pairsCard(run, tooltip) {
   const words = text.cards.pairs;
-  const kept = run.layers.map((layer) => layer.retained_pairs);
-  const detail = words.detail(format.percent(Math.min(...kept)), format.percent(Math.max(...kept)));
+  const retained = run.layers.map((layer) => layer.retained_pairs);
+  const detail = words.detail(format.percent(Math.min(...retained)), format.percent(Math.max(...retained)));
   return card(tooltip, words, format.percent(run.meanKept()), detail);
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // Keyboard shortcuts of the whole page and the sheet that lists them. They press the page's own buttons.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
 import { startTour } from "./tour.js";
 import { keys as text } from "../strings/keys.js";
 /** @import { UiEvent } from "../core/types.js" */
@@ -9,6 +9,7 @@ const TYPING =
   "input:not([type=checkbox], [type=radio], [type=range], [type=button]), textarea, select, [contenteditable='true'], [contenteditable='']";
 
 const MASTHEAD_TRIES = 600;
+/** @type {HTMLDialogElement | null} */
 let sheet = null;
 
 const explorer = () =>
@@ -53,12 +54,13 @@ function search() {
  * Escape is the explorer's own while focus is inside it; from elsewhere on the page it lets go of the selection too.
  * @param {UiEvent<KeyboardEvent>} event
  */
-function letGo(event) {
+function clearSelection(event) {
   const root = explorer();
   if (!root || root.contains(event.target) || event.target.closest(".fx-root, dialog")) return false;
   return press(root.querySelector("[data-testid=fx-selection]:not(.fx-selected-none) button"));
 }
 
+/** @type {Record<string, () => unknown>} */
 const ACTIONS = {
   "?": () => showKeys(),
   "[": () => press(within(".fx-layer .fx-step")),
@@ -69,8 +71,8 @@ const ACTIONS = {
 };
 
 /** @param {UiEvent<KeyboardEvent>} event */
-function act(event) {
-  if (event.key === "Escape") return letGo(event);
+function runAction(event) {
+  if (event.key === "Escape") return clearSelection(event);
   if (/^[1-9]$/.test(event.key)) return openView(Number(event.key));
   return event.key in ACTIONS ? ACTIONS[event.key]() : false;
 }
@@ -80,7 +82,7 @@ function keyDown(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (!(event.target instanceof Element) || event.target.closest(`${TYPING}, dialog`) || (sheet !== null && sheet.open))
     return;
-  if (act(event) !== false) event.preventDefault();
+  if (runAction(event) !== false) event.preventDefault();
 }
 
 /** @param {string} keys */
@@ -106,18 +108,18 @@ function build() {
       ),
     );
   const title = el("h2", { class: "fx-title", id: newId("keys"), tabindex: "-1", autofocus: true }, text.title); // a button in focus would scroll the sheet to its end
-  const close = () => sheet.close();
+  const close = () => dialog.close();
   const tour = () => {
     close();
     startTour();
   };
-  sheet = el(
+  const dialog = el(
     "dialog",
     {
       class: "fx-root fx-sheet",
       "aria-labelledby": title.id,
       "data-testid": "fx-keys",
-      onclick: (event) => event.target === sheet && close(),
+      onclick: (event) => event.target === dialog && close(),
     },
     title,
     el("p", { class: "fx-help" }, text.note),
@@ -125,16 +127,17 @@ function build() {
     el(
       "div",
       { class: "fx-sheet-foot" },
-      el("button", { type: "button", class: "fx-button", "data-testid": "fx-tour-again", onclick: tour }, text.tour),
-      el("button", { type: "button", class: "fx-button fx-primary", onclick: close }, text.close),
+      buttonOf(text.tour, tour, { "data-testid": "fx-tour-again" }),
+      buttonOf(text.close, close, { class: "fx-button fx-primary" }),
     ),
   );
-  document.body.append(sheet);
+  document.body.append(dialog);
+  return dialog;
 }
 
-export const showKeys = () => {
-  if (sheet === null) build();
-  if (!sheet.open) sheet.showModal();
+const showKeys = () => {
+  const dialog = (sheet ??= build());
+  if (!dialog.open) dialog.showModal();
 };
 
 /**
@@ -152,11 +155,7 @@ function addButton(tries) {
     el(
       "div",
       { class: "fx-root fx-help-button" },
-      el(
-        "button",
-        { type: "button", class: "fx-button", "data-testid": "fx-keys-open", onclick: () => showKeys() },
-        text.open,
-      ),
+      buttonOf(text.open, () => showKeys(), { "data-testid": "fx-keys-open" }),
     ),
   );
 }

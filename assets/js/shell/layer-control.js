@@ -1,6 +1,6 @@
 // @ts-check
 // The slider and buttons that choose the layer.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { shell as text } from "../strings/shell.js";
 /** @import { Run } from "../core/run.js" */
@@ -47,16 +47,10 @@ export class LayerControl {
    * @param {number} step
    */
   stepButton(symbol, label, step) {
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-step",
-        "aria-label": label,
-        onclick: () => this.changed(Number(this.range.value) + step),
-      },
-      symbol,
-    );
+    return buttonOf(symbol, () => this.changed(Number(this.range.value) + step), {
+      class: "fx-step",
+      "aria-label": label,
+    });
   }
 
   /**

@@ -1,6 +1,6 @@
 // @ts-check
 // The line above the views that names the selection and clears it.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { common } from "../strings/common.js";
 /** @import { Selection } from "../core/selection.js" */
@@ -10,7 +10,7 @@ export class SelectionBar {
   /** @param {() => unknown} cleared */
   constructor(cleared) {
     this.label = el("span", { class: "fx-selected-label" });
-    this.button = el("button", { type: "button", class: "fx-button", onclick: cleared }, common.selection.clear);
+    this.button = buttonOf(common.selection.clear, cleared);
     this.node = el(
       "div",
       { class: "fx-selected", role: "status", "data-testid": "fx-selection" },

@@ -1,6 +1,6 @@
 // @ts-check
 // The guided tour of the first visit: a card next to one part of the page after another, never modal.
-import { el, newId } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
 import { tour as text } from "../strings/tour.js";
 
 const DONE = "fx-tour-done";
@@ -18,6 +18,7 @@ const TARGETS = {
   more: "#fe-tabs [role=tablist]",
 };
 
+/** @type {Tour | null} */
 let tour = null;
 
 /** @param {keyof typeof TARGETS} name */
@@ -53,12 +54,10 @@ class Tour {
     this.title = el("h2", { class: "fx-subtitle", id: newId("tour") });
     this.words = el("p", { id: newId("tour-words") });
     this.count = el("span", { class: "fx-muted", role: "status" });
-    this.back = el("button", { type: "button", class: "fx-button", onclick: () => this.show(this.at - 1) }, text.back);
-    this.next = el("button", {
-      type: "button",
+    this.back = buttonOf(text.back, () => this.show(this.at - 1));
+    this.next = buttonOf(null, () => this.show(this.at + 1), {
       class: "fx-button fx-primary",
       "data-testid": "fx-tour-next",
-      onclick: () => this.show(this.at + 1),
     });
     this.node = el(
       "div",
@@ -73,11 +72,7 @@ class Tour {
       this.title,
       this.words,
       el("div", { class: "fx-tour-foot" }, this.count, this.back, this.next),
-      el(
-        "button",
-        { type: "button", class: "fx-tour-skip", "data-testid": "fx-tour-skip", onclick: () => this.end() },
-        text.skip,
-      ),
+      buttonOf(text.skip, () => this.end(), { class: "fx-tour-skip", "data-testid": "fx-tour-skip" }),
     );
     document.body.append(this.node);
     this.moved = () => this.place();
@@ -87,6 +82,7 @@ class Tour {
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    /** @type {Record<string, number>} */
     const steps = { ArrowRight: 1, ArrowLeft: -1 };
     if (event.key === "Escape") this.end();
     else if (event.key in steps) this.show(Math.max(0, this.at + steps[event.key]));
@@ -127,11 +123,11 @@ class Tour {
       ? this.target.getBoundingClientRect()
       : { left: GAP, bottom: GAP, height: 0, top: GAP, right: GAP };
     const tall = rect.height > window.innerHeight / 2;
-    const beside = rect.right + GAP + width < document.documentElement.clientWidth;
-    const left = beside
+    const fitsRight = rect.right + GAP + width < document.documentElement.clientWidth;
+    const left = fitsRight
       ? rect.right + GAP
       : Math.min(Math.max(GAP, rect.left), document.documentElement.clientWidth - width - GAP);
-    const top = beside ? rect.top : tall ? rect.top + window.innerHeight / 3 : rect.bottom + GAP;
+    const top = fitsRight ? rect.top : tall ? rect.top + window.innerHeight / 3 : rect.bottom + GAP;
     this.node.style.left = `${left + window.scrollX}px`;
     this.node.style.top = `${Math.min(top + window.scrollY, Math.max(0, document.documentElement.scrollHeight - height - GAP))}px`;
   }
@@ -156,16 +152,16 @@ export const startTour = () => {
 };
 
 // A program that drives the page is not a first visit, unless it asks for the tour.
-function wanted() {
-  const asked = new URLSearchParams(window.location.search).get("tour");
-  if (asked !== null) return asked === "on";
+function shouldStart() {
+  const parameter = new URLSearchParams(window.location.search).get("tour");
+  if (parameter !== null) return parameter === "on";
   return !navigator.webdriver && !remembered();
 }
 
 // Whoever has begun to do something by the time the first run is drawn is not interrupted.
 let busy = false;
 
-const begun = () => {
+const markBusy = () => {
   busy = true;
 };
 
@@ -178,7 +174,8 @@ function startWhenReady(tries) {
 
 /** Starts the tour once the first run is drawn, if this is a person's first visit. */
 export function startTourOnFirstVisit() {
-  if (!wanted() || window.self !== window.top) return;
-  for (const event of ["keydown", "pointerdown"]) window.addEventListener(event, begun, { once: true, capture: true });
+  if (!shouldStart() || window.self !== window.top) return;
+  for (const event of ["keydown", "pointerdown"])
+    window.addEventListener(event, markBusy, { once: true, capture: true });
   startWhenReady(START_TRIES);
 }

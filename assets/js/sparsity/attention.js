@@ -2,11 +2,12 @@
 // Full attention under the mask: measured on request, then a heatmap of layers by heads and the strongest links.
 import { mean, range } from "../core/arrays.js";
 import { setAttentionState } from "../core/attention-state.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
-import { cssColour } from "../core/theme.js";
-import { hintButton } from "../core/tooltip.js";
+import { JobProgress } from "../core/job-progress.js";
+import { layerFrame, layerTicks } from "../core/layer-axis.js";
+import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
+import { hintButton, tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { LinkLists } from "./links.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
@@ -27,11 +28,7 @@ const PARTS = Object.keys(text.parts);
 
 export class AttentionPart {
   /** @type {AttentionMassPayload} */
-  found;
-  /** @type {HTMLParagraphElement} */
-  stage;
-  /** @type {HTMLProgressElement} */
-  bar;
+  answer;
   /** @type {number} */
   timer;
   /** @type {number} */
@@ -40,20 +37,19 @@ export class AttentionPart {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.hasFound = false;
+    this.hasAnswer = false;
+    /** @type {"mass_kept" | "distant_mass_kept"} */
     this.kind = "mass_kept";
     /** @type {Run | null} */
     this.run = null;
     this.state = el("div", { class: "fx-attention-state", "data-testid": "fx-attention" });
-    this.plot = el("div", {
-      class: "fx-plot fx-heads",
-      role: "group",
-      "aria-label": text.plotLabel,
-      "data-testid": "fx-heads",
-    });
+    this.progress = new JobProgress(this.state, { label: text.progressLabel, stop: text.stop, role: "status" }, () =>
+      this.request("stop_attention"),
+    );
+    this.plot = plotElement("fx-heads", text.plotLabel, "fx-heads");
     this.finding = el("p", { class: "fx-finding" });
     this.denominator = el("p", { class: "fx-help" });
-    this.table = lazyDetails(text.table, () => (this.hasFound ? this.buildTable() : ""));
+    this.table = lazyDetails(text.table, () => (this.hasAnswer ? this.buildTable() : ""));
     this.links = new LinkLists(app);
     this.scaleLow = el("span", {});
     const scale = el(
@@ -93,25 +89,25 @@ export class AttentionPart {
   // Asks once per run; the answer of a measured run does not change.
   async update() {
     const { run } = this.app;
-    if (this.run === run && this.hasFound) {
+    if (this.run === run && this.hasAnswer) {
       this.draw();
       this.links.update();
       return;
     }
     if (this.run !== run) {
       this.run = run;
-      this.hasFound = false;
+      this.hasAnswer = false;
       this.measured.hidden = true;
       this.state.replaceChildren(progressBox(text.waiting));
     }
-    await this.ask("attention");
+    await this.request("attention");
   }
 
   /** @param {"attention" | "measure_attention" | "stop_attention"} what */
-  async ask(what) {
+  async request(what) {
     const { run } = this.app;
     clearTimeout(this.timer);
-    const answer = await this.app.ask(what);
+    const answer = await this.app.request(what);
     if (this.app.run !== run || !this.app.isOpen("sparsity")) return;
     this.take(answer);
   }
@@ -119,9 +115,9 @@ export class AttentionPart {
   /** @param {Answer<AttentionPayload>} answer */
   take(answer) {
     if (answer.error === undefined) setAttentionState(this.app.run, answer.state);
-    if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error, () => this.ask("attention")));
+    if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error, () => this.request("attention")));
     else if (answer.state === "running") this.showRunning(answer);
-    else if (answer.state === "done") this.showFound(answer);
+    else if (answer.state === "done") this.showMeasured(answer);
     else this.invite(answer);
   }
 
@@ -132,11 +128,9 @@ export class AttentionPart {
     if (answer.num_tokens < answer.whole)
       children.push(el("p", { class: "fx-help" }, text.cut(count, format.count(answer.whole))));
     if (answer.state === "failed") children.unshift(alertBox(/** @type {string} */ (answer.problem)));
-    const start = el(
-      "button",
-      { type: "button", class: "fx-button fx-main-button", onclick: () => this.measure() },
-      answer.state === "failed" ? text.again : text.measure,
-    );
+    const start = buttonOf(answer.state === "failed" ? text.again : text.measure, () => this.measure(), {
+      class: "fx-button fx-main-button",
+    });
     this.state.replaceChildren(
       el("div", { class: "fx-invite" }, children, start, el("p", { class: "fx-help" }, text.commandHint)),
     );
@@ -144,30 +138,19 @@ export class AttentionPart {
 
   measure() {
     this.showRunning({ stage: text.waiting, fraction: 0 });
-    this.ask("measure_attention");
+    this.request("measure_attention");
   }
 
   /** @param {{ stage: string, fraction: number }} given */
   showRunning({ stage, fraction }) {
-    if (!this.bar || !this.bar.isConnected) {
-      this.stage = el("p", {});
-      this.bar = el("progress", { max: "1", "aria-label": text.progressLabel });
-      const stop = el(
-        "button",
-        { type: "button", class: "fx-button", onclick: () => this.ask("stop_attention") },
-        text.stop,
-      );
-      this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
-    }
-    this.stage.textContent = stage;
-    this.bar.value = fraction;
-    this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.ask("attention"), POLL_MS);
+    this.progress.show(stage, fraction);
+    this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.request("attention"), POLL_MS);
   }
 
   /** @param {AttentionMassPayload} answer */
-  showFound(answer) {
-    this.found = answer;
-    this.hasFound = true;
+  showMeasured(answer) {
+    this.answer = answer;
+    this.hasAnswer = true;
     this.state.replaceChildren();
     this.measured.hidden = false;
     this.links.setHeads(answer.mass_kept[0].length);
@@ -180,13 +163,13 @@ export class AttentionPart {
    * @param {number} layer
    */
   nulls(layer) {
-    const { found } = this;
-    const heads = found.local[layer].map((local, head) => local + found.sinks[layer][head]);
+    const { answer } = this;
+    const heads = answer.local[layer].map((local, head) => local + answer.sinks[layer][head]);
     const near = mean(heads);
-    const far = mean(found.grouped[layer].map((grouped, head) => grouped + found.dropped[layer][head]));
+    const far = mean(answer.grouped[layer].map((grouped, head) => grouped + answer.dropped[layer][head]));
     const distant = this.kind === "distant_mass_kept";
     return {
-      shuffled: distant ? found.sharing[layer] : near + far * found.sharing[layer],
+      shuffled: distant ? answer.sharing[layer] : near + far * answer.sharing[layer],
       windowOnly: distant ? 0 : near,
     };
   }
@@ -196,27 +179,23 @@ export class AttentionPart {
    * @param {number} layer
    */
   layerMean(layer) {
-    const { found } = this;
-    if (this.kind === "mass_kept") return mean(found.mass_kept[layer]);
-    const grouped = mean(found.grouped[layer]);
-    const far = grouped + mean(found.dropped[layer]);
+    const { answer } = this;
+    if (this.kind === "mass_kept") return mean(answer.mass_kept[layer]);
+    const grouped = mean(answer.grouped[layer]);
+    const far = grouped + mean(answer.dropped[layer]);
     return far > 0 ? grouped / far : null;
   }
 
   draw() {
-    const { app, found } = this;
+    const { app, answer } = this;
     const { root, layerIndex } = app;
-    this.heads = found.mass_kept[0].length;
+    this.heads = answer.mass_kept[0].length;
     const columns = [...range(this.heads), this.heads + 1, this.heads + 2, this.heads + 3];
-    const z = found[this.kind].map((row, layer) => {
+    const z = answer[this.kind].map((row, layer) => {
       const { shuffled, windowOnly } = this.nulls(layer);
       return [...row, null, this.layerMean(layer), shuffled, this.kind === "mass_kept" ? windowOnly : null];
     });
-    const colours = [
-      [0, cssColour(root, "scale-low")],
-      [0.5, cssColour(root, "scale-middle")],
-      [1, cssColour(root, "scale-high")],
-    ];
+    const colours = colourScale(root);
     const low = this.floor(z);
     this.scaleLow.textContent = format.percent(low);
     const trace = {
@@ -233,7 +212,7 @@ export class AttentionPart {
       xgap: 1,
       ygap: 1,
     };
-    this.say();
+    this.showFinding();
     this.table.refresh();
     drawPlot(app, this.plot, [trace], this.layout(columns, layerIndex), {
       hover: (point) => this.describe(.../** @type {[any, any]} */ (point.pointNumber)),
@@ -262,22 +241,11 @@ export class AttentionPart {
    */
   layout(columns, layerIndex) {
     const { run, root } = this.app;
-    const every = Math.ceil(run.numLayers / 16);
-    const layers = range(run.numLayers).filter((index) => index % every === 0);
     const wide = Math.ceil(this.heads / 16);
     const heads = range(this.heads).filter((head) => head % wide === 0);
-    const frame = {
-      type: "rect",
-      xref: "paper",
-      x0: 0,
-      x1: 1,
-      y0: layerIndex - 0.5,
-      y1: layerIndex + 0.5,
-      line: { color: cssColour(root, "accent"), width: 2 },
-    };
     return plotLayout(root, {
       dragmode: false,
-      shapes: [frame],
+      shapes: [layerFrame(root, layerIndex)],
       xaxis: plotAxis(root, text.head, {
         tickvals: [...heads, ...columns.slice(-3)],
         ticktext: [...heads, ...this.nullNames()],
@@ -288,8 +256,7 @@ export class AttentionPart {
       }),
       yaxis: plotAxis(root, text.layer, {
         range: [run.numLayers - 0.5, -0.5],
-        tickvals: layers,
-        ticktext: layers.map((index) => run.layerIds[index]),
+        ...layerTicks(run),
         showgrid: false,
         zeroline: false,
         fixedrange: true,
@@ -297,21 +264,21 @@ export class AttentionPart {
     });
   }
 
-  say() {
-    const { found, app } = this;
-    const layers = range(found.mass_kept.length);
+  showFinding() {
+    const { answer, app } = this;
+    const layers = range(answer.mass_kept.length);
     const nulls = layers.map((layer) => this.nulls(layer));
-    const kept = format.percent(
+    const retained = format.percent(
       mean(layers.map((layer) => this.layerMean(layer)).filter((value) => value !== null)),
       1,
     );
     const shuffled = format.percent(mean(nulls.map((value) => value.shuffled)), 1);
     const alone = format.percent(mean(nulls.map((value) => value.windowOnly)), 1);
     this.finding.textContent =
-      this.kind === "mass_kept" ? text.summary(kept, shuffled, alone) : text.summaryDistant(kept, shuffled);
-    const counts = [layers.length, this.heads, found.num_tokens].map(format.count);
+      this.kind === "mass_kept" ? text.summary(retained, shuffled, alone) : text.summaryDistant(retained, shuffled);
+    const counts = [layers.length, this.heads, answer.num_tokens].map(format.count);
     this.denominator.textContent =
-      found.num_tokens < app.run.numTokens
+      answer.num_tokens < app.run.numTokens
         ? text.denominatorCut(.../** @type {[any, any, any]} */ (counts), format.count(app.run.numTokens))
         : text.denominator(.../** @type {[any, any, any]} */ (counts));
   }
@@ -321,34 +288,29 @@ export class AttentionPart {
    * @param {number} column
    */
   describe(layer, column) {
-    const { found, app } = this;
+    const { answer, app } = this;
     const id = app.run.layerIds[layer];
-    /** @param {Child | Child[]} label @param {string} value */
-    const row = (label, value) =>
-      el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
-    /** @param {string} title */
-    const head = (title) => el("div", { class: "fx-tooltip-head" }, el("strong", {}, title));
     /** @param {number | null} value */
     const share = (value) => (value === null ? text.none : format.percent(value, 1));
     if (column === this.heads || (column === this.heads + 3 && this.kind !== "mass_kept")) return null;
     const { shuffled, windowOnly } = this.nulls(layer);
     if (column === this.heads + 2)
-      return [head(text.nullCell(id, text.shuffled)), row(text.kinds[this.kind], share(shuffled))];
+      return [tooltipHead(text.nullCell(id, text.shuffled)), tooltipRow(text.kinds[this.kind], share(shuffled))];
     if (column === this.heads + 3)
-      return [head(text.nullCell(id, text.windowOnly)), row(text.kinds[this.kind], share(windowOnly))];
+      return [tooltipHead(text.nullCell(id, text.windowOnly)), tooltipRow(text.kinds[this.kind], share(windowOnly))];
     const whole = column > this.heads;
     /** @param {Part} name */
-    const part = (name) => (whole ? mean(found[name][layer]) : found[name][layer][column]);
+    const part = (name) => (whole ? mean(answer[name][layer]) : answer[name][layer][column]);
     /** @param {Part} name */
     const swatch = (name) => el("span", { class: `fx-cause fx-cause-${text.partCauses[name]}`, "aria-hidden": "true" });
     const far = part("grouped") + part("dropped");
     return [
-      head(whole ? text.meanCell(id) : text.cell(id, column)),
+      tooltipHead(whole ? text.meanCell(id) : text.cell(id, column)),
       ...PARTS.map((name) =>
-        row([swatch(/** @type {Part} */ (name)), text.parts[name]], share(part(/** @type {Part} */ (name)))),
+        tooltipRow([swatch(/** @type {Part} */ (name)), text.parts[name]], share(part(/** @type {Part} */ (name)))),
       ),
-      row(text.kept, share(1 - part("dropped"))),
-      row(text.distantKept, share(far > 0 ? part("grouped") / far : null)),
+      tooltipRow(text.kept, share(1 - part("dropped"))),
+      tooltipRow(text.distantKept, share(far > 0 ? part("grouped") / far : null)),
     ];
   }
 
@@ -364,7 +326,7 @@ export class AttentionPart {
 
   buildTable() {
     const { run } = this.app;
-    const rows = this.found[this.kind].map((values, layer) => {
+    const rows = this.answer[this.kind].map((values, layer) => {
       const { shuffled, windowOnly } = this.nulls(layer);
       const nulls = this.kind === "mass_kept" ? [shuffled, windowOnly] : [shuffled];
       return [

@@ -3,6 +3,7 @@
 import { sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { sparsity as text } from "../strings/sparsity.js";
 /** @import { Run } from "../core/run.js" */
 
@@ -20,13 +21,11 @@ export const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${c
 export function countRows(title, causes, counts) {
   const total = sum(counts);
   return [
-    el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
+    tooltipHead(title),
     ...causes.map((cause, i) =>
-      el(
-        "div",
-        { class: "fx-tooltip-row" },
-        el("span", {}, causeSwatch(cause), text.causes[cause]),
-        el("span", { class: "fx-number" }, text.pairs(format.count(counts[i]), format.percent(counts[i] / total, 1))),
+      tooltipRow(
+        [causeSwatch(cause), text.causes[cause]],
+        text.pairs(format.count(counts[i]), format.percent(counts[i] / total, 1)),
       ),
     ),
   ];

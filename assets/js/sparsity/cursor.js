@@ -5,11 +5,13 @@ import { el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { visibleToken } from "../core/labels.js";
 import { cssColour } from "../core/theme.js";
+import { pairReason } from "./pair-details.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { ZoomMask } from "./mask.js" */
 
 const text = pairsText.cursor;
 
+/** By key: rows down and columns to the right. @type {Record<string, [number, number]>} */
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 // Its place is kept in tokens, so that it stays where it is when the picture is zoomed, moved or of another layer.
@@ -19,9 +21,14 @@ export class MaskCursor {
     this.mask = mask;
     /** @type {any} */
     this.place = null;
-    this.said = el(
+    this.description = el(
       "p",
-      { class: "fx-help fx-mask-said", id: newId("mask-said"), "aria-live": "polite", "data-testid": "fx-mask-said" },
+      {
+        class: "fx-help fx-mask-description",
+        id: newId("mask-description"),
+        "aria-live": "polite",
+        "data-testid": "fx-mask-description",
+      },
       text.help,
     );
   }
@@ -34,7 +41,7 @@ export class MaskCursor {
     if (event.key === "Enter") this.enter();
     else if (this.place === null) return false;
     else if (event.key === "Escape") this.hide();
-    else if (event.key in STEPS && !event.shiftKey) this.step(.../** @type {[any, any]} */ (STEPS[event.key]));
+    else if (event.key in STEPS && !event.shiftKey) this.step(...STEPS[event.key]);
     else return false;
     return true;
   }
@@ -54,7 +61,7 @@ export class MaskCursor {
   hide() {
     if (this.place === null) return;
     this.place = null;
-    this.said.textContent = text.help;
+    this.description.textContent = text.help;
     this.mask.app.tooltip.hide();
     this.mask.redrawShapes();
   }
@@ -87,15 +94,15 @@ export class MaskCursor {
   put(query, key) {
     const { tile } = this.mask;
     const [row, column] = this.cell({ query, key });
-    let seen = column;
-    while (seen > 0 && sum(tile.blockCounts(row, seen)) === 0) seen -= 1;
-    if (sum(tile.blockCounts(row, seen)) === 0) {
+    let nearest = column;
+    while (nearest > 0 && sum(tile.blockCounts(row, nearest)) === 0) nearest -= 1;
+    if (sum(tile.blockCounts(row, nearest)) === 0) {
       if (this.place === null) this.place = { query, key: Math.min(key, query) };
     } else {
-      this.place = { query, key: seen === column ? key : tile.keySpan(seen)[0] };
+      this.place = { query, key: nearest === column ? key : tile.keySpan(nearest)[0] };
     }
     this.mask.redrawShapes();
-    this.say();
+    this.describe();
   }
 
   /** @param {any} [given] */
@@ -103,10 +110,7 @@ export class MaskCursor {
     const { tile } = this.mask;
     /** @param {[number, number]} side @param {number} count @param {number} pos */
     const within = (side, count, pos) => Math.max(0, Math.min(count - 1, Math.floor((pos - side[0]) / tile.blockSize)));
-    return [
-      within(/** @type {[number, number]} */ (tile.rows), tile.numRows, query),
-      within(/** @type {[number, number]} */ (tile.keys), tile.numColumns, key),
-    ];
+    return [within(tile.rows, tile.numRows, query), within(tile.keys, tile.numColumns, key)];
   }
 
   // The picture was drawn anew: another part, another layer or other colours.
@@ -121,10 +125,10 @@ export class MaskCursor {
     return { x: (column + 0.5) / tile.numColumns, y: (row + 0.5) / tile.numRows };
   }
 
-  say() {
+  describe() {
     const { mask } = this;
     const point = { pointNumber: this.cell() };
-    this.said.textContent = this.words(.../** @type {[any, any]} */ (point.pointNumber));
+    this.description.textContent = this.words(.../** @type {[any, any]} */ (point.pointNumber));
     const area = mask.plot.querySelector(".nsewdrag");
     const content = mask.hover(point);
     if (!area || !content || document.activeElement !== mask.plot) return;
@@ -153,7 +157,7 @@ export class MaskCursor {
         token(query),
         format.count(key),
         token(key),
-        this.mask.reason(query, key, tile.causes[counts.indexOf(1)]),
+        pairReason(app, query, key, tile.causes[counts.indexOf(1)]),
       );
     }
     const { blockTitle, causes, pairs } = sparsityText;

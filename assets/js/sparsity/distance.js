@@ -6,7 +6,7 @@ import { format } from "../core/format.js";
 import { LayerLoader } from "../core/loader.js";
 import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
-import { hintButton } from "../core/tooltip.js";
+import { hintButton, tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { DistanceMeanPayload } from "../core/payloads.js" */
@@ -58,22 +58,22 @@ export class DistanceChart {
       this.far,
       this.table,
     );
-    /** @param {string} scope @param {(answer: any) => unknown} ready */
-    const handlers = (scope, ready) => ({
+    /** @param {string} scope @param {(answer: any) => unknown} onAnswer */
+    const handlers = (scope, onAnswer) => ({
       open: () => app.isOpen("sparsity"),
       waiting: () => this.scope === scope && this.wait(),
       ready: (answer) => {
-        ready(answer);
+        onAnswer(answer);
         if (this.scope === scope) this.show(answer);
       },
       failed: (message) => this.scope === scope && this.status.replaceChildren(alertBox(message, () => this.update())),
     });
     this.layer = new LayerLoader(
-      (run, layer) => app.ask("pair_distances", { layer }),
+      (run, layer) => app.request("pair_distances", { layer }),
       handlers("layer", () => {}),
     );
     this.mean = new LayerLoader(
-      () => app.ask("pair_distances_mean"),
+      () => app.request("pair_distances_mean"),
       handlers(MEAN, (answer) => nullsReady(answer)),
     );
   }
@@ -161,21 +161,21 @@ export class DistanceChart {
       this.scope === MEAN
         ? text.binTitleMean(this.bin(at), pairs, format.count(answer.layers))
         : text.binTitle(this.bin(at), pairs);
-    /** @param {Child | Child[]} label @param {string} value */
-    const row = (label, value) =>
-      el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value));
     /** @param {string} cause */
     const swatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
     return [
-      el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
+      tooltipHead(title),
       ...answer.causes.map((cause, i) =>
-        row([swatch(cause), causeNames[cause]], format.percent(this.shares[i][at], 1)),
+        tooltipRow([swatch(cause), causeNames[cause]], format.percent(this.shares[i][at], 1)),
       ),
       answer.kept_least
-        ? row(text.span, text.range(format.percent(answer.kept_least[at], 1), format.percent(answer.kept_most[at], 1)))
+        ? tooltipRow(
+            text.span,
+            text.range(format.percent(answer.kept_least[at], 1), format.percent(answer.kept_most[at], 1)),
+          )
         : null,
-      row(nulls.shuffled, format.percent(answer.shuffled[at], 1)),
-      row(nulls.windowOnly, format.percent(answer.window_only[at], 1)),
+      tooltipRow(nulls.shuffled, format.percent(answer.shuffled[at], 1)),
+      tooltipRow(nulls.windowOnly, format.percent(answer.window_only[at], 1)),
     ].filter(Boolean);
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // The strongest single links of one layer: dropped ones and distant kept ones, each with its text.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { LayerLoader } from "../core/loader.js";
 import { selectTokens } from "../core/selection.js";
@@ -72,7 +72,7 @@ export class LinkLists {
       this.status,
       el("div", { class: "fx-link-columns" }, KINDS.map(column)),
     );
-    this.loader = new LayerLoader((run, layer) => app.ask("attention_links", { layer }), {
+    this.loader = new LayerLoader((run, layer) => app.request("attention_links", { layer }), {
       open: () => app.isOpen("sparsity"),
       waiting: () => this.wait(),
       ready: (answer) => this.show(answer),
@@ -147,30 +147,25 @@ export class LinkLists {
     return el(
       "li",
       {},
-      el(
-        "button",
-        {
-          type: "button",
-          class: "fx-link",
-          "data-query": query,
-          "data-key": key,
-          "aria-label": text.open(query, key, percent),
-          onclick: () => this.go(query, key),
-        },
-        el("strong", { class: "fx-link-share fx-number" }, percent),
-        el(
-          "div",
-          { class: "fx-link-text" },
-          side(text.query, query),
-          side(text.key, key),
+      buttonOf(
+        [
+          el("strong", { class: "fx-link-share fx-number" }, percent),
           el(
             "div",
-            { class: "fx-link-details fx-muted" },
-            el("span", {}, distance),
-            el("span", {}, headText),
-            el("span", { title: text.affinityTitle }, affinityText),
+            { class: "fx-link-text" },
+            side(text.query, query),
+            side(text.key, key),
+            el(
+              "div",
+              { class: "fx-link-details fx-muted" },
+              el("span", {}, distance),
+              el("span", {}, headText),
+              el("span", { title: text.affinityTitle }, affinityText),
+            ),
           ),
-        ),
+        ],
+        () => this.go(query, key),
+        { class: "fx-link", "data-query": query, "data-key": key, "aria-label": text.open(query, key, percent) },
       ),
     );
   }

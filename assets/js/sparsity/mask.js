@@ -1,30 +1,27 @@
 // @ts-check
 // The mask of one layer, from all pairs down to single ones: the server counts the visible part, this draws it.
 import { range, sum } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { groupLabel } from "../core/labels.js";
 import { asChart, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { selectTokens } from "../core/selection.js";
 import { cssColour } from "../core/theme.js";
-import { tokenSummary } from "../core/token-text.js";
 import { choiceOf } from "../core/widgets.js";
 import { MaskCursor } from "./cursor.js";
+import { CLOSEST, fitArea, movedArea, squareArea, zoomedArea } from "./mask-area.js";
+import { describePair } from "./pair-details.js";
 import { MaskTile } from "./tile.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
+/** @import { MaskArea } from "./mask-area.js" */
 /** @import { Mask } from "../core/mask.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-
-/** Queries and keys, each as first and last. @typedef {{ rows: [number, number], keys: [number, number] }} MaskArea */
 
 const text = pairsText.zoom;
 
 /** @param {[number, number]} pair */
 const spanWords = ([first, last]) =>
   first === last ? format.count(first) : text.range(format.count(first), format.count(last));
-
-const CLOSEST = 8; // tokens a side; closer in there is nothing more to see
 
 const ZOOM_STEP = 2;
 
@@ -53,24 +50,24 @@ export class ZoomMask {
   /**
    * `look(tile)` gives z and colours of the heatmap; `describe(tile, row, column)` the tooltip of a block.
    * @param {App} app
-   * @param {(tile: MaskTile) => object} look
+   * @param {(tile: MaskTile) => object} colouring
    * @param {(tile: MaskTile, row: number, column: number) => HTMLElement[]} describe
    */
-  constructor(app, look, describe) {
+  constructor(app, colouring, describe) {
     this.app = app;
-    this.look = look;
+    this.colouring = colouring;
     this.describe = describe;
     this.clicked = "block";
     /** The run that is drawn. @type {Run} */
     this.run = /** @type {any} */ (null);
-    this.asked = 0;
+    this.requestId = 0;
     this.cursor = new MaskCursor(this);
     // An application, so that screen readers leave the arrow keys to the cursor.
     this.plot = el("div", {
       class: "fx-plot fx-mask",
       role: "application",
       tabindex: "0",
-      "aria-describedby": this.cursor.said.id,
+      "aria-describedby": this.cursor.description.id,
       "data-testid": "fx-mask",
       onkeydown: (event) => this.key(event),
       onblur: () => app.tooltip.hide(),
@@ -83,14 +80,14 @@ export class ZoomMask {
       this.toolbar(),
       this.plot,
       this.level,
-      this.cursor.said,
+      this.cursor.description,
       el("p", { class: "fx-help" }, text.help),
     );
   }
 
   toolbar() {
     /** @param {string} label @param {() => unknown} run */
-    const button = (label, run) => el("button", { type: "button", class: "fx-button", onclick: run }, label);
+    const button = (label, run) => buttonOf(label, run);
     this.buttons = {
       in: button(text.in, () => this.zoom(1 / ZOOM_STEP)),
       out: button(text.out, () => this.zoom(ZOOM_STEP)),
@@ -114,7 +111,7 @@ export class ZoomMask {
    */
   setWhole(mask) {
     const { run } = this.app;
-    this.asked += 1; // a closer look still on its way belongs to another layer or run
+    this.requestId += 1; // a closer look still on its way belongs to another layer or run
     if (this.run !== run) {
       this.view = null;
       this.cursor.hide();
@@ -130,15 +127,15 @@ export class ZoomMask {
    * @param {MaskArea | null} view
    */
   async show(view) {
-    this.view = view && this.fit(view);
-    const turn = (this.asked += 1);
+    this.view = view && fitArea(view, this.run.numTokens);
+    const requestId = (this.requestId += 1);
     const start = performance.now();
     if (!this.view) {
       await this.draw(this.whole);
     } else {
       this.plot.classList.add("fx-stale");
-      const answer = await this.app.ask("mask_tile", { layer: this.layerId, ...this.view });
-      if (turn !== this.asked || !this.app.isOpen("sparsity")) return;
+      const answer = await this.app.request("mask_tile", { layer: this.layerId, ...this.view });
+      if (requestId !== this.requestId || !this.app.isOpen("sparsity")) return;
       if (answer.error === undefined) await this.draw(new MaskTile(answer));
       else {
         this.view = null;
@@ -149,31 +146,16 @@ export class ZoomMask {
     this.app.root.dataset.zoomMs = (performance.now() - start).toFixed(1);
   }
 
-  /**
-   * @param {MaskArea} given
-   * @returns {MaskArea | null}
-   */
-  fit({ rows, keys }) {
-    const last = this.run.numTokens - 1;
-    /** @param {[number, number]} pair @returns {[number, number]} */
-    const within = ([low, high]) => {
-      const size = Math.min(last, Math.max(CLOSEST - 1, Math.round(high - low)));
-      const first = Math.max(0, Math.min(last - size, Math.round(low)));
-      return [first, first + size];
-    };
-    const fitted = { rows: within(rows), keys: within(keys) };
-    const everything = Object.values(fitted).every(([low, high]) => low === 0 && high === last);
-    return everything ? null : fitted;
-  }
-
   /** @param {MaskArea | null} view */
   soon(view) {
-    this.view = view && this.fit(view);
+    this.view = view && fitArea(view, this.run.numTokens);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.app.isOpen("sparsity") && this.show(this.view), SETTLE_MS);
   }
 
+  /** @returns {MaskArea} */
   current() {
+    /** @type {[number, number]} */
     const all = [0, this.run.numTokens - 1];
     return this.view || { rows: all, keys: all };
   }
@@ -189,16 +171,7 @@ export class ZoomMask {
    * @param {{ x: number, y: number }} [at]
    */
   zoom(factor, at = this.focusPoint()) {
-    const { rows, keys } = this.current();
-    /** @param {[number, number]} pair @param {number} share @returns {[number, number]} */
-    const scaled = ([low, high], share) => {
-      const point = low + (high - low) * share;
-      return [point - (point - low) * factor, point + (high - point) * factor];
-    };
-    this.soon({
-      rows: scaled(/** @type {[number, number]} */ (rows), at.y),
-      keys: scaled(/** @type {[number, number]} */ (keys), at.x),
-    });
+    this.soon(zoomedArea(this.current(), factor, at));
   }
 
   /**
@@ -206,17 +179,12 @@ export class ZoomMask {
    * @param {number} right
    */
   move(down, right) {
-    const { rows, keys } = this.current();
-    /** @param {[number, number]} pair @param {number} by @returns {[number, number]} */
-    const moved = ([low, high], by) => [low + (high - low) * by, high + (high - low) * by];
-    this.soon({
-      rows: moved(/** @type {[number, number]} */ (rows), down * MOVE_STEP),
-      keys: moved(/** @type {[number, number]} */ (keys), right * MOVE_STEP),
-    });
+    this.soon(movedArea(this.current(), down * MOVE_STEP, right * MOVE_STEP));
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    /** @type {Record<string, () => unknown>} */
     const actions = {
       "+": () => this.zoom(1 / ZOOM_STEP),
       "=": () => this.zoom(1 / ZOOM_STEP),
@@ -263,7 +231,7 @@ export class ZoomMask {
       hover: (point) => this.hover(point),
       click: (point) => this.click(point),
     });
-    this.listen();
+    this.addListeners();
     this.cursor.follow();
   }
 
@@ -271,7 +239,7 @@ export class ZoomMask {
     if (this.tile) this.draw(this.tile);
   }
 
-  listen() {
+  addListeners() {
     if (this.listening) return;
     this.listening = true;
     asChart(this.plot).on("plotly_relayout", (change) => this.dragged(change));
@@ -283,19 +251,12 @@ export class ZoomMask {
     const [k0, k1] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     const [q1, q0] = [change["yaxis.range[0]"], change["yaxis.range[1]"]];
     if ([k0, k1, q0, q1].some((value) => value === undefined)) return;
-    const size = Math.max(q1 - q0, k1 - k0) / 2; // cells are as wide as they are high, so a rectangle becomes a square
-    /** @param {number} low @param {number} high @returns {[number, number]} */
-    const around = (low, high) => [Math.ceil((low + high) / 2 - size), Math.floor((low + high) / 2 + size)];
-    this.soon({ rows: around(q0, q1), keys: around(k0, k1) });
+    this.soon(squareArea({ rows: [q0, q1], keys: [k0, k1] }));
   }
 
   updateLevel() {
     const { tile } = this;
-    this.level.textContent = text.level(
-      spanWords(/** @type {[number, number]} */ (tile.rows)),
-      spanWords(/** @type {[number, number]} */ (tile.keys)),
-      format.count(tile.blockSize),
-    );
+    this.level.textContent = text.level(spanWords(tile.rows), spanWords(tile.keys), format.count(tile.blockSize));
     const closest = this.view !== null && this.view !== undefined && this.view.rows[1] - this.view.rows[0] < CLOSEST;
     this.buttons.in.disabled = closest || this.run.numTokens <= CLOSEST;
     this.buttons.out.disabled = this.buttons.whole.disabled = !this.view;
@@ -306,14 +267,14 @@ export class ZoomMask {
     const gap = Math.max(tile.numRows, tile.numColumns) <= 64 ? 1 : 0;
     return {
       type: "heatmap",
-      x: tile.centres(/** @type {[number, number]} */ (tile.keys), tile.numColumns),
-      y: tile.centres(/** @type {[number, number]} */ (tile.rows), tile.numRows),
+      x: tile.centres(tile.keys, tile.numColumns),
+      y: tile.centres(tile.rows, tile.numRows),
       hoverinfo: "none",
       hoverongaps: false,
       showscale: false,
       xgap: gap,
       ygap: gap,
-      ...this.look(tile),
+      ...this.colouring(tile),
     };
   }
 
@@ -323,9 +284,9 @@ export class ZoomMask {
     const last = (side, count) => side[0] + count * tile.blockSize - 0.5;
     return {
       top: tile.rows[0] - 0.5,
-      bottom: last(/** @type {[number, number]} */ (tile.rows), tile.numRows),
+      bottom: last(tile.rows, tile.numRows),
       left: tile.keys[0] - 0.5,
-      right: last(/** @type {[number, number]} */ (tile.keys), tile.numColumns),
+      right: last(tile.keys, tile.numColumns),
     };
   }
 
@@ -333,10 +294,8 @@ export class ZoomMask {
   // One shape, because Plotly redraws shapes without touching the heatmap.
   marks() {
     const { top, right } = this.edges();
-    const keys = this.markSpans(/** @type {[number, number]} */ (this.tile.keys)).map(
-      ([first, last]) => `M${first - 0.5},${top}L${last + 0.5},${top}`,
-    );
-    const queries = this.markSpans(/** @type {[number, number]} */ (this.tile.rows)).map(
+    const keys = this.markSpans(this.tile.keys).map(([first, last]) => `M${first - 0.5},${top}L${last + 0.5},${top}`);
+    const queries = this.markSpans(this.tile.rows).map(
       ([first, last]) => `M${right},${first - 0.5}L${right},${last + 0.5}`,
     );
     const path = [...keys, ...queries].join("");
@@ -350,6 +309,7 @@ export class ZoomMask {
    * @param {[number, number]} pair
    */
   markSpans([low, high]) {
+    /** @type {[number, number][]} */
     const spans = [];
     if (!this.app.selection) return spans;
     for (const pos of this.app.selection.positions) {
@@ -393,52 +353,8 @@ export class ZoomMask {
     const counts = tile.blockCounts(row, column);
     if (sum(counts) === 0) return null;
     if (tile.blockSize === 1)
-      return this.describePair(tile.rowSpan(row)[0], tile.keySpan(column)[0], tile.causes[counts.indexOf(1)]);
+      return describePair(this.app, tile.rowSpan(row)[0], tile.keySpan(column)[0], tile.causes[counts.indexOf(1)]);
     return this.describe(tile, row, column);
-  }
-
-  /**
-   * @param {number} query
-   * @param {number} key
-   * @param {string} cause
-   */
-  reason(query, key, cause) {
-    const { run, layerIndex } = this.app;
-    const shared = range(run.numGroups).filter(
-      (group) => run.belongs(layerIndex, query, group) && run.belongs(layerIndex, key, group),
-    );
-    return text.reasons[cause](
-      text.tokensApart(format.count(query - key)),
-      shared.map(groupLabel).join(", "),
-      run.config,
-    );
-  }
-
-  /**
-   * @param {number} query
-   * @param {number} key
-   * @param {string} cause
-   */
-  describePair(query, key, cause) {
-    const { run } = this.app;
-    const reason = this.reason(query, key, cause);
-    /** @param {string} label @param {number} pos */
-    const side = (label, pos) =>
-      el(
-        "div",
-        { class: "fx-pair-side" },
-        el("span", { class: "fx-muted" }, label),
-        el("div", {}, tokenSummary(run, pos)),
-      );
-    return [
-      el(
-        "div",
-        { class: "fx-tooltip-head" },
-        el("strong", {}, el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" }), ` ${reason}`),
-      ),
-      side(text.query, query),
-      side(text.key, key),
-    ];
   }
 
   /** @param {{ pointNumber: number[] }} point */

@@ -1,7 +1,7 @@
 // @ts-check
 // The numbers of the Sparsity view as tables.
 import { range, sum } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { selectTokens } from "../core/selection.js";
 import { tableOf } from "../core/widgets.js";
@@ -48,18 +48,12 @@ export function layerTable(app, open) {
   const causes = Object.keys(text.causes);
   /** @param {number} id @param {number} index */
   const button = (id, index) =>
-    el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-row-choose",
-        "data-layer": index,
-        "aria-label": tables.openLayer(id),
-        "aria-current": index === app.layerIndex ? "true" : null,
-        onclick: () => open(index),
-      },
-      id,
-    );
+    buttonOf(id, () => open(index), {
+      class: "fx-button fx-row-choose",
+      "data-layer": index,
+      "aria-label": tables.openLayer(id),
+      "aria-current": index === app.layerIndex ? "true" : null,
+    });
   const rows = run.layers.map((layer, index) => [
     button(layer.layer, index),
     format.percent(layer.retained_pairs, 1),
@@ -79,18 +73,12 @@ export function rowTable(app, mask) {
   const button = (row) => {
     const words = text.range(.../** @type {[any, any]} */ (blockRange(mask, row, numTokens).map(format.count)));
     const selection = rowSelection(mask, row, numTokens);
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-row-choose",
-        "data-row": row,
-        "aria-label": tables.selectRow(words),
-        "aria-pressed": String(selection.equals(app.selection)),
-        onclick: () => app.toggleSelection(selection),
-      },
-      words,
-    );
+    return buttonOf(words, () => app.toggleSelection(selection), {
+      class: "fx-button fx-row-choose",
+      "data-row": row,
+      "aria-label": tables.selectRow(words),
+      "aria-pressed": String(selection.equals(app.selection)),
+    });
   };
   const rows = range(mask.numBlocks).map((row) => [button(row), ...causeCells(mask.rowCounts(row))]);
   return tableOf([text.queryColumn, ...causeColumns(mask.causes)], rows);

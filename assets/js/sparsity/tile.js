@@ -1,9 +1,14 @@
 // @ts-check
 // A rectangle of the mask in cells: counts of pairs by cause.
 import { range, sum } from "../core/arrays.js";
+import { decodeBase64 } from "../core/bytes.js";
 /** @import { Mask } from "../core/mask.js" */
 /** @import { MaskTilePayload } from "../core/payloads.js" */
 
+/**
+ * By the bytes of a count.
+ * @type {Record<number, Uint8ArrayConstructor | Uint16ArrayConstructor | Uint32ArrayConstructor>}
+ */
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
 
 // A rectangle of the mask in cells: whole blocks of pairs, or single pairs when `blockSize` is 1.
@@ -11,13 +16,14 @@ export class MaskTile {
   /** @param {MaskTilePayload} answer */
   constructor(answer) {
     this.blockSize = answer.block_size;
+    /** @type {[number, number]} */
     this.rows = [answer.rows[0], answer.rows[1] - 1];
+    /** @type {[number, number]} */
     this.keys = [answer.keys[0], answer.keys[1] - 1];
     this.numRows = answer.num_rows;
     this.numColumns = answer.num_columns;
     this.causes = answer.causes;
-    const bytes = Uint8Array.from(atob(answer.counts), (char) => char.charCodeAt(0));
-    this.counts = new WORDS[answer.bytes](bytes.buffer);
+    this.counts = new WORDS[answer.bytes](decodeBase64(answer.counts).buffer);
   }
 
   /**

@@ -3,9 +3,10 @@
 import { range, sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { LayerLoader } from "../core/loader.js";
 import { Mask } from "../core/mask.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
@@ -78,15 +79,10 @@ export class SparsityView {
     this.maskTitle = el("h3", { class: "fx-subtitle" });
     this.mask = new ZoomMask(
       app,
-      (tile) => this.look(tile),
+      (tile) => this.colouring(tile),
       (tile, row, column) => this.describeBlock(tile, row, column),
     );
-    this.layers = el("div", {
-      class: "fx-plot fx-layers",
-      role: "group",
-      "aria-label": text.layersTitle,
-      "data-testid": "fx-layers-chart",
-    });
+    this.layers = plotElement("fx-layers", text.layersTitle, "fx-layers-chart");
     this.layerTable = lazyDetails(text.layerTable, () => layerTable(app, (index) => this.openLayer(index)));
     this.rowTable = lazyDetails(text.rowTable, () => rowTable(app, this.maskData));
     this.nulls = null;
@@ -202,7 +198,7 @@ export class SparsityView {
    * Values and colours of a tile; a single pair has one cause and nothing to share.
    * @param {MaskTile} tile
    */
-  look(tile) {
+  colouring(tile) {
     return this.kind === "main" || (this.kind === "kept" && tile.blockSize === 1)
       ? this.causeScale(tile)
       : this.shareScale(tile);
@@ -223,17 +219,14 @@ export class SparsityView {
     const { root } = this.app;
     const cause = tile.causes.indexOf(this.kind);
     const dropped = tile.causes.indexOf(DROPPED);
+    /** @type {(counts: number[]) => number} */
     const value =
       this.kind === "kept" ? (counts) => 1 - counts[dropped] / sum(counts) : (counts) => counts[cause] / sum(counts);
     return {
       z: tile.matrix(value),
       zmin: 0,
       zmax: 1,
-      colorscale: [
-        [0, cssColour(root, "scale-low")],
-        [0.5, cssColour(root, "scale-middle")],
-        [1, cssColour(root, "scale-high")],
-      ],
+      colorscale: colourScale(root),
     };
   }
 
@@ -293,8 +286,8 @@ export class SparsityView {
   drawLayers() {
     const { app } = this;
     const { run, root } = app;
-    const kept = Object.keys(text.causes).filter((cause) => cause !== DROPPED);
-    const bars = kept.map((cause) => ({
+    const keptCauses = Object.keys(text.causes).filter((cause) => cause !== DROPPED);
+    const bars = keptCauses.map((cause) => ({
       type: "bar",
       orientation: "h",
       name: text.causes[cause],
@@ -336,24 +329,13 @@ export class SparsityView {
 
   layersLayout() {
     const { run, root, layerIndex } = this.app;
-    const every = Math.ceil(run.numLayers / 16);
-    const ticks = range(run.numLayers).filter((index) => index % every === 0);
-    const frame = {
-      type: "rect",
-      xref: "paper",
-      x0: 0,
-      x1: 1,
-      y0: layerIndex - 0.5,
-      y1: layerIndex + 0.5,
-      line: { color: cssColour(root, "accent"), width: 2 },
-    };
     return plotLayout(root, {
       margin: { l: 8, r: 24, t: 32, b: 8 },
       barmode: "stack",
       bargap: 0.25,
       dragmode: false,
       showlegend: false,
-      shapes: [frame],
+      shapes: [layerFrame(root, layerIndex)],
       xaxis: plotAxis(root, text.keptAxis, {
         range: [0, 1],
         tickvals: SHARE_TICKS,
@@ -362,8 +344,7 @@ export class SparsityView {
       }),
       yaxis: plotAxis(root, text.layerAxis, {
         range: [run.numLayers - 0.4, -0.6],
-        tickvals: ticks,
-        ticktext: ticks.map((index) => run.layerIds[index]),
+        ...layerTicks(run),
         showgrid: false,
         zeroline: false,
         fixedrange: true,

@@ -1,15 +1,17 @@
 // @ts-check
 // Agreement with another run of the same tokens, layer by layer: adjusted Rand index and tokens in matched groups.
 import { addressOf } from "../core/address.js";
-import { mean, range } from "../core/arrays.js";
+import { mean } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { layerTicks } from "../core/layer-axis.js";
 import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { choiceOf } from "../core/widgets.js";
 import { statLegend, statTip, statTraces } from "./chart.js";
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { AgreementColumnsPayload } from "../core/payloads.js" */
@@ -41,10 +43,10 @@ export class StatAgreement {
   other = null;
   /** @type {Row[]} */
   rows;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {any} */
-  known;
+  shownAnswers;
 
   /**
    * @param {App} app
@@ -52,7 +54,7 @@ export class StatAgreement {
    */
   constructor(app, view) {
     Object.assign(this, { app, view });
-    this.wanted = addressOf("statistics").get("with");
+    this.requestedRun = addressOf("statistics").get("with");
     this.select = el("select", { onchange: () => this.pick(this.select.value) });
     this.none = el("p", { class: "fx-muted", hidden: true, "data-testid": "fx-stat-no-partner" }, words.none);
     this.chosen = el("label", { class: "fx-select" }, words.other, this.select);
@@ -126,28 +128,28 @@ export class StatAgreement {
 
   async update() {
     const { app, view } = this;
-    if (this.shown === app.run && this.known === view.answers) {
+    if (this.shown === app.run && this.shownAnswers === view.answers) {
       if (this.rows.length > 0) this.draw();
       return;
     }
-    if (this.shown === app.run) this.wanted = this.other; // more was measured: the same run again
+    if (this.shown === app.run) this.requestedRun = this.other; // more was measured: the same run again
     this.body.hidden = this.results.hidden = true;
     this.rows = [];
-    const found = await view.answer("agreement", "compare_partners");
-    if (found === null) return;
+    const partners = await view.answer("agreement", "compare_partners");
+    if (partners === null) return;
     this.shown = app.run;
-    this.known = view.answers;
-    const known = Object.fromEntries(
-      found.runs.map((run) => [run.run_id, words.option({ ...run, date: format.date(run.created_at) })]),
+    this.shownAnswers = view.answers;
+    const names = Object.fromEntries(
+      partners.runs.map((run) => [run.run_id, words.option({ ...run, date: format.date(run.created_at) })]),
     );
-    this.select.replaceChildren(...Object.entries(known).map(([id, name]) => el("option", { value: id }, name)));
-    this.none.hidden = found.runs.length > 0;
-    this.chosen.hidden = found.runs.length === 0;
+    this.select.replaceChildren(...Object.entries(names).map(([id, name]) => el("option", { value: id }, name)));
+    this.none.hidden = partners.runs.length > 0;
+    this.chosen.hidden = partners.runs.length === 0;
     this.body.hidden = false;
     this.other = null;
-    if (found.runs.length > 0)
-      this.pick(this.wanted !== null && this.wanted in known ? this.wanted : found.runs[0].run_id);
-    this.wanted = null;
+    if (partners.runs.length > 0)
+      this.pick(this.requestedRun !== null && this.requestedRun in names ? this.requestedRun : partners.runs[0].run_id);
+    this.requestedRun = null;
   }
 
   /** @param {string} other */
@@ -184,15 +186,12 @@ export class StatAgreement {
     const name = words.measures[this.measure];
     this.plot.setAttribute("aria-label", words.chart(name));
     const x = rows.map((row) => run.layerIds.indexOf(row.layer));
-    const every = Math.ceil(run.numLayers / (this.plot.clientWidth < 560 ? 8 : 16));
-    const ticks = range(run.numLayers).filter((index) => index % every === 0);
     const layout = plotLayout(root, {
       showlegend: false,
       dragmode: false,
       margin: { l: 8, r: 16, t: 16, b: 8 },
       xaxis: plotAxis(root, text.layers.axis, {
-        tickvals: ticks,
-        ticktext: ticks.map((index) => run.layerIds[index]),
+        ...layerTicks(run, this.plot.clientWidth < 560 ? 8 : 16),
         range: [-0.5, run.numLayers - 0.5],
         zeroline: false,
         fixedrange: true,

@@ -2,6 +2,7 @@
 // Charts of the Statistics view: lines with intervals and baselines, their legend and tooltip.
 import { el } from "../core/dom.js";
 import { cssColour } from "../core/theme.js";
+import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 
 /** One line of a chart with its band. @typedef {{ y: any[], low?: any[], high?: any[] }} Line */
 /** @typedef {Partial<Record<"window" | "shuffled" | "random" | "value", Line | null>>} Series */
@@ -29,17 +30,17 @@ const LINES = {
 export const statTraces = (root, x, series) => {
   const traces = [];
   for (const name of Object.keys(LINES)) {
-    const one = series[name];
-    if (!one || one.y.every((value) => value === null || value === undefined)) continue;
+    const trace = series[name];
+    if (!trace || trace.y.every((value) => value === null || value === undefined)) continue;
     const [colour, dash, markers] = LINES[name];
     const strong = cssColour(root, colour);
-    if (one.low && one.low.some((value) => value !== null && value !== undefined))
-      traces.push(...band(x, one, clear(strong, name === "value" ? 0.22 : 0.14)));
+    if (trace.low && trace.low.some((value) => value !== null && value !== undefined))
+      traces.push(...band(x, trace, clear(strong, name === "value" ? 0.22 : 0.14)));
     traces.push({
       type: "scatter",
       mode: markers ? "lines+markers" : "lines",
       x,
-      y: one.y,
+      y: trace.y,
       hoverinfo: "none",
       connectgaps: false,
       line: { color: strong, width: markers ? 2.5 : 2, dash },
@@ -88,8 +89,6 @@ export const statLegend = (names, series) =>
  * @param {[string, string][]} lines
  */
 export const statTip = (title, lines) => [
-  el("div", { class: "fx-tooltip-head" }, el("strong", {}, title)),
-  ...lines.map(([label, value]) =>
-    el("div", { class: "fx-tooltip-row" }, el("span", {}, label), el("span", { class: "fx-number" }, value)),
-  ),
+  tooltipHead(title),
+  ...lines.map(([label, value]) => tooltipRow(label, value)),
 ];

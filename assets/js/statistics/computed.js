@@ -11,23 +11,23 @@ import { statistics as text } from "../strings/statistics.js";
 const PAUSE = 200; // ms between two questions; the server itself waits before it answers
 
 /**
- * Asks until the answer is there; `told` gets the share done. Nothing once the run changed or the view closed.
+ * Asks until the answer is there; `onProgress` gets the share done. Nothing once the run changed or the view closed.
  * @template {keyof Answers} K
  * @param {App} app
  * @param {K} what
  * @param {Details} details
- * @param {(fraction: number) => unknown} told
+ * @param {(fraction: number) => unknown} onProgress
  * @returns {Promise<Answer<Exclude<Answers[K], ComputingPayload>> | null>}
  */
-export const requestComputed = async (app, what, details, told) => {
+export const requestComputed = async (app, what, details, onProgress) => {
   const { run } = app;
   for (;;) {
-    const answer = await app.ask(what, details);
+    const answer = await app.request(what, details);
     if (app.run !== run || !app.isOpen("statistics")) return null;
     const state = /** @type {ComputingPayload | { state: "done" }} */ (answer);
     if (state.state !== "computing") return /** @type {any} */ (answer);
-    told(state.fraction);
-    await new Promise((done) => setTimeout(done, PAUSE));
+    onProgress(state.fraction);
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
   }
 };
 
@@ -36,7 +36,7 @@ export const computingProgress = (words) => {
   const share = el("p", { class: "fx-muted fx-stat-share" });
   const node = el("div", {}, progressBox(words), share);
   /** @param {number} fraction */
-  const told = (fraction) =>
+  const onProgress = (fraction) =>
     (share.textContent = fraction > 0 && fraction < 1 ? text.progress(format.percent(fraction)) : "");
-  return { node, told };
+  return { node, onProgress };
 };

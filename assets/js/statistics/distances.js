@@ -1,10 +1,10 @@
 // @ts-check
 // Pairs kept by distance with intervals and baselines, and the single pairs and links that lie far apart.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { visibleToken } from "../core/labels.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { selectTokens } from "../core/selection.js";
 import { choiceOf, tableOf } from "../core/widgets.js";
 import { statLegend, statTip, statTraces } from "./chart.js";
@@ -12,6 +12,7 @@ import { statCell, statInterval, statNumber } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { Columns } from "./table.js" */
@@ -26,7 +27,7 @@ export class StatDistances {
   app;
   /** @type {StatisticsView} */
   view;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {any} */
   answer;
@@ -38,12 +39,7 @@ export class StatDistances {
   constructor(app, view) {
     Object.assign(this, { app, view });
     this.legend = el("ul", { class: "fx-causes" });
-    this.plot = el("div", {
-      class: "fx-plot fx-stat-chart",
-      role: "group",
-      "aria-label": words.chart,
-      "data-testid": "fx-stat-distances",
-    });
+    this.plot = plotElement("fx-stat-chart", words.chart, "fx-stat-distances");
     this.table = new StatTable(app, words.table, this.columns());
     const scopes = choiceOf(text.show, words.scopes, this.scope, (scope) => {
       this.scope = scope;
@@ -201,10 +197,10 @@ export class StatDistances {
 
   /**
    * @param {"kept" | "dropped"} kind
-   * @param {any[]} found
+   * @param {any[]} pairs
    */
-  kind(kind, found) {
-    const rows = found.sort((a, b) => b.probability - a.probability).slice(0, SHOWN);
+  kind(kind, pairs) {
+    const rows = pairs.sort((a, b) => b.probability - a.probability).slice(0, SHOWN);
     /** @param {any} row */
     const cells = (row) => [
       this.tokens(row),
@@ -235,20 +231,12 @@ export class StatDistances {
   tokens(row) {
     const [query, key] = [row.query_piece, row.key_piece].map((piece) => visibleToken(piece.trim() || piece));
     const [at, from] = [row.query, row.key].map(format.count);
-    const pressed = () => this.app.toggleSelection(selectTokens([row.query, row.key], "tokens", words.label(at, from)));
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-stat-pair",
-        "data-pair": `${row.query} ${row.key}`,
-        "aria-label": words.choose(query, key, at, from),
-        onclick: pressed,
-      },
-      el("code", {}, query),
-      words.arrow,
-      el("code", {}, key),
-    );
+    const select = () => this.app.toggleSelection(selectTokens([row.query, row.key], "tokens", words.label(at, from)));
+    return buttonOf([el("code", {}, query), words.arrow, el("code", {}, key)], select, {
+      class: "fx-stat-pair",
+      "data-pair": `${row.query} ${row.key}`,
+      "aria-label": words.choose(query, key, at, from),
+    });
   }
 
   selectionChanged() {
@@ -263,5 +251,4 @@ export class StatDistances {
  * @param {string} label
  * @param {Node} table
  */
-const scrolled = (label, table) =>
-  el("div", { class: "fx-stat-scroll", tabindex: "0", role: "region", "aria-label": label }, table);
+const scrolled = (label, table) => scrollRegion("fx-stat-scroll", label, table);

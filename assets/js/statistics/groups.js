@@ -1,7 +1,7 @@
 // @ts-check
 // The groups of the open layer with intervals and baselines, their tokens, and the categories in each of them.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectGroup } from "../core/selection.js";
@@ -11,6 +11,8 @@ import { indistinctWords, isIndistinct, statCategory, statInterval } from "./num
 import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { LayerStatisticsPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { StatisticRow } from "./numbers.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 
@@ -32,9 +34,9 @@ export class StatGroups {
   view;
   /** @type {string | null} */
   scheme;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
-  /** @type {any} */
+  /** @type {StatisticRow[]} */
   rows;
   /** @type {any} */
   tokens;
@@ -118,50 +120,42 @@ export class StatGroups {
   /** @param {number} group */
   card(group) {
     const label = groupLabel(group);
-    const mine = this.rows.filter((row) => row.group === label);
+    const groupRows = this.rows.filter((row) => row.group === label);
     /** @param {string} name */
-    const one = (name) => mine.find((row) => row.statistic === name);
-    const empty = !one("share") || one("share").value === 0;
+    const statistic = (name) => groupRows.find((row) => row.statistic === name);
+    const empty = !statistic("share")?.value;
     const state = el("span", { class: "fx-button" });
-    const button = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-group-choose",
-        "data-group": group,
-        disabled: empty,
-        onclick: () => this.toggle(group),
-      },
-      groupChip(group),
-      el("span", { class: "fx-group-name" }, words.of(label)),
-      state,
+    const button = buttonOf(
+      [groupChip(group), el("span", { class: "fx-group-name" }, words.of(label)), state],
+      () => this.toggle(group),
+      { class: "fx-group-choose", "data-group": group, disabled: empty },
     );
     const content = empty
       ? [el("p", { class: "fx-muted" }, words.empty)]
       : [
-          ...this.facts(one),
-          ...mine.filter((row) => row.statistic === "purity").map((row) => this.leading(row)),
+          ...this.facts(statistic),
+          ...groupRows.filter((row) => row.statistic === "purity").map((row) => this.leading(row)),
           ...this.pieces(label),
         ];
     const node = el("article", { class: "fx-group-card", "aria-label": words.of(label) }, button, content);
     return { node, button, state };
   }
 
-  /** @param {(name: string) => any} one */
-  facts(one) {
+  /** @param {(name: string) => any} statistic */
+  facts(statistic) {
     /** @param {string} name @param {string} label */
     const fact = (name, label) => {
-      const row = one(name);
+      const row = statistic(name);
       return el(
         "div",
         {},
         el("dt", {}, label),
         el("dd", {}, percent(row.value)),
         el("dd", { class: "fx-muted" }, statInterval(name, row.low, row.high) || text.noInterval),
-        el("dd", { class: "fx-muted" }, words.besideRandom(percent(row.random))),
+        el("dd", { class: "fx-muted" }, words.randomBaseline(percent(row.random))),
       );
     };
-    const { warning } = one("confidence");
+    const { warning } = statistic("confidence");
     return [
       el(
         "dl",
@@ -169,14 +163,14 @@ export class StatGroups {
         fact("share", words.share),
         fact("confidence", words.confidence),
       ),
-      warning ? el("p", { class: "fx-stat-told" }, warning) : null,
+      warning ? el("p", { class: "fx-stat-indistinct" }, warning) : null,
     ].filter(Boolean);
   }
 
   /** @param {any} row */
   leading(row) {
     const [scheme, category] = row.category.split(/:(.*)/s);
-    const told = indistinctWords(row);
+    const warning = indistinctWords(row);
     return el(
       "div",
       { class: `fx-card-part${isIndistinct(row) ? " fx-stat-pale" : ""}` },
@@ -191,10 +185,10 @@ export class StatGroups {
       el(
         "p",
         { class: "fx-muted fx-class-words" },
-        words.beside(percent(row.shuffled), percent(row.random), percent(row.window_only)),
+        words.baselineShares(percent(row.shuffled), percent(row.random), percent(row.window_only)),
         row.q_value === null ? null : ` · ${text.q(row.q_value)}`,
       ),
-      told ? el("p", { class: "fx-stat-told" }, told) : null,
+      warning ? el("p", { class: "fx-stat-indistinct" }, warning) : null,
     );
   }
 
@@ -250,19 +244,19 @@ export class StatGroups {
   }
 
   drawSchemes() {
-    const found = [...new Set(this.categories.map((row) => row.scheme))];
-    if (!found.includes(this.scheme)) this.scheme = found.includes("pos") ? "pos" : found[0];
+    const schemes = [...new Set(this.categories.map((row) => row.scheme))];
+    if (!schemes.includes(this.scheme)) this.scheme = schemes.includes("pos") ? "pos" : schemes[0];
     /** @param {string} scheme */
     const changed = (scheme) => {
       this.scheme = scheme;
       this.drawCategories();
       this.selectionChanged();
     };
-    this.schemes.hidden = found.length < 2;
+    this.schemes.hidden = schemes.length < 2;
     this.schemes.replaceChildren(
       choiceOf(
         words.scheme,
-        Object.fromEntries(found.map((name) => [name, text.schemesLong[name]])),
+        Object.fromEntries(schemes.map((name) => [name, text.schemesLong[name]])),
         this.scheme,
         changed,
       ),
@@ -283,16 +277,10 @@ export class StatGroups {
       el(
         "th",
         { scope: "col" },
-        el(
-          "button",
-          {
-            type: "button",
-            class: "fx-stat-group",
-            "data-group": index(label),
-            "aria-label": `${words.of(label)}: ${words.select}`,
-            onclick: () => this.toggle(/** @type {number} */ (index(label))),
-          },
+        buttonOf(
           groupChip(/** @type {number} */ (index(label))),
+          () => this.toggle(/** @type {number} */ (index(label))),
+          { class: "fx-stat-group", "data-group": index(label), "aria-label": `${words.of(label)}: ${words.select}` },
         ),
       );
     const head = el(
@@ -331,8 +319,8 @@ export class StatGroups {
    * @param {any} row
    */
   cell(row) {
-    const told = row.q_value !== null && row.q_value <= MOST_Q;
-    const shade = told && row.lift > 1 ? Math.min(1, Math.log2(row.lift) / 2) : 0;
+    const distinct = row.q_value !== null && row.q_value <= MOST_Q;
+    const shade = distinct && row.lift > 1 ? Math.min(1, Math.log2(row.lift) / 2) : 0;
     const title = words.cell(
       percent(row.share),
       percent(row.low),
@@ -341,7 +329,7 @@ export class StatGroups {
     );
     return el(
       "td",
-      { title, class: told ? null : "fx-stat-pale", style: `--fx-heat:${Math.round(shade * 34)}%` },
+      { title, class: distinct ? null : "fx-stat-pale", style: `--fx-heat:${Math.round(shade * 34)}%` },
       el("span", { class: "fx-stat-value" }, percent(row.share)),
       el("span", { class: "fx-interval" }, row.lift === null ? text.none : words.lift(format.decimal(row.lift, 1))),
     );

@@ -1,8 +1,8 @@
 // @ts-check
 // One statistic layer by layer: a line with its interval and its baselines, and the same as a sortable table.
 import { addressOf } from "../core/address.js";
-import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
+import { layerTicks } from "../core/layer-axis.js";
 import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { statLegend, statTip, statTraces } from "./chart.js";
@@ -10,6 +10,7 @@ import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statNam
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { StatisticRow } from "./numbers.js" */
@@ -26,7 +27,7 @@ export class StatLayers {
   view;
   /** @type {any} */
   answer;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {any[]} */
   rows;
@@ -103,30 +104,24 @@ export class StatLayers {
 
   /** @param {StatisticRow} row */
   value(row) {
-    const told = indistinctWords(row);
+    const warning = indistinctWords(row);
     return [
       el("strong", { class: "fx-stat-value" }, statNumber(row.statistic, row.value)),
       el("span", { class: "fx-interval" }, statInterval(row.statistic, row.low, row.high) || text.noInterval),
-      told ? el("span", { class: "fx-stat-told" }, told) : null,
+      warning ? el("span", { class: "fx-stat-indistinct" }, warning) : null,
     ];
   }
 
   /** @param {number} layer */
   button(layer) {
     const index = this.app.run.layerIds.indexOf(layer);
-    const pressed = () => this.app.setLayer(index);
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button fx-row-choose",
-        "data-layer": index,
-        "aria-label": words.open(layer),
-        "aria-current": index === this.app.layerIndex ? "true" : null,
-        onclick: pressed,
-      },
-      layer,
-    );
+    const openLayer = () => this.app.setLayer(index);
+    return buttonOf(layer, openLayer, {
+      class: "fx-button fx-row-choose",
+      "data-layer": index,
+      "aria-label": words.open(layer),
+      "aria-current": index === this.app.layerIndex ? "true" : null,
+    });
   }
 
   /**
@@ -148,27 +143,27 @@ export class StatLayers {
       this.answer = answer;
       this.shown = this.app.run;
       this.rows = statRows(answer.layers);
-      this.offer();
+      this.drawOptions();
     }
     this.body.hidden = false;
     this.draw();
   }
 
   // The statistics this run has; the one of the address, or the first.
-  offer() {
+  drawOptions() {
     const keys = new Map(this.rows.map((row) => [statKey(row), row]));
     if (!keys.has(/** @type {string} */ (this.key)))
       this.key = [...keys.keys()].find((key) => key.startsWith(FIRST)) || [...keys.keys()][0];
     /** @param {any} pair */
     const options = ([title, names]) => {
-      const mine = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
-      return mine.length === 0
+      const familyKeys = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
+      return familyKeys.length === 0
         ? []
         : [
             el(
               "optgroup",
               { label: title },
-              mine.map(([key, row]) => el("option", { value: key }, statName(row))),
+              familyKeys.map(([key, row]) => el("option", { value: key }, statName(row))),
             ),
           ];
     };
@@ -181,16 +176,18 @@ export class StatLayers {
     const { run, layerIndex } = app;
     this.select.value = this.key;
     const rows = this.rows.filter((row) => statKey(row) === this.key).sort((a, b) => a.layer - b.layer);
-    const [row] = rows;
-    const name = statName(row);
+    const [first] = rows;
+    const name = statName(first);
     this.title.textContent = words.title(name);
-    const constant = rows.every((one) => one.from_shuffled === null && one.value === one.shuffled);
-    this.about.textContent = [text.names[row.statistic][1], constant ? words.constant : null].filter(Boolean).join(" ");
+    const constant = rows.every((row) => row.from_shuffled === null && row.value === row.shuffled);
+    this.about.textContent = [text.names[first.statistic][1], constant ? words.constant : null]
+      .filter(Boolean)
+      .join(" ");
     this.plot.setAttribute("aria-label", words.chart(name));
-    this.chart(rows, row.statistic, constant);
-    this.table.show(rows, (one) => ({
-      class: isIndistinct(one) ? "fx-stat-pale" : null,
-      current: one.layer === run.layerIds[layerIndex],
+    this.chart(rows, first.statistic, constant);
+    this.table.show(rows, (row) => ({
+      class: isIndistinct(row) ? "fx-stat-pale" : null,
+      current: row.layer === run.layerIds[layerIndex],
     }));
   }
 
@@ -212,8 +209,6 @@ export class StatLayers {
     };
     const x = rows.map((row) => run.layerIds.indexOf(/** @type {number} */ (row.layer)));
     this.legend.replaceChildren(...statLegend(words.key, series));
-    const every = Math.ceil(run.numLayers / (this.plot.clientWidth < 560 ? 8 : 16));
-    const ticks = range(run.numLayers).filter((index) => index % every === 0);
     const mark = {
       type: "line",
       xref: "x",
@@ -231,8 +226,7 @@ export class StatLayers {
       margin: { l: 8, r: 16, t: 16, b: 8 },
       shapes: [mark],
       xaxis: plotAxis(root, words.axis, {
-        tickvals: ticks,
-        ticktext: ticks.map((index) => run.layerIds[index]),
+        ...layerTicks(run, this.plot.clientWidth < 560 ? 8 : 16),
         range: [-0.5, run.numLayers - 0.5],
         zeroline: false,
         fixedrange: true,

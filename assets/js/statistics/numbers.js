@@ -64,10 +64,10 @@ export const statInterval = (statistic, low, high, signed = false) => {
 export const indistinctWords = (row) => {
   const shuffled = row.from_shuffled === "same";
   const random = row.from_random === "same";
-  if (shuffled && random) return text.told.both;
-  if (shuffled) return text.told.shuffled;
-  if (random) return text.told.random;
-  return row.from_shuffled === "below" ? text.told.below : null;
+  if (shuffled && random) return text.indistinct.both;
+  if (shuffled) return text.indistinct.shuffled;
+  if (random) return text.indistinct.random;
+  return row.from_shuffled === "below" ? text.indistinct.below : null;
 };
 
 /** @param {StatisticRow} row */

@@ -1,8 +1,9 @@
 // @ts-check
 // The statistics of the whole run, what they are based on, and what can still be measured.
 import { setAttentionState } from "../core/attention-state.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { JobProgress, isLive } from "../core/job-progress.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox } from "../core/widgets.js";
 import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statName, statNumber } from "./numbers.js";
@@ -10,6 +11,7 @@ import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { JobPayload, StatisticsPayload } from "../core/payloads.js" */
 /** @import { Child, Details } from "../core/types.js" */
+/** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { StatisticRow } from "./numbers.js" */
@@ -29,16 +31,12 @@ export class StatOverview {
   app;
   /** @type {StatisticsView} */
   view;
-  /** @type {any} */
+  /** @type {StatisticsPayload | null} */
   answer;
-  /** @type {any} */
+  /** @type {Run | null} */
   shown;
   /** @type {boolean} */
   live;
-  /** @type {HTMLParagraphElement} */
-  stage;
-  /** @type {HTMLProgressElement} */
-  bar;
   /** @type {number} */
   timer;
 
@@ -50,6 +48,9 @@ export class StatOverview {
     Object.assign(this, { app, view });
     this.basis = el("div");
     this.state = el("div", { "data-testid": "fx-stat-measure" });
+    this.progress = new JobProgress(this.state, { label: words.measuring, stop: words.stop, role: "status" }, () =>
+      this.request("statistics_stop"),
+    );
     this.place = el("div");
     this.node = el("section", { "data-testid": "fx-stat-overview" }, this.basis, this.state, this.place);
   }
@@ -107,14 +108,14 @@ export class StatOverview {
       ),
     ];
     const invited = Object.values(missing).some(Boolean); // the invitation says what is missing
-    const said = [
+    const notes = [
       ...(about.length === "enough" ? [] : [words.short[about.length](count, unit)]),
       ...(invited ? [] : about.notes),
     ];
     this.basis.replaceChildren(
       el("h3", { class: "fx-subtitle" }, words.basis),
       el("dl", { class: "fx-stat-facts" }, facts),
-      ...(said.length === 0
+      ...(notes.length === 0
         ? []
         : [
             el(
@@ -123,7 +124,7 @@ export class StatOverview {
               el(
                 "ul",
                 {},
-                said.map((line) => el("li", {}, withCode(line))),
+                notes.map((line) => el("li", {}, withCode(line))),
               ),
             ),
           ]),
@@ -135,21 +136,21 @@ export class StatOverview {
    * @param {JobPayload | null} job
    */
   take(job) {
-    if (job && ["waiting", "running", "stopping"].includes(job.state)) return this.showRunning(job);
+    if (isLive(job)) return this.showRunning(job);
     this.live = false;
     return this.invite(job);
   }
 
   /** @param {JobPayload | null} job */
   invite(job) {
-    const { missing, about } = this.answer;
-    const said = [];
-    if (job && job.state === "failed") said.push(alertBox(job.message));
-    else if (job && job.state === "stopped") said.push(el("p", {}, words.stopped));
-    else if (job && job.message) said.push(alertBox(job.message));
+    const { missing, about } = /** @type {StatisticsPayload} */ (this.answer);
+    const messages = [];
+    if (job && job.state === "failed") messages.push(alertBox(job.message));
+    else if (job && job.state === "stopped") messages.push(el("p", {}, words.stopped));
+    else if (job && job.message) messages.push(alertBox(job.message));
     const first = missing.tags || missing.random;
     if (!first && !missing.attention) {
-      this.state.replaceChildren(...said);
+      this.state.replaceChildren(...messages);
       return;
     }
     const help = [...about.notes, ...(missing.attention ? [words.measureHelp] : [])].map((line) =>
@@ -157,15 +158,7 @@ export class StatOverview {
     );
     /** @param {string} label @param {boolean} main @param {boolean} attention */
     const button = (label, main, attention) =>
-      el(
-        "button",
-        {
-          type: "button",
-          class: main ? "fx-button fx-main-button" : "fx-button",
-          onclick: () => this.measure(attention),
-        },
-        label,
-      );
+      buttonOf(label, () => this.measure(attention), { class: main ? "fx-button fx-main-button" : "fx-button" });
     const buttons = [
       first ? button(words.measure, true, false) : null,
       missing.attention ? button(words.measureAttention, !first, true) : null,
@@ -174,7 +167,7 @@ export class StatOverview {
       el(
         "div",
         { class: "fx-invite" },
-        said,
+        messages,
         el("h4", { class: "fx-stat-heading" }, words.measureTitle),
         el("ul", { class: "fx-stat-missing" }, help),
         el("div", { class: "fx-stat-buttons" }, buttons.filter(Boolean)),
@@ -186,31 +179,20 @@ export class StatOverview {
   /** @param {boolean} attention */
   measure(attention) {
     this.showRunning({ stage: words.measuring, fraction: 0, state: "waiting" });
-    this.ask("statistics_measure", { attention });
+    this.request("statistics_measure", { attention });
   }
 
   /** @param {{ stage: string, fraction: number, state: string }} given */
   showRunning({ stage, fraction, state }) {
-    if (!this.live || !this.bar || !this.bar.isConnected) {
-      this.stage = el("p", {});
-      this.bar = el("progress", { max: "1", "aria-label": words.measuring });
-      const stop = el(
-        "button",
-        { type: "button", class: "fx-button", onclick: () => this.ask("statistics_stop") },
-        words.stop,
-      );
-      this.state.replaceChildren(el("div", { class: "fx-invite", role: "status" }, this.stage, this.bar, stop));
-    }
     this.live = true;
-    this.stage.textContent = state === "stopping" ? words.stopping : stage;
-    this.bar.value = fraction;
+    this.progress.show(state === "stopping" ? words.stopping : stage, fraction);
     this.watch();
   }
 
   watch() {
     clearTimeout(this.timer);
     this.timer = setTimeout(
-      () => this.app.isOpen("statistics") && this.shown === this.app.run && this.ask("statistics_job"),
+      () => this.app.isOpen("statistics") && this.shown === this.app.run && this.request("statistics_job"),
       POLL_MS,
     );
   }
@@ -219,17 +201,17 @@ export class StatOverview {
    * @param {"statistics_measure" | "statistics_stop" | "statistics_job"} what
    * @param {Details} [details]
    */
-  async ask(what, details = {}) {
+  async request(what, details = {}) {
     const { run } = this.app;
     clearTimeout(this.timer);
-    const answer = await this.app.ask(what, details);
+    const answer = await this.app.request(what, details);
     if (this.app.run !== run || !this.app.isOpen("statistics")) return;
     if (answer.error !== undefined) {
       this.live = false;
-      this.state.replaceChildren(alertBox(answer.error, () => this.ask("statistics_job")));
+      this.state.replaceChildren(alertBox(answer.error, () => this.request("statistics_job")));
       return;
     }
-    const ended = this.live && answer.job && !["waiting", "running", "stopping"].includes(answer.job.state);
+    const ended = this.live && answer.job && !isLive(answer.job);
     if (!ended) {
       this.take(answer.job);
       return;
@@ -271,11 +253,7 @@ export class StatOverview {
     this.place.replaceChildren(
       el("h3", { class: "fx-subtitle fx-stat-next" }, words.title),
       el("p", { class: "fx-help" }, words.explain, " ", words.caution),
-      el(
-        "div",
-        { class: "fx-stat-scroll fx-stat-whole", tabindex: "0", role: "region", "aria-label": words.table },
-        table,
-      ),
+      scrollRegion("fx-stat-scroll fx-stat-whole", words.table, table),
     );
   }
 
@@ -286,30 +264,30 @@ export class StatOverview {
    * @param {number} width
    */
   family(title, names, rows, width) {
-    const mine = names.flatMap((name) => rows.filter((row) => row.statistic === name));
-    if (mine.length === 0) return null;
+    const familyRows = names.flatMap((name) => rows.filter((row) => row.statistic === name));
+    if (familyRows.length === 0) return null;
     return el(
       "tbody",
       {},
       el("tr", { class: "fx-stat-family" }, el("th", { colspan: width, scope: "rowgroup" }, title)),
-      mine.map((row) => this.line(row)),
+      familyRows.map((row) => this.line(row)),
     );
   }
 
   /** @param {StatisticRow} row */
   line(row) {
     const { statistic } = row;
-    const told = indistinctWords(row);
+    const warning = indistinctWords(row);
     const name = statName(row);
     /** @param {...any} numbers */
     const cell = (...numbers) => el("td", {}, statCell(statistic, .../** @type {[any, any, any, any]} */ (numbers)));
-    const button = el("button", { type: "button", class: "fx-stat-open", onclick: () => this.open(row) }, name);
+    const button = buttonOf(name, () => this.open(row), { class: "fx-stat-open" });
     const value = el(
       "td",
       {},
       el("strong", { class: "fx-stat-value" }, statNumber(statistic, row.value)),
       el("span", { class: "fx-interval" }, statInterval(statistic, row.low, row.high) || text.noInterval),
-      told ? el("span", { class: "fx-stat-told" }, told) : null,
+      warning ? el("span", { class: "fx-stat-indistinct" }, warning) : null,
     );
     return el(
       "tr",

@@ -1,6 +1,6 @@
 // @ts-check
 // A table whose columns sort it.
-import { el } from "../core/dom.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { hintButton } from "../core/tooltip.js";
 /** @import { Tooltip } from "../core/tooltip.js" */
 /** @import { Attributes } from "../core/types.js" */
@@ -44,14 +44,14 @@ export class StatTable {
       el("thead", {}, head),
       this.body,
     );
-    this.node = el("div", { class: "fx-stat-scroll", tabindex: "0", role: "region", "aria-label": label }, this.table);
+    this.node = scrollRegion("fx-stat-scroll", label, this.table);
   }
 
   /** @param {string} name */
   heading(name) {
     const [label, , , hint] = this.columns[name];
     const arrow = el("span", { class: "fx-sort-arrow", "aria-hidden": "true" });
-    const button = el("button", { type: "button", class: "fx-sort", onclick: () => this.rank(name) }, label, arrow);
+    const button = buttonOf([label, arrow], () => this.rank(name), { class: "fx-sort" });
     const cell = el(
       "th",
       { scope: "col" },
@@ -82,28 +82,28 @@ export class StatTable {
 
   draw() {
     for (const [name, { cell, arrow }] of Object.entries(this.heads)) {
-      const here = this.sort !== null && this.sort.name === name;
-      if (here) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+      const sorted = this.sort !== null && this.sort.name === name;
+      if (sorted) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
-      arrow.textContent = here ? (this.sort.down ? "↓" : "↑") : "";
+      arrow.textContent = sorted ? (this.sort.down ? "↓" : "↑") : "";
     }
     const focused = this.body.contains(document.activeElement)
       ? /** @type {HTMLElement} */ (document.activeElement).dataset.layer
       : undefined;
     this.body.replaceChildren(...this.ranked().map((row) => this.line(row)));
     // The rows are built anew for their marks; the keyboard stays where it was.
-    const again = focused === undefined ? null : this.body.querySelector(`[data-layer="${focused}"]`);
-    if (again) again.focus({ preventScroll: true });
+    const previous = focused === undefined ? null : this.body.querySelector(`[data-layer="${focused}"]`);
+    if (previous) previous.focus({ preventScroll: true });
   }
 
   ranked() {
     if (this.sort === null) return this.rows;
     const value = this.columns[this.sort.name][1];
     const sign = this.sort.down ? -1 : 1;
-    const known = this.rows.filter((row) => value(row) !== null && value(row) !== undefined);
+    const rows = this.rows.filter((row) => value(row) !== null && value(row) !== undefined);
     return [
-      ...known.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0)),
-      ...this.rows.filter((row) => !known.includes(row)),
+      ...rows.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0)),
+      ...this.rows.filter((row) => !rows.includes(row)),
     ];
   }
 

@@ -73,14 +73,14 @@ export class StatisticsView {
 
   get parameters() {
     /** @param {"layers" | "agreement"} name */
-    const own = (name) => this.parts[name].parameters;
+    const parametersOf = (name) => this.parts[name].parameters;
     /** @param {"layers" | "agreement"} name */
-    const closed = (name) => Object.fromEntries(Object.keys(own(name)).map((key) => [key, null]));
+    const closed = (name) => Object.fromEntries(Object.keys(parametersOf(name)).map((key) => [key, null]));
     return Object.assign(
       {},
       ...["layers", "agreement"].map((name) =>
         this.section === name
-          ? own(/** @type {"agreement" | "layers"} */ (name))
+          ? parametersOf(/** @type {"agreement" | "layers"} */ (name))
           : closed(/** @type {"agreement" | "layers"} */ (name)),
       ),
     );
@@ -120,10 +120,10 @@ export class StatisticsView {
    * @param {string} name
    * @param {K} what
    * @param {Details} [details]
-   * @param {boolean} [keep]
+   * @param {boolean} [cache]
    * @returns {Promise<Exclude<Answers[K], ComputingPayload> | null>}
    */
-  async answer(name, what, details = {}, keep = true) {
+  async answer(name, what, details = {}, cache = true) {
     const { run } = this.app;
     if (this.answersOf !== run) this.forget();
     const key = JSON.stringify([what, details]);
@@ -131,15 +131,15 @@ export class StatisticsView {
     const waiting = computingProgress(what === "statistics" ? text.waiting : text.waitingPart);
     this.waitingFor = key;
     this.status.replaceChildren(waiting.node);
-    const found = await requestComputed(this.app, what, details, waiting.told);
-    if (found === null || this.waitingFor !== key || !this.isOpen(name)) return null;
+    const answer = await requestComputed(this.app, what, details, waiting.onProgress);
+    if (answer === null || this.waitingFor !== key || !this.isOpen(name)) return null;
     this.status.replaceChildren();
-    if (found.error !== undefined) {
-      this.status.replaceChildren(alertBox(found.error, () => this.update()));
+    if (answer.error !== undefined) {
+      this.status.replaceChildren(alertBox(answer.error, () => this.update()));
       return null;
     }
-    if (keep) this.answers.set(key, found);
-    return found;
+    if (cache) this.answers.set(key, answer);
+    return answer;
   }
 
   forget() {

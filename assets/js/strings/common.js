@@ -25,7 +25,7 @@ export const common = {
     help: " What you choose in one view is marked in all of them.",
     clear: "Clear selection",
   },
-  wordClasses: {
+  wordClasses: /** @type {Record<string, string>} */ ({
     punctuation: "punctuation",
     whitespace: "spaces and line ends",
     determiner: "determiner (the, this)",
@@ -39,7 +39,7 @@ export const common = {
     content: "content word",
     continuation: "rest of a word",
     other: "other sign",
-  },
+  }),
   wordClassHint:
     "Classes come from closed lists of English words, capital letters and punctuation, without a parser: every word has the class of its most frequent use. A token that continues a word is “rest of a word”. Text in other languages falls mostly under content words, names and punctuation.",
 };

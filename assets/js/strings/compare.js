@@ -16,14 +16,14 @@ export const overview = {
     ratio: "Time against full",
     memory: "Peak memory",
   },
-  columnHints: {
+  columnHints: /** @type {Record<string, string>} */ ({
     endToEnd: "One whole forward pass: median, then lowest to highest, then the number of repeats",
     attention: "The attention operation only, all layers",
     routing: "Finding each token's groups; full attention does not need it",
     ratio: "End-to-end median divided by that of full attention",
     memory:
       "Largest memory until the run was measured: of the whole process on a CPU, of what was given out on a GPU. Model and text are in it, and both ways of attention ran in one process, so it bounds both rather than telling them apart.",
-  },
+  }),
   modes: { full: "Full attention", focus: "Focus" },
   interval: (low, high, repeats) => (repeats === 1 ? "timed once" : `${low}–${high} ms, ${repeats} repeats`),
   none: "–",
@@ -150,7 +150,10 @@ export const settings = {
     "Every point is one measured setting, labelled with its top-k (k) and window (w) where there is room. Down is better, left is cheaper. The height is full attention's perplexity times the exponential of the loss difference; bars are the 95 % interval of that difference, so full attention, the dashed line, has none. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
   xLabel: "Cost",
   x: { time: "Attention time", pairs: "Pairs kept" },
-  xAxis: { time: "attention time, full attention = 1", pairs: "share of pairs kept" },
+  xAxis: /** @type {Record<string, string>} */ ({
+    time: "attention time, full attention = 1",
+    pairs: "share of pairs kept",
+  }),
   yAxis: "perplexity",
   yAxisLog: "perplexity (logarithmic)",
   fullLine: (perplexity) => `full attention: ${perplexity}`,
@@ -188,7 +191,7 @@ export const runs = {
   none: "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting; it then appears here.",
   choose: "Other run",
   pick: "Choose a run",
-  gone: (message) => `The run of this link cannot be shown: ${message}`,
+  notFound: (message) => `The run of this link cannot be shown: ${message}`,
   elsewhere: (side) => `${side.name || side.title} (another text)`,
   option: (run) =>
     `${run.name ? `${run.name}: ` : ""}${run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
@@ -215,7 +218,7 @@ export const runs = {
   textTitle: "The text in both",
   textHint:
     "Colours are this run's groups. Dotted underline: the other run puts this token into another group. Choose a token to select it everywhere; with the keyboard, arrows go from token to token and Enter chooses.",
-  mine: "This run",
+  own: "This run",
   other: "The other run, groups matched",
   unmatched: "a group without a partner",
   selectChanged: "Select changed tokens",
@@ -230,21 +233,21 @@ export const runs = {
   positionAxis: "token position",
   worseTrace: "other run worse",
   betterTrace: "other run better",
-  spoken: (piece, pos, mine, other) => `${piece}, token ${pos}: group ${mine} here, ${other} there`,
-  token: (pos, mine, other) => `token ${pos}: ${mine} here, ${other} there`,
-  losses: (mine, other, difference) => `${mine} → ${other} nats (${difference})`,
+  spoken: (piece, pos, own, other) => `${piece}, token ${pos}: group ${own} here, ${other} there`,
+  token: (pos, own, other) => `token ${pos}: ${own} here, ${other} there`,
+  losses: (own, other, difference) => `${own} → ${other} nats (${difference})`,
 };
 
 // Two runs of different texts.
 /** @satisfies {Words} */
 export const numbers = {
   caption: "Numbers of both runs",
-  lead: (first, second) =>
+  differentTexts: (first, second) =>
     `These two runs are of different texts (${first} and ${second} tokens): no token of one is a token of the other, so their groups cannot be matched token by token.`,
   caution:
     "Perplexities of different texts say which text is easier to predict; compare what Focus loses on each instead.",
   columns: ["Number", "This run", "The other run"],
-  rows: {
+  rows: /** @type {Record<string, string>} */ ({
     text: "Text",
     run: "Run",
     tokens: "Tokens",
@@ -261,8 +264,8 @@ export const numbers = {
     routing: "Routing",
     memory: "Peak memory",
     device: "Measured on",
-  },
-  hints: {
+  }),
+  hints: /** @type {Record<string, string>} */ ({
     loss: "Mean loss of Focus minus that of full attention on the same text, in nats per token; above zero Focus predicts worse",
     pairs: "Share of all pairs of a token and an earlier one (or itself) that Focus keeps, mean over layers",
     far: "Of the pairs beyond window and sinks, the share kept because both tokens share a group, mean over layers",
@@ -270,9 +273,9 @@ export const numbers = {
     endToEnd: "One whole forward pass, median: full attention, then Focus",
     attention: "The attention operation only, all layers, median: full attention, then Focus",
     routing: "Finding each token's groups, all layers, median",
-  },
+  }),
   differ: "differs",
-  settings: {
+  settings: /** @type {Record<string, string>} */ ({
     num_groups: "Groups (K)",
     top_k: "Top-k",
     window: "Window",
@@ -284,7 +287,7 @@ export const numbers = {
     normalisation: "Balancing",
     sinkhorn_iterations: "Balancing steps",
     layers: "Layers",
-  },
+  }),
   sameSettings: "No setting differs.",
   both: (full, focus) => `${full} → ${focus}`,
   nats: (value) => `${value} nats`,
@@ -343,9 +346,9 @@ export const generation = {
   focus: "Focus",
   groupsLater: "Groups are those Focus would give; they appear when the text is finished.",
   speed: (ms, count, total) => `${ms} a token (median of ${count}), after ${total} prompt tokens`,
-  parted: (count) => `The first ${count} tokens are the same.`,
+  samePrefix: (count) => `The first ${count} tokens are the same.`,
   same: "Both wrote the same so far.",
-  partedAtOnce: "They differ from the first token.",
+  differentFromStart: "They differ from the first token.",
   empty: "Press Write to see both texts grow.",
   group: (label, layer) => `group ${label} in layer ${layer}`,
 };

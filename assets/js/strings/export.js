@@ -9,18 +9,23 @@ export const exporting = {
   title: "Export",
   of: (title, run) => `${title} (${run})`,
   kindLabel: "What",
-  kinds: { table: "Table", figure: "Figure", bundle: "Bundle", report: "Report" },
-  help: {
+  kinds: /** @type {Record<string, string>} */ ({
+    table: "Table",
+    figure: "Figure",
+    bundle: "Bundle",
+    report: "Report",
+  }),
+  help: /** @type {Record<string, string>} */ ({
     table:
       "The same rows the views draw, with the run and its setting in every row. Parquet also carries where they come from.",
     figure: "Sizes and type are set for print, on white. PDF and SVG are vectors; HTML works without a network.",
     bundle:
       "One zip file with every table, the figures, what to cite, and a manifest from which `focus-explorer rebuild` makes the same tables again.",
     report: "A few pages to read: setting, groups, sparsity, quality, speed and caveats.",
-  },
+  }),
   table: "Table",
   format: "Format",
-  formats: {
+  formats: /** @type {Record<string, string>} */ ({
     csv: "CSV",
     json: "JSON",
     parquet: "Parquet",
@@ -30,12 +35,12 @@ export const exporting = {
     svg: "SVG",
     png: "PNG",
     html: "HTML",
-  },
-  formatNotes: {
+  }),
+  formatNotes: /** @type {Record<string, string>} */ ({
     latex: "At most 300 rows; choose one layer of a long table.",
     markdown: "At most 300 rows; choose one layer of a long table.",
     csv: "Text cells that a spreadsheet would run (=, +, -, @) get an apostrophe in front.",
-  },
+  }),
   figure: "Figure",
   preset: "Size",
   presetOption: (preset) => `${preset.name} (${preset.width} × ${preset.height} mm): ${preset.about}`,

@@ -59,7 +59,7 @@ export const groups = {
     filters: { all: "all groups", above: "purer than shuffled", flagged: "empty, starved or collapsed" },
     search: "With token",
     searchPlaceholder: "e.g. said",
-    found: (shown, total) => `${shown} of ${total} groups`,
+    matches: (shown, total) => `${shown} of ${total} groups`,
     above: (count, filled, expected, draws, seed) =>
       `${count} of ${filled} groups with tokens are purer than 97.5 % of ${draws} shuffles (seed ${seed}); shuffled groups alone would give about ${expected}.`,
     nothing: "No group fits. Choose other filters, or a shorter token.",

@@ -11,7 +11,7 @@ export const statistics = {
   progress: (percent) => `${percent} of the layers`,
 
   // [name, what it is and of what, whether it is a share (or a number with so many digits)]
-  names: {
+  names: /** @type {Record<string, [string,string]>} */ ({
     dominance: [
       "Largest group",
       "The share of tokens in a layer's largest group. 1/K would be even; near 100 % the groups have collapsed.",
@@ -60,12 +60,16 @@ export const statistics = {
       "The same for the attention beyond window and sinks: what the groups alone keep of it.",
     ],
     share: ["Share of tokens", "The share of all tokens that lie in this group."],
-  },
-  schemes: { pos: "parts of speech", dep: "syntactic relations", word: "kinds of word" },
+  }),
+  schemes: /** @type {Record<string, string>} */ ({
+    pos: "parts of speech",
+    dep: "syntactic relations",
+    word: "kinds of word",
+  }),
   schemesLong: { pos: "Part of speech", dep: "Syntactic relation", word: "Kind of word" },
   name: (name, scheme) => (scheme ? `${name}, ${scheme}` : name),
   tag: (name, tag) => `${name} (${tag})`,
-  tags: {
+  tags: /** @type {Record<string, Record<string,string>>} */ ({
     pos: {
       ADJ: "adjective",
       ADP: "preposition",
@@ -132,14 +136,20 @@ export const statistics = {
       relcl: "relative clause",
       xcomp: "open complement",
     },
-  },
+  }),
   families: {
     sizes: ["Sizes and certainty", ["dominance", "balance", "confidence", "entropy"]],
     categories: ["Groups and grammar", ["purity", "nmi", "v_measure", "homogeneity", "completeness"]],
     words: ["Words over contexts", ["stability"]],
     pairs: ["Pairs and attention", ["pairs_kept", "distant_pairs_kept", "mass_kept", "distant_mass_kept"]],
   },
-  decimals: { entropy: 2, nmi: 3, homogeneity: 3, completeness: 3, v_measure: 3 },
+  decimals: /** @type {Record<string, number>} */ ({
+    entropy: 2,
+    nmi: 3,
+    homogeneity: 3,
+    completeness: 3,
+    v_measure: 3,
+  }),
   interval: (low, high) => `${low} to ${high}`,
   none: "–",
   notMeasured: "not measured",
@@ -163,7 +173,7 @@ export const statistics = {
       "The value minus that of random centroids. Both are resampled together, so the interval is that of the difference.",
     ],
   },
-  told: {
+  indistinct: {
     shuffled: "not told from shuffled groups",
     random: "not told from random centroids",
     both: "not told from shuffled groups or random centroids",
@@ -243,9 +253,14 @@ export const statistics = {
     share: "Share of tokens",
     confidence: "Confidence",
     leading: (scheme) => `Commonest ${scheme}`,
-    leadingNames: { pos: "part of speech", dep: "syntactic relation", word: "kind of word" },
-    beside: (shuffled, random, text) => [`shuffled ${shuffled}`, `random ${random}`, `whole text ${text}`].join(" · "),
-    besideRandom: (random) => `random ${random}`,
+    leadingNames: /** @type {Record<string, string>} */ ({
+      pos: "part of speech",
+      dep: "syntactic relation",
+      word: "kind of word",
+    }),
+    baselineShares: (shuffled, random, text) =>
+      [`shuffled ${shuffled}`, `random ${random}`, `whole text ${text}`].join(" · "),
+    randomBaseline: (random) => `random ${random}`,
     characteristic: "Stand out here",
     characteristicHint:
       "Tokens used more often in this group than its share of the text would give: log-odds with an informative prior, in standard errors (z), at a false discovery rate of 5 % over all tokens and groups of the layer. The small number is z.",

@@ -5,7 +5,11 @@
 /** @satisfies {Words} */
 export const tokens = {
   colourBy: "Colour by",
-  colourings: { group: "Group", confidence: "Confidence", loss: "Loss difference" },
+  colourings: /** @type {Record<string, string>} */ ({
+    group: "Group",
+    confidence: "Confidence",
+    loss: "Loss difference",
+  }),
   showLabels: "Show labels",
   textLabel: "The text, token by token. Use the arrow keys to move from token to token.",
   keyboardHelp: "Hover, tap or use the arrow keys for a token's details.",
@@ -28,8 +32,14 @@ export const tokens = {
 
 /** @satisfies {Words} */
 export const reading = {
-  colourings: { group: "Group", confidence: "Confidence", entropy: "Entropy", loss: "Loss difference", path: "Path" },
-  colouringHints: {
+  colourings: /** @type {Record<string, string>} */ ({
+    group: "Group",
+    confidence: "Confidence",
+    entropy: "Entropy",
+    loss: "Loss difference",
+    path: "Path",
+  }),
+  colouringHints: /** @type {Record<string, string>} */ ({
     group:
       "Each token has the colour of its most probable group in this layer. Letters are given per layer: group A of one layer has nothing to do with group A of another.",
     confidence: "The probability of the token's most probable group in this layer.",
@@ -37,7 +47,7 @@ export const reading = {
       "How spread out the token's group probabilities are. None: one group has it all. Highest: every group is as probable as any other.",
     loss: "Surprise of the model at this token with Focus, minus surprise with full attention, in nats. Above zero Focus predicts it worse.",
     path: "Does the token stay with its companions from layer to layer? For every step to the next layer this takes the share of its group that goes into the same next group, and averages over the steps. Dark tokens move with the crowd; pale ones keep changing company.",
-  },
+  }),
   groupKey: "most probable group",
   entropyKey: (high) => ["none", `highest (${high} nats)`],
   pathKey: (low, high) => [`changes company (${low})`, `moves with the crowd (${high})`],
@@ -124,7 +134,7 @@ export const reading = {
     pathHint:
       "The most probable group of this token in every layer; press a cell to go to that layer. A letter means something only within its layer, so the line below tells how far the token keeps its companions.",
     pathCell: (layer, group, share) => `Layer ${layer}: group ${group}, with ${share} of the tokens`,
-    company: (share, rank) =>
+    consistency: (share, rank) =>
       `On average ${share} of its group moves to the same next group; ${rank} of the tokens keep company less.`,
   },
 };

@@ -41,16 +41,17 @@ export class TokenColours {
    * @param {number} layerIndex
    */
   prepare(run, layerIndex) {
-    const company = this.name === "path" ? run.company() : new Float32Array();
-    [this.low, this.high] = company.length === 0 ? [0, 1] : extent(company);
+    const consistency = this.name === "path" ? run.trajectoryConsistency() : new Float32Array();
+    [this.low, this.high] = consistency.length === 0 ? [0, 1] : extent(consistency);
     const span = this.high - this.low || 1;
     const most = Math.log(run.numGroups) || 1;
+    /** @type {Record<string, (pos: number, group: number) => string>} */
     const shades = {
       group: (_, group) => `g${group}`,
       confidence: (pos) => confidenceShade(run.confidence(layerIndex, pos), run.numGroups),
       entropy: (pos) => shareShade(/** @type {number} */ (run.entropy(layerIndex, pos)) / most),
       loss: (pos) => lossShade(run.lossDifference(pos)),
-      path: (pos) => shareShade((company[pos] - this.low) / span),
+      path: (pos) => shareShade((consistency[pos] - this.low) / span),
     };
     const waits = NEEDS_LAYER.includes(this.name) && !run.hasLayer(layerIndex);
     this.shade = waits ? () => "none" : shades[this.name];
@@ -58,15 +59,16 @@ export class TokenColours {
 
   /** @param {Run} run */
   updateKey(run) {
-    const drawn = `${run.info.run_id} ${this.name}`;
-    if (this.drawnKey === drawn) return; // a hint just pressed must not lose the focus
-    this.drawnKey = drawn;
+    const key = `${run.info.run_id} ${this.name}`;
+    if (this.drawnKey === key) return; // a hint just pressed must not lose the focus
+    this.drawnKey = key;
     const hint = hintButton(this.tooltip, reading.colourings[this.name], reading.colouringHints[this.name]);
     this.key.replaceChildren(...this.keyParts(run), hint);
   }
 
   /** @param {Run} run */
   keyParts(run) {
+    /** @type {Record<string, () => HTMLElement[]>} */
     const parts = {
       group: () => [el("span", {}, reading.groupKey)],
       confidence: () => scaleKey(text.confidenceKey(format.percent(1 / run.numGroups)), confidenceShades()),

@@ -2,7 +2,7 @@
 // The filter of tokens by group, word class and position.
 import { range } from "../core/arrays.js";
 import { decodeBase64 } from "../core/bytes.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
@@ -60,7 +60,7 @@ export class TokenFilter {
     this.group = el("select", { onchange: changed });
     this.kind = el(
       "select",
-      { onchange: () => this.needKinds() },
+      { onchange: () => this.loadKinds() },
       option("", words.anyKind),
       Object.entries(words.kinds).map(([name, label]) => option(name, label)),
     );
@@ -84,8 +84,8 @@ export class TokenFilter {
       ),
       el("span", { class: "fx-select" }, words.from, this.from, words.to, this.to),
       this.modes,
-      el("button", { type: "button", class: "fx-button", onclick: () => this.selectAll() }, words.select),
-      el("button", { type: "button", class: "fx-button", onclick: () => this.clear() }, words.clear),
+      buttonOf(words.select, () => this.selectAll()),
+      buttonOf(words.clear, () => this.clear()),
       this.problem,
     );
     this.node = el("details", { class: "fx-details fx-filter", "data-testid": "fx-filter" }, this.summary, row);
@@ -114,7 +114,7 @@ export class TokenFilter {
     this.node.open = true; // who follows a link did not set the filter, and must see it
     this.mode = address.get("others") === "hide" ? "hide" : "dim";
     /** @type {HTMLInputElement} */ (this.modes.querySelector(`[value=${this.mode}]`)).checked = true;
-    this.needKinds();
+    this.loadKinds();
   }
 
   get parameters() {
@@ -137,12 +137,12 @@ export class TokenFilter {
   }
 
   // The kinds of words are asked for once, when somebody first filters by them.
-  async needKinds() {
+  async loadKinds() {
     const { run } = this.app;
     this.problem.textContent = "";
     try {
       if (this.kind.value !== "" && this.kinds === null) {
-        const answer = await run.once("word_classes");
+        const answer = await run.requestOnce("word_classes");
         if (this.app.run !== run) return;
         this.kinds = { names: answer.names, codes: decodeBase64(answer.classes) };
       }
@@ -168,6 +168,7 @@ export class TokenFilter {
   // A function of the position: does the token pass in this layer?
   test() {
     const { run, layerIndex } = this.app;
+    /** @type {((pos: number) => boolean)[]} */
     const tests = [];
     if (this.group.value !== "") tests.push((pos) => run.top(layerIndex, pos) === Number(this.group.value));
     if (this.kind.value !== "" && this.kinds) {
@@ -181,9 +182,9 @@ export class TokenFilter {
 
   positions() {
     const passes = this.test();
-    const found = [];
-    for (let pos = 0; pos < this.app.run.numTokens; pos += 1) if (passes(pos)) found.push(pos);
-    return found;
+    const positions = [];
+    for (let pos = 0; pos < this.app.run.numTokens; pos += 1) if (passes(pos)) positions.push(pos);
+    return positions;
   }
 
   selectAll() {

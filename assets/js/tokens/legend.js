@@ -1,7 +1,7 @@
 // @ts-check
 // One card per group of the open layer; pressing a card selects the group.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { visibleToken } from "../core/labels.js";
 import { selectedPerGroup } from "../core/selection.js";
@@ -17,10 +17,10 @@ import { reading as readingText, legend as text } from "../strings/tokens.js";
 export class Legend {
   /**
    * @param {Tooltip} tooltip
-   * @param {(group: number) => unknown} pressed
+   * @param {(group: number) => unknown} onclick
    */
-  constructor(tooltip, pressed) {
-    this.pressed = pressed;
+  constructor(tooltip, onclick) {
+    this.pressed = onclick;
     this.list = el("div", { class: "fx-legend-list" });
     this.node = el(
       "aside",
@@ -70,7 +70,7 @@ export class Legend {
    */
   createCards(count) {
     this.cards = range(count).map((group) =>
-      el("button", { type: "button", class: "fx-group", "data-group": group, onclick: () => this.pressed(group) }),
+      buttonOf(null, () => this.pressed(group), { class: "fx-group", "data-group": group }),
     );
     this.list.replaceChildren(...this.cards);
   }

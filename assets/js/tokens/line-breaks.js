@@ -33,7 +33,7 @@ export class Measure {
     /** @type {CanvasRenderingContext2D} */ (this.context).font =
       `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
     /** @type {Map<any, any>} */
-    this.known = new Map();
+    this.cache = new Map();
   }
 
   /**
@@ -42,12 +42,12 @@ export class Measure {
    * @returns {Piece}
    */
   of(piece) {
-    let found = this.known.get(piece);
-    if (found === undefined) {
+    let breaks = this.cache.get(piece);
+    if (breaks === undefined) {
       const parts = piece.split("\n");
       const ends = parts.length - 1;
       const head = parts[0].replace(/\r$/, "");
-      found = {
+      breaks = {
         head,
         ends,
         tail: ends ? parts[ends] : "",
@@ -55,10 +55,10 @@ export class Measure {
         after: BREAKS_AFTER.test(piece),
         width: this.width(head) + ends * NEWLINE_WIDTH + TOKEN_GAP,
       };
-      found.tailWidth = found.tail ? this.width(found.tail) : 0;
-      this.known.set(piece, found);
+      breaks.tailWidth = breaks.tail ? this.width(breaks.tail) : 0;
+      this.cache.set(piece, breaks);
     }
-    return found;
+    return breaks;
   }
 
   /** @param {string} text */

@@ -58,7 +58,7 @@ export class Lines {
     this.node = el("div", { class: "fx-scroller", tabindex: "-1" }, this.text, this.empty);
     this.labels = false;
     /** @type {Map<any, any>} */
-    this.drawn = new Map();
+    this.drawnLines = new Map();
     /** @type {Line[]} */
     this.lines = [];
     this.node.addEventListener("scroll", () => this.draw(), { passive: true });
@@ -111,7 +111,7 @@ export class Lines {
     this.text.style.height = `${this.lines.length * this.lineHeight}px`;
     this.text.style.setProperty("--fx-line", `${this.lineHeight}px`);
     this.empty.hidden = this.shown.length > 0;
-    this.drawn.clear();
+    this.drawnLines.clear();
     if (fresh) this.node.scrollTop = 0;
     else if (anchor !== null && this.shown.length > 0)
       this.node.scrollTop = this.lineOf(anchor.pos) * this.lineHeight + anchor.offset;
@@ -127,22 +127,22 @@ export class Lines {
 
   draw() {
     const { scrollTop, clientHeight } = this.node;
-    const visible = [Math.floor(scrollTop / this.lineHeight), Math.ceil((scrollTop + clientHeight) / this.lineHeight)];
+    const inView = [Math.floor(scrollTop / this.lineHeight), Math.ceil((scrollTop + clientHeight) / this.lineHeight)];
     const whole = this.shown.length <= WHOLE;
-    const first = whole ? 0 : Math.max(0, visible[0] - OVERSCAN);
-    const end = whole ? this.lines.length : Math.min(this.lines.length, visible[1] + OVERSCAN);
+    const first = whole ? 0 : Math.max(0, inView[0] - OVERSCAN);
+    const end = whole ? this.lines.length : Math.min(this.lines.length, inView[1] + OVERSCAN);
     if (
       this.range &&
-      this.range[0] <= Math.max(0, visible[0] - 4) &&
-      this.range[1] >= Math.min(this.lines.length, visible[1] + 4)
+      this.range[0] <= Math.max(0, inView[0] - 4) &&
+      this.range[1] >= Math.min(this.lines.length, inView[1] + 4)
     )
       return;
     this.range = [first, end];
-    const kept = new Map();
-    for (let i = first; i < end; i += 1) kept.set(i, this.drawn.get(i) || this.buildLine(i));
-    this.drawn = kept;
+    const keptLines = new Map();
+    for (let i = first; i < end; i += 1) keptLines.set(i, this.drawnLines.get(i) || this.buildLine(i));
+    this.drawnLines = keptLines;
     this.window.style.transform = `translateY(${first * this.lineHeight}px)`;
-    this.window.replaceChildren(...kept.values());
+    this.window.replaceChildren(...keptLines.values());
     this.changed();
   }
 
@@ -199,7 +199,8 @@ export class Lines {
 
   // Every token on the page now.
   *spans() {
-    for (const line of this.drawn.values()) for (const node of line.children) if (node.fxPos !== undefined) yield node;
+    for (const line of this.drawnLines.values())
+      for (const node of line.children) if (node.fxPos !== undefined) yield node;
   }
 
   repaint() {
@@ -271,7 +272,7 @@ export class Lines {
     while (this.lines[at] && this.lines[at].first === this.lines[at].end) at += step;
     if (!this.lines[at] || at === this.lineOf(pos)) return null;
     this.reveal(this.shown[this.lines[at].first], false);
-    const spans = [...this.drawn.get(at).querySelectorAll(".fx-token")];
+    const spans = [...this.drawnLines.get(at).querySelectorAll(".fx-token")];
     /** @param {Element} span */
     const gap = (span) => Math.abs(span.getBoundingClientRect().left - left);
     return spans.reduce((best, span) => (gap(span) < gap(best) ? span : best)).fxPos;

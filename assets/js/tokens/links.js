@@ -5,7 +5,7 @@
 /**
  * What the links need of a run.
  * @typedef {{ numTokens: number, config: { window: number, num_sinks: number },
- *   meet: (layerIndex: number, pos: number, other: number) => boolean }} LinkedRun
+ *   shareGroup: (layerIndex: number, pos: number, other: number) => boolean }} LinkedRun
  */
 
 export const LINK_CAUSES = ["local_only", "group_only", "local_and_group", "sink_only"];
@@ -34,7 +34,7 @@ export class Links {
     this.codes = new Uint8Array(run.numTokens); // 0: no attention either way; else 1 + place in LINK_CAUSES
     for (let other = 0; other < run.numTokens; other += 1) {
       const near = Math.abs(pos - other) <= window;
-      const code = CODE[NEAR[near] + SHARED[run.meet(layerIndex, pos, other)]];
+      const code = CODE[NEAR[near] + SHARED[run.shareGroup(layerIndex, pos, other)]];
       this.codes[other] = code === 0 && Math.min(pos, other) < sinks ? SINK : code;
     }
   }
@@ -63,11 +63,11 @@ export class Links {
    * @param {string | null} cause
    */
   collect(from, to, cause) {
-    const wanted = cause === null ? 0 : LINK_CAUSES.indexOf(cause) + 1;
-    const found = [];
+    const code = cause === null ? 0 : LINK_CAUSES.indexOf(cause) + 1;
+    const positions = [];
     for (let other = from; other < to; other += 1) {
-      if (this.codes[other] !== 0 && (wanted === 0 || this.codes[other] === wanted)) found.push(other);
+      if (this.codes[other] !== 0 && (code === 0 || this.codes[other] === code)) positions.push(other);
     }
-    return found;
+    return positions;
   }
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // The panel of one token: what it may attend to and why, what may attend to it, and its groups in every layer.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
@@ -75,11 +75,7 @@ export class TokenPanel {
         { class: "fx-muted" },
         text.position(format.count(pos), format.count(run.numTokens), run.layerIds[layerIndex]),
       ),
-      el(
-        "button",
-        { type: "button", class: "fx-step", "data-key": "close", "aria-label": text.close, onclick: this.closed },
-        "×",
-      ),
+      buttonOf("×", this.closed, { class: "fx-step", "data-key": "close", "aria-label": text.close }),
     );
   }
 
@@ -88,7 +84,7 @@ export class TokenPanel {
    * @param {string | null} problem
    */
   links(links, problem) {
-    if (problem !== null) return [alertBox(readingText.layerFailed(problem), () => this.app.needLayer())];
+    if (problem !== null) return [alertBox(readingText.layerFailed(problem), () => this.app.loadLayer())];
     if (links === null) return [progressBox(readingText.loadingLayer)];
     const { pos } = links;
     const later = links.numTokens - pos - 1;
@@ -141,11 +137,7 @@ export class TokenPanel {
         LINK_CAUSES.map((cause) => causeRow(way, cause, links[way](cause), app.run.config)),
       ),
       positions.length > 1
-        ? el(
-            "button",
-            { type: "button", class: "fx-button fx-small", "data-key": `select-${way}`, onclick: select },
-            text.select,
-          )
+        ? buttonOf(text.select, select, { class: "fx-button fx-small", "data-key": `select-${way}` })
         : null,
     );
   }
@@ -189,8 +181,8 @@ export class TokenPanel {
    * @param {number} pos
    */
   path(run, layerIndex, pos) {
-    const company = run.company();
-    const below = company.reduce((count, value) => count + (value < company[pos] ? 1 : 0), 0);
+    const consistency = run.trajectoryConsistency();
+    const below = consistency.reduce((count, value) => count + (value < consistency[pos] ? 1 : 0), 0);
     const strip = el(
       "div",
       { class: "fx-path", role: "group", "aria-label": text.path, onkeydown: (event) => this.pathKey(event) },
@@ -205,7 +197,7 @@ export class TokenPanel {
         ? el(
             "p",
             { class: "fx-muted" },
-            text.company(format.percent(company[pos]), format.percent(below / run.numTokens)),
+            text.consistency(format.percent(consistency[pos]), format.percent(below / run.numTokens)),
           )
         : null,
     );
@@ -220,23 +212,17 @@ export class TokenPanel {
   pathCell(run, layerIndex, index, pos) {
     const group = run.top(index, pos);
     const words = text.pathCell(run.layerIds[index], groupLabel(group), format.percent(run.groups[index][group].share));
-    const here = index === layerIndex;
-    return el(
-      "button",
-      {
-        type: "button",
-        class: "fx-path-cell",
-        "data-shade": `g${group}`,
-        "data-index": index,
-        "data-key": `path-${index}`,
-        "aria-label": words,
-        title: words,
-        "aria-current": here ? "true" : null,
-        tabindex: here ? "0" : "-1",
-        onclick: () => this.app.setLayer(index),
-      },
-      groupLabel(group),
-    );
+    const current = index === layerIndex;
+    return buttonOf(groupLabel(group), () => this.app.setLayer(index), {
+      class: "fx-path-cell",
+      "data-shade": `g${group}`,
+      "data-index": index,
+      "data-key": `path-${index}`,
+      "aria-label": words,
+      title: words,
+      "aria-current": current ? "true" : null,
+      tabindex: current ? "0" : "-1",
+    });
   }
 
   /**

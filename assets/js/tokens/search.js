@@ -1,7 +1,7 @@
 // @ts-check
 // The search box: finds text, counts and steps through the hits, and selects them.
 import { range } from "../core/arrays.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { selectTokens } from "../core/selection.js";
 import { reading as text } from "../strings/tokens.js";
@@ -10,13 +10,13 @@ import { matches, plainMatches, tokenHits } from "./matches.js";
 /** @import { Hit } from "./matches.js" */
 
 /**
- * `changed`: there are other hits; `went`: the hit to show; `top`: the first token on the screen.
- * @typedef {{ changed: () => unknown, went: (hit: Hit) => unknown, top: () => number }} SearchHandlers
+ * `changed`: there are other hits; `reached`: the hit to show; `top`: the first token on the screen.
+ * @typedef {{ changed: () => unknown, reached: (hit: Hit) => unknown, top: () => number }} SearchHandlers
  */
 
 const PAUSE = 120; // ms without typing before a search begins
 
-// The search field; `changed` is told about new hits, `went` about the hit to show.
+// The search field; `changed` is called for new hits, `reached` with the hit to show.
 export class Search {
   /** @type {HTMLInputElement} */
   field;
@@ -28,8 +28,7 @@ export class Search {
   buttons;
   /** @type {HTMLDivElement} */
   node;
-  /** @type {any} */
-  turn;
+  requestId = 0;
   /** @type {string | null} */
   whole;
   /** @type {Hit[]} */
@@ -69,19 +68,11 @@ export class Search {
     this.status = el("span", { class: "fx-search-status", role: "status" });
     /** @param {string} symbol @param {string} label @param {number} by */
     const step = (symbol, label, by) =>
-      el(
-        "button",
-        { type: "button", class: "fx-step", "aria-label": label, disabled: true, onclick: () => this.step(by) },
-        symbol,
-      );
+      buttonOf(symbol, () => this.step(by), { class: "fx-step", "aria-label": label, disabled: true });
     this.buttons = [
       step("‹", words.previous, -1),
       step("›", words.next, 1),
-      el(
-        "button",
-        { type: "button", class: "fx-button", disabled: true, onclick: () => this.selectAll() },
-        words.selectAll,
-      ),
+      buttonOf(words.selectAll, () => this.selectAll(), { disabled: true }),
     ];
     this.node = el(
       "div",
@@ -101,7 +92,7 @@ export class Search {
 
   // For another run: nothing is found yet, and an answer on its way counts no more.
   reset() {
-    this.turn = (this.turn || 0) + 1;
+    this.requestId += 1;
     this.whole = null;
     this.field.value = "";
     this.forget(null);
@@ -161,15 +152,16 @@ export class Search {
 
   async run() {
     const source = this.field.value;
-    const turn = (this.turn = (this.turn || 0) + 1);
-    if (source === "") return this.found([]);
+    const requestId = (this.requestId += 1);
+    if (source === "") return this.showHits([]);
     if (!this.whole) this.prepare();
     try {
       const whole = this.whole ?? "";
       const bounds = this.regex.checked ? await matches(source, "gimu", whole) : plainMatches(source, whole);
-      if (turn === this.turn) this.found(tokenHits(bounds, this.starts));
+      if (requestId === this.requestId) this.showHits(tokenHits(bounds, this.starts));
     } catch (error) {
-      if (turn === this.turn) this.found([], error instanceof SyntaxError ? text.search.bad : text.search.slow);
+      if (requestId === this.requestId)
+        this.showHits([], error instanceof SyntaxError ? text.search.bad : text.search.slow);
     }
     return undefined;
   }
@@ -178,7 +170,7 @@ export class Search {
    * @param {Hit[]} hits
    * @param {string | null} [problem]
    */
-  found(hits, problem = null) {
+  showHits(hits, problem = null) {
     this.forget(problem);
     this.hits = hits;
     this.hitTokens = new Set(hits.flatMap(([first, last]) => range(last - first + 1).map((i) => first + i)));
@@ -195,7 +187,7 @@ export class Search {
     if (this.at < 0) this.at = by > 0 ? this.nextAfter(this.handlers.top()) : this.hits.length - 1;
     else this.at = (this.at + by + this.hits.length) % this.hits.length;
     this.status.textContent = text.search.status(format.count(this.at + 1), format.count(this.hits.length));
-    this.handlers.went(this.hits[this.at]);
+    this.handlers.reached(this.hits[this.at]);
   }
 
   /**
@@ -207,7 +199,7 @@ export class Search {
     return next < 0 ? 0 : next;
   }
 
-  now() {
+  currentHit() {
     return this.at < 0 ? null : this.hits[this.at];
   }
 

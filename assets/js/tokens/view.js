@@ -38,7 +38,7 @@ export class TokensView {
   constructor(app, panel) {
     this.app = app;
     /** The address of the first run. @type {URLSearchParams | null} */
-    this.wanted = addressOf("tokens");
+    this.address = addressOf("tokens");
     this.colours = new TokenColours(app.tooltip, addressOf("tokens").get("colour"));
     this.current = 0;
     /** @type {Links | null} */
@@ -50,7 +50,7 @@ export class TokensView {
         this.repaint();
         app.writeAddress();
       },
-      went: (hit) => this.showHit(hit),
+      reached: (hit) => this.showHit(hit),
       top: () => this.topToken(),
     });
     this.filter = new TokenFilter(app, () => {
@@ -74,7 +74,7 @@ export class TokensView {
     this.lines = new Lines(attributes, (span, pos) => this.paint(span, pos));
     this.text = this.lines.text;
     this.lines.changed = () => this.pointAtCurrent();
-    this.listen();
+    this.addListeners();
     panel.append(
       el(
         "div",
@@ -105,7 +105,7 @@ export class TokensView {
     return el("label", { class: "fx-toggle" }, el("input", { type: "checkbox", onchange: changed }), text.showLabels);
   }
 
-  listen() {
+  addListeners() {
     /** @param {Event} event */
     const details = (event) => {
       const span = this.spanOf(event);
@@ -153,11 +153,11 @@ export class TokensView {
 
   // The address speaks of the first run it opens, not of those a person opens later.
   restore() {
-    const { wanted } = this;
-    this.wanted = null;
-    if (wanted === null) return;
-    this.filter.restore(wanted);
-    this.search.restore(wanted);
+    const { address } = this;
+    this.address = null;
+    if (address === null) return;
+    this.filter.restore(address);
+    this.search.restore(address);
   }
 
   get parameters() {
@@ -222,8 +222,8 @@ export class TokensView {
     classList.toggle("fx-chosen", itself);
     classList.toggle("fx-current", pos === this.current);
     classList.toggle("fx-hit", this.search.hitTokens.has(pos));
-    const now = this.search.now();
-    classList.toggle("fx-hit-now", now !== null && pos >= now[0] && pos <= now[1]);
+    const hit = this.search.currentHit();
+    classList.toggle("fx-hit-now", hit !== null && pos >= hit[0] && pos <= hit[1]);
     if (span.role === "option") span.setAttribute("aria-selected", String(selected));
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // The Training tab: requests the trainings and curves, and updates the list, the open training and the charts.
 import { groupColour } from "../core/colours.js";
-import { el } from "../core/dom.js";
+import { buttonOf, el, emptyState } from "../core/dom.js";
 import { sentence } from "../core/format.js";
 import { resizePlots } from "../core/plot.js";
 import { callServer } from "../core/server.js";
@@ -39,26 +39,26 @@ export class App {
   choose;
   /** @type {TrainingPayload[]} */
   runs;
-  /** @type {any} */
+  /** The ids of the trainings that are shown. @type {string[]} */
   shown;
   /** @type {Map<any, any>} */
   curves;
   /** @type {TrainingJobPayload | null} */
   job;
-  /** @type {any} */
+  /** The folder of the training that is starting. @type {string | null} */
   expected;
   /** @type {boolean} */
   busy;
-  /** @type {any} */
+  /** @type {string | null} */
   problem;
-  /** @type {any} */
-  silence;
+  /** @type {string | null} */
+  serverProblem;
   /** @type {boolean} */
   loaded;
   /** @type {boolean} */
-  gone;
+  disposed;
   /** @type {boolean} */
-  asking;
+  requesting;
   /** @type {number} */
   timer;
   /** @type {string} */
@@ -81,7 +81,7 @@ export class App {
       expected: null,
       busy: false,
       problem: null,
-      silence: null,
+      serverProblem: null,
       loaded: false,
     });
     installShades();
@@ -110,7 +110,7 @@ export class App {
   }
 
   dispose() {
-    this.gone = true;
+    this.disposed = true;
     clearTimeout(this.timer);
     this.themeObserver.disconnect();
     this.sizeObserver.disconnect();
@@ -123,20 +123,20 @@ export class App {
   // Asks only while somebody can see the answer.
   async poll() {
     clearTimeout(this.timer);
-    if (this.gone) return;
+    if (this.disposed) return;
     if (!this.visible()) return this.later(POLL_HIDDEN);
-    if (this.asking) return undefined;
-    this.asking = true;
-    const asked = Object.fromEntries(this.shown.map((id) => [id, this.seen(id)]));
-    const answer = await callServer(() => this.server.load({ shown: asked }));
-    this.asking = false;
-    if (this.gone) return undefined;
+    if (this.requesting) return undefined;
+    this.requesting = true;
+    const requested = Object.fromEntries(this.shown.map((id) => [id, this.lastSteps(id)]));
+    const answer = await callServer(() => this.server.load({ shown: requested }));
+    this.requesting = false;
+    if (this.disposed) return undefined;
     if (answer.error !== undefined) {
-      this.silence = answer.error;
+      this.serverProblem = answer.error;
       this.draw();
       return this.later(POLL_IDLE);
     }
-    const complete = this.take(answer, asked);
+    const complete = this.take(answer, requested);
     if (complete && this.visible()) this.draw();
     const live =
       this.runs.some((run) => LIVE.includes(run.status)) ||
@@ -151,19 +151,19 @@ export class App {
   }
 
   /** @param {string} id */
-  seen(id) {
-    const known = this.curves.get(id);
-    return known ? Object.fromEntries(Object.entries(known.modes).map(([mode, curve]) => [mode, curve.last])) : {};
+  lastSteps(id) {
+    const curves = this.curves.get(id);
+    return curves ? Object.fromEntries(Object.entries(curves.modes).map(([mode, curve]) => [mode, curve.last])) : {};
   }
 
   /**
    * Returns false when something that is shown has not been asked for yet, or must be asked for from the start.
    * @param {TrainingsPayload} answer
-   * @param {Record<string, Record<string, number>>} asked
+   * @param {Record<string, Record<string, number>>} requested
    */
-  take(answer, asked) {
+  take(answer, requested) {
     this.loaded = true;
-    this.silence = null;
+    this.serverProblem = null;
     this.runs = answer.trainings;
     this.job = answer.job;
     const expected = this.runs.find((run) => run.out === this.expected && LIVE.includes(run.status));
@@ -180,32 +180,32 @@ export class App {
     if (this.shown.length === 0 && this.runs.length > 0)
       this.shown = [(this.runs.find((run) => LIVE.includes(run.status)) || this.runs[0]).training_id];
     return this.shown
-      .map((id) => this.takeCurve(/** @type {TrainingPayload} */ (byId.get(id)), answer.curves[id], id in asked))
+      .map((id) => this.takeCurve(/** @type {TrainingPayload} */ (byId.get(id)), answer.curves[id], id in requested))
       .every(Boolean);
   }
 
   /**
    * @param {TrainingPayload} run
    * @param {Record<string, CurvePayload>} parts
-   * @param {boolean} wasAsked
+   * @param {boolean} wasRequested
    */
-  takeCurve(run, parts, wasAsked) {
-    const known = this.curves.get(run.training_id);
+  takeCurve(run, parts, wasRequested) {
+    const curves = this.curves.get(run.training_id);
     if (
-      known === undefined ||
-      known.part !== run.part ||
-      Object.values(known.modes).some((curve) => curve.length > MOST_POINTS)
+      curves === undefined ||
+      curves.part !== run.part ||
+      Object.values(curves.modes).some((curve) => curve.length > MOST_POINTS)
     ) {
       const fresh = { part: run.part, modes: {} };
       this.curves.set(run.training_id, fresh);
-      if (!wasAsked || known !== undefined) return false;
+      if (!wasRequested || curves !== undefined) return false;
     }
     const { modes } = this.curves.get(run.training_id);
     for (const [mode, part] of Object.entries(parts || {})) {
       modes[mode] = modes[mode] || new Curve();
       modes[mode].append(part);
     }
-    return wasAsked;
+    return wasRequested;
   }
 
   /** @param {string} id */
@@ -214,12 +214,12 @@ export class App {
   }
 
   draw() {
-    if (!this.loaded && this.silence === null) return;
+    if (!this.loaded && this.serverProblem === null) return;
     this.tooltip.hide();
     this.drawMessage();
     this.content.hidden = this.runs.length === 0;
     if (this.content.hidden) return;
-    const shown = this.shown.map((id) => this.runs.find((run) => run.training_id === id));
+    const shown = this.shown.flatMap((id) => this.runs.filter((run) => run.training_id === id));
     this.detail.update(shown[0], this.busy);
     this.list.update(this.runs);
     this.newest.update(shown, (id) => this.colourOf(id));
@@ -238,21 +238,14 @@ export class App {
   }
 
   drawMessage() {
-    const key = JSON.stringify([this.problem, this.silence, this.job, this.runs.length === 0, this.busy]);
+    const key = JSON.stringify([this.problem, this.serverProblem, this.job, this.runs.length === 0, this.busy]);
     if (key === this.shownMessage) return;
     this.shownMessage = key;
     const parts = [];
-    for (const problem of [this.problem, this.silence]) if (problem !== null) parts.push(alertBox(sentence(problem)));
+    for (const problem of [this.problem, this.serverProblem])
+      if (problem !== null) parts.push(alertBox(sentence(problem)));
     if (this.job !== null) parts.push(this.jobMessage(this.job));
-    if (parts.length === 0 && this.runs.length === 0)
-      parts.push(
-        el(
-          "div",
-          { class: "fx-empty" },
-          el("h2", { class: "fx-title" }, text.empty.title),
-          el("p", {}, text.empty.body),
-        ),
-      );
+    if (parts.length === 0 && this.runs.length === 0) parts.push(emptyState(text.empty.title, text.empty.body));
     this.message.replaceChildren(...parts);
     this.message.hidden = parts.length === 0;
   }
@@ -261,16 +254,9 @@ export class App {
   jobMessage({ state, name, message }) {
     if (state === "failed") return alertBox(text.failedStart(name, message));
     if (state === "stopped") return el("p", { class: "fx-run-note", role: "status" }, text.stoppedStart(name));
-    const stop = el(
-      "button",
-      {
-        type: "button",
-        class: "fx-button",
-        disabled: state === "stopping" || this.busy,
-        onclick: () => this.act("stop", null),
-      },
-      text.stop,
-    );
+    const stop = buttonOf(text.stop, () => this.runAction("stop", null), {
+      disabled: state === "stopping" || this.busy,
+    });
     return el(
       "div",
       { class: "fx-starting" },
@@ -284,7 +270,7 @@ export class App {
    * @param {"stop" | "resume" | "use"} name
    * @param {string | null} [id]
    */
-  async act(name, id = this.shown[0]) {
+  async runAction(name, id = this.shown[0]) {
     if (this.busy) return;
     this.busy = true;
     this.problem = null;
@@ -307,9 +293,9 @@ export class App {
 
   /** @param {string} id */
   toggle(id) {
-    const others = this.shown.filter((other) => other !== id);
+    const remaining = this.shown.filter((other) => other !== id);
     if (!this.shown.includes(id)) this.shown = [...this.shown, id];
-    else if (others.length > 0) this.shown = others;
+    else if (remaining.length > 0) this.shown = remaining;
     this.list.update(this.runs);
     this.poll();
   }

@@ -2,8 +2,9 @@
 // The charts of the Training tab: one line per training, raw and smoothed, all over the same range of steps.
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
+import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
 import { runSwatch } from "./swatch.js";
 /** @import { PlotHost } from "../core/types.js" */
@@ -68,12 +69,7 @@ export class TrainingCharts {
   /** @param {Kind} kind */
   section(kind) {
     const words = text.charts[kind];
-    this.nodes[kind] = el("div", {
-      class: "fx-plot fx-curve",
-      role: "group",
-      "aria-label": words.title,
-      "data-testid": `fx-curve-${kind}`,
-    });
+    this.nodes[kind] = plotElement("fx-curve", words.title, `fx-curve-${kind}`);
     return el(
       "section",
       { class: "fx-chart" },
@@ -189,14 +185,9 @@ export class TrainingCharts {
       const name = line.mode === "full" ? text.full(line.run.name) : line.run.name;
       const shown = settings.show(shape(value));
       const words = settings.exact ? shown : text.smoothed(shown, settings.show(shape(mean)));
-      return el(
-        "div",
-        { class: "fx-tooltip-row" },
-        el("span", {}, runSwatch(line.colour), name),
-        el("span", { class: "fx-number" }, words),
-      );
+      return tooltipRow([runSwatch(line.colour), name], words);
     });
-    return [el("div", { class: "fx-tooltip-head" }, el("strong", {}, text.stepTitle(format.count(step)))), ...rows];
+    return [tooltipHead(text.stepTitle(format.count(step))), ...rows];
   }
 }
 
@@ -213,15 +204,15 @@ function traces({ run, mode, curve, colour }, settings) {
   const dash = mode === "full" ? "dash" : "solid";
   const plain = { type: "scatter", x, hoverinfo: "none", mode: curve.length < FEW_POINTS ? "lines+markers" : "lines" };
   if (settings.exact) return [{ ...plain, y: raw, line: { color: colour, width: 2.25, dash } }];
-  const found = [
+  const lines = [
     { ...plain, y: raw.map(shape), opacity: RAW_OPACITY, line: { color: colour, width: 1, dash } },
     { ...plain, y: curve.smoothed(settings.column, run.steps).map(shape), line: { color: colour, width: 2.25, dash } },
   ];
   if (settings.also)
-    found.push({
+    lines.push({
       ...plain,
       y: curve.smoothed(settings.also, run.steps),
       line: { color: colour, width: 1.5, dash: "dot" },
     });
-  return found;
+  return lines;
 }

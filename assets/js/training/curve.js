@@ -10,13 +10,13 @@ const SMOOTHED_SHARE = 30;
  * @param {number} reach
  */
 function smooth(values, reach) {
-  const keep = 1 - 1 / reach;
+  const decay = 1 - 1 / reach;
   let sum = 0;
   let weight = 0;
   return values.map((value) => {
     if (value === null) return null;
-    sum = keep * sum + value;
-    weight = keep * weight + 1;
+    sum = decay * sum + value;
+    weight = decay * weight + 1;
     return sum / weight;
   });
 }

@@ -1,6 +1,6 @@
 // @ts-check
 // The open training: settings, progress, messages and buttons.
-import { el, setText } from "../core/dom.js";
+import { buttonOf, el, setText } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
@@ -24,9 +24,9 @@ export class Detail {
     this.times = el("p", { class: "fx-run-times" });
     this.message = el("p", { class: "fx-run-message" });
     this.validation = el("p", { class: "fx-run-validation" });
-    this.stop = this.button(text.stop, "stop", () => app.act("stop"));
-    this.resume = this.button(text.resume, "resume", () => app.act("resume"));
-    this.use = this.button(text.use, "use", () => app.act("use"));
+    this.stop = this.button(text.stop, "stop", () => app.runAction("stop"));
+    this.resume = this.button(text.resume, "resume", () => app.runAction("resume"));
+    this.use = this.button(text.use, "use", () => app.runAction("use"));
     const hint = hintButton(app.tooltip, text.settingsSubject, text.settingsHint);
     const words = el(
       "div",
@@ -54,14 +54,10 @@ export class Detail {
   /**
    * @param {string} label
    * @param {string} name
-   * @param {() => unknown} pressed
+   * @param {() => unknown} onclick
    */
-  button(label, name, pressed) {
-    return el(
-      "button",
-      { type: "button", class: "fx-button", "data-testid": `fx-training-${name}`, onclick: pressed },
-      label,
-    );
+  button(label, name, onclick) {
+    return buttonOf(label, onclick, { "data-testid": `fx-training-${name}` });
   }
 
   /**

@@ -1,6 +1,6 @@
 // @ts-check
 // The list of trainings.
-import { el, setText } from "../core/dom.js";
+import { buttonOf, el, scrollRegion, setText } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { training as text } from "../strings/training.js";
 /** @import { TrainingPayload } from "../core/payloads.js" */
@@ -29,11 +29,7 @@ export class List {
       el("thead", {}, el("tr", {}, heads)),
       this.body,
     );
-    const scroll = el(
-      "div",
-      { class: "fx-run-scroll", tabindex: "0", role: "region", "aria-label": text.listTitle },
-      table,
-    );
+    const scroll = scrollRegion("fx-run-scroll", text.listTitle, table);
     this.node = el(
       "section",
       { class: "fx-run-list" },
@@ -45,9 +41,9 @@ export class List {
 
   /** @param {TrainingPayload[]} runs */
   update(runs) {
-    const wanted = new Set(runs.map((run) => run.training_id));
+    const ids = new Set(runs.map((run) => run.training_id));
     for (const [id, row] of this.rows) {
-      if (wanted.has(id)) continue;
+      if (ids.has(id)) continue;
       row.node.remove();
       this.rows.delete(id);
     }
@@ -68,11 +64,7 @@ export class List {
       onchange: () => this.app.toggle(id),
     });
     const swatch = el("span", { class: "fx-run-swatch", "aria-hidden": "true" });
-    const name = el(
-      "button",
-      { type: "button", class: "fx-run-name", title: text.open(run.name), onclick: () => this.app.showOnly(id) },
-      run.name,
-    );
+    const name = buttonOf(run.name, () => this.app.showOnly(id), { class: "fx-run-name", title: text.open(run.name) });
     const date = el("small", { class: "fx-muted" }, format.date(run.created_at));
     const head = el(
       "th",

@@ -141,8 +141,8 @@ class DistanceColumnsPayload(TypedDict):
     unit: list[str]
 
 
-class DistantPairColumnsPayload(TypedDict):
-    """Strongest pairs of one group that are far apart, of one layer."""
+class TokenPairColumnsPayload(TypedDict):
+    """Ranked pairs of tokens of one layer."""
 
     layer: list[int]
     rank: list[int]
@@ -152,23 +152,20 @@ class DistantPairColumnsPayload(TypedDict):
     key_piece: list[str]
     distance: list[int]
     affinity: list[float]
+
+
+class DistantPairColumnsPayload(TokenPairColumnsPayload):
+    """Strongest pairs of one group that are far apart, of one layer."""
+
     group: list[str]
 
 
-class LinkColumnsPayload(TypedDict):
+class LinkColumnsPayload(TokenPairColumnsPayload):
     """Strongest kept and dropped links of one layer."""
 
-    layer: list[int]
     head: list[int]
     kind: list[str]
-    rank: list[int]
-    query: list[int]
-    key: list[int]
-    query_piece: list[str]
-    key_piece: list[str]
-    distance: list[int]
     probability: list[float]
-    affinity: list[float]
 
 
 class PairStatisticsPayload(TypedDict):

@@ -333,12 +333,15 @@ def normal(text: str) -> str:
 
 
 def declared(text: str) -> dict[str, dict[str, str]]:
-    """Interface -> key, with `?` where it may be absent -> type."""
+    """Interface -> key, with `?` where it may be absent -> type; keys of an extended interface included."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     found = {}
-    for name, body in re.findall(r"export interface (\w+) \{([^{}]*)\}", text):
+    for name, base, body in re.findall(r"export interface (\w+)(?: extends (\w+))? \{([^{}]*)\}", text):
         members = [member.strip() for member in body.split(";") if member.strip()]
-        found[name] = {key.strip(): normal(kind) for key, kind in (member.split(":", 1) for member in members)}
+        inherited = found[base] if base else {}
+        found[name] = inherited | {
+            key.strip(): normal(kind) for key, kind in (member.split(":", 1) for member in members)
+        }
     assert len(found) == text.count("interface "), "an interface was not understood"
     return found
 
@@ -358,8 +361,9 @@ def test_the_browser_scripts_declare_the_same_payloads():
 def test_types_are_compared_in_one_form():
     text = """/** A. */ export interface A { // of
       a: string; b?: (null | number)[]; c: Record<string, [string, (number | null)[]][]>; d: "x y" | "a"; e: B[][];
-    }"""
-    assert declared(text) == {
+    } export interface C extends A { a: number; }"""
+    assert declared(text)["C"] == declared(text)["A"] | {"a": "number"}
+    assert {"A": declared(text)["A"]} == {
         "A": {
             "a": "string",
             "b?": "(null | number)[]",

@@ -1,0 +1,57 @@
+// @ts-check
+// One pair of tokens of the mask: why it is computed or dropped, and its two tokens for a tooltip.
+import { causeSwatch } from "./causes.js";
+import { range } from "../core/arrays.js";
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { groupLabel } from "../core/labels.js";
+import { tokenSummary } from "../core/token-text.js";
+import { pairs as pairsText } from "../strings/sparsity.js";
+/** @import { App } from "../shell/app.js" */
+
+const text = pairsText.zoom;
+
+/**
+ * The cause of a pair in words.
+ * @param {App} app
+ * @param {number} query
+ * @param {number} key
+ * @param {string} cause
+ * @returns {string}
+ */
+export function pairReason({ run, layerIndex }, query, key, cause) {
+  const shared = range(run.numGroups).filter(
+    (group) => run.belongs(layerIndex, query, group) && run.belongs(layerIndex, key, group),
+  );
+  return text.reasons[cause](
+    text.tokensApart(format.count(query - key)),
+    shared.map(groupLabel).join(", "),
+    run.config,
+  );
+}
+
+/**
+ * @param {App} app
+ * @param {number} query
+ * @param {number} key
+ * @param {string} cause
+ */
+export function describePair(app, query, key, cause) {
+  /** @param {string} label @param {number} pos */
+  const side = (label, pos) =>
+    el(
+      "div",
+      { class: "fx-pair-side" },
+      el("span", { class: "fx-muted" }, label),
+      el("div", {}, tokenSummary(app.run, pos)),
+    );
+  return [
+    el(
+      "div",
+      { class: "fx-tooltip-head" },
+      el("strong", {}, causeSwatch(cause), ` ${pairReason(app, query, key, cause)}`),
+    ),
+    side(text.query, query),
+    side(text.key, key),
+  ];
+}

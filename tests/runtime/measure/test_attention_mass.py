@@ -55,13 +55,16 @@ def test_the_mass_is_the_sum_of_eager_weights(family, top_k, fresh_seed, near_ti
     model = build_model(family, seed=fresh_seed, **own).double()
     sequences = random_ids(30, batch=2, seed=fresh_seed)
     weights, entering = eager(model, sequences)
-    centroids = build_centroids(model, seed=fresh_seed, num_groups=6, top_k=top_k, window=3, num_sinks=2)
+    for seed in range(fresh_seed, fresh_seed + 20):  # centroids that put distant tokens into different groups
+        centroids = build_centroids(model, seed=seed, num_groups=6, top_k=top_k, window=3, num_sinks=2)
+        groups = {layer: router.assign(entering[layer]).membership for layer, router in centroids.routers.items()}
+        if all(dense_shares(weights[layer], bits, 3, 2)[..., 3].max() > 0.01 for layer, bits in groups.items()):
+            break
     focus = compose(model, centroids, sliding_layers="focus")
     mass = attention_mass_kept(focus, sequences)
     focus.detach()
     for row, layer in enumerate(mass.layers):
-        membership = centroids.routers[layer].assign(entering[layer]).membership
-        expected = dense_shares(weights[layer], membership, 3, 2)
+        expected = dense_shares(weights[layer], groups[layer], 3, 2)
         np.testing.assert_allclose(mass.shares[:, row], expected, atol=1e-5)  # eager softmax is fp32
         assert expected[..., 3].max() > 0.01
     assert mass.kept.shape == mass.distant_kept.shape == (2, 4)

@@ -42,7 +42,7 @@ def naive_attention(query, key, value, log_weight, *, scale=None, softcap=None):
         weights = [log_weight(b, h, i, j) for j in range(i + 1)]
         read = [j for j in range(i + 1) if weights[j] is not None]
         logits = [score(query[b, h, i], key[b, g, j], scale, softcap) + weights[j] for j in read]
-        chance = torch.softmax(torch.tensor(logits, dtype=torch.float64), dim=0)
-        out[b, h, i] = chance @ value[b, g, read]
+        probabilities = torch.softmax(torch.tensor(logits, dtype=torch.float64), dim=0)
+        out[b, h, i] = probabilities @ value[b, g, read]
         pairs += len(read)
     return out, pairs

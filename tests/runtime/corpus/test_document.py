@@ -29,11 +29,11 @@ def test_pair_totals_are_the_exact_counts(fresh_seed, groups, top_k):
 
 
 def test_learned_and_random_groups_are_those_of_the_engine(tiny_model, tokenizer):
-    learned, chance = build_centroids(tiny_model), build_centroids(tiny_model, seed=7)
+    learned, random = build_centroids(tiny_model), build_centroids(tiny_model, seed=7)
     before = torch.cat([p.flatten() for p in tiny_model.parameters()]).clone()
     implementation = tiny_model.config._attn_implementation
     options = DocumentOptions(top_k=2, window=6, max_tokens=90, tags=False)
-    with DocumentAnalyst(tiny_model, tokenizer, learned, chance, options) as analyst:
+    with DocumentAnalyst(tiny_model, tokenizer, learned, random, options) as analyst:
         with pytest.raises(TextError, match="1 token"):
             analyst.analyze(Document("short", "x"))
         tables = [analyst.analyze(Document("a", TEXT)) for _ in range(2)]
@@ -41,7 +41,7 @@ def test_learned_and_random_groups_are_those_of_the_engine(tiny_model, tokenizer
     assert tiny_model.config._attn_implementation == implementation
     assert torch.equal(before, torch.cat([p.flatten() for p in tiny_model.parameters()]))
     groups, document = tables[0]["assignments"], tables[0]["document"].to_pylist()[0]
-    for centroids, prefix, mode in ((learned, "", "focus"), (chance, "random_", "random")):
+    for centroids, prefix, mode in ((learned, "", "focus"), (random, "random_", "random")):
         trace = analyze(tiny_model, tokenizer, TEXT, centroids, RunOptions(top_k=2, window=6, max_tokens=90, repeats=1))
         for name, values in (
             ("membership", [layer.membership for layer in trace.layers]),

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test tests check static lint types scripts unit bench bench-gpu train-default clean
+.PHONY: setup run test test-browser test-rest check static lint types scripts unit bench bench-gpu train-default clean
 
 setup: $(STAMP)
 
@@ -51,16 +51,19 @@ unit: setup
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# One worker drives the browser, which waits more than it computes; two take the other files, the longest first. Each
-# computes on one core. The static checks run beside them.
+# One process drives the browser, which waits more than it computes; two workers take the other files, the longest first.
+# Each computes on one core. The static checks run beside them.
 test: setup
-	@$(MAKE) --no-print-directory --output-sync=target -j2 static tests
+	@$(MAKE) --no-print-directory --output-sync=target -j3 static test-browser test-rest
 
 static: lint types scripts
 
-tests: export OMP_NUM_THREADS = 1
-tests: setup
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+test-browser test-rest: export OMP_NUM_THREADS = 1
+test-browser: setup
+	$(BIN)/python -m pytest -m browser $(ARGS)
+
+test-rest: setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not browser" $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 bench: setup

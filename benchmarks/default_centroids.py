@@ -19,7 +19,7 @@ from torch import Tensor
 
 from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.baselines.no_groups import no_groups
-from focus_runtime.baselines.random_groups import STATISTICS_SEED, random_baseline
+from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.measure.scores import Scores, compare, score
@@ -27,7 +27,7 @@ from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.studies.balance import group_balance
+from focus_runtime.studies.group_balance import group_balance
 from focus_runtime.studies.group_content import group_content, routed_text
 from focus_runtime.text.sequences import encode_texts, even_sequences
 

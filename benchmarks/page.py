@@ -32,7 +32,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import EXAMPLES, run_sql
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from focus_runtime.measure.timing import Spread, machine
 from focus_runtime.store.database import Database
 
@@ -292,7 +292,7 @@ def answer_seconds(service: Service, run_id: str) -> dict[str, Any]:
         times = []
         for _ in range(2):
             start = time.perf_counter()
-            answer(service, {"what": what, "run": run_id, **details})
+            dispatch(service, {"what": what, "run": run_id, **details})
             times.append(time.perf_counter() - start)
         name = what if what != "map" or details["layer"] is not None else "map of all layers"
         found[name] = {"first": times[0], "again": times[1]}

@@ -21,7 +21,7 @@ from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import tag_run
 from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
-from focus_runtime.baselines.random_groups import RandomGroups, RandomLayerGroups
+from focus_runtime.baselines.random_baseline import RandomGroups, RandomLayerGroups
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
 from focus_runtime.store.statistics import write_attention_queries, write_baseline

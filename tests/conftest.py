@@ -13,23 +13,16 @@ import torch
 
 from tests.helpers import build_model, build_tokenizer, random_ids
 
-LONGEST_FIRST = ("browser", "model", "slow")
+LONGEST_FIRST = ("model", "slow")
 
 
 def pytest_collection_modifyitems(items):
-    """Form the groups of tests that one worker takes together, and put those that last longest first.
-
-    A group is a file; the browser tests are one, because they share a browser and its server. Sorted like this no
-    worker begins a long file when the others are done.
-    """
+    """Put the files that last longest first, so that no worker begins one when the others are done."""
     rank = {}
     for item in items:
-        file = item.nodeid.split("::")[0]
-        group = "browser" if item.get_closest_marker("browser") else file
-        item.add_marker(pytest.mark.xdist_group(group))
         ranks = [place for place, mark in enumerate(LONGEST_FIRST) if item.get_closest_marker(mark)]
-        rank[file] = min([rank.get(file, len(LONGEST_FIRST)), *ranks])
-    items.sort(key=lambda item: rank[item.nodeid.split("::")[0]])
+        rank[item.path] = min([rank.get(item.path, len(LONGEST_FIRST)), *ranks])
+    items.sort(key=lambda item: rank[item.path])
 
 
 @pytest.fixture(autouse=True, scope="session")

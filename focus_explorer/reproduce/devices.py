@@ -7,7 +7,7 @@ from typing import Any
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Report
 from focus_runtime.measure.intervals import mean_interval
-from focus_runtime.studies.balancing import measure_balancing
+from focus_runtime.studies.balancing_methods import measure_balancing
 
 GROUPS = 8
 RATE = 1e-2  # three times the recipe's: the imbalance is to show within a scale's steps

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from focus_explorer.reproduce.report import Report, agreed, unharmed
 from focus_explorer.reproduce.scale import Scale
-from focus_runtime.baselines.random_groups import random_baseline
+from focus_runtime.baselines.random_baseline import random_baseline
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError

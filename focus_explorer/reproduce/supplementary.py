@@ -13,10 +13,10 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.measure.attention_mass import MassKept, attention_mass_kept
 from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.studies.balance import group_balance
+from focus_runtime.studies.future_leak import assignment_leak, future_effect
+from focus_runtime.studies.group_balance import group_balance
 from focus_runtime.studies.inference_settings import sweep_masks
 from focus_runtime.studies.layers import layer_curve, layers_alone
-from focus_runtime.studies.leak import assignment_leak, future_effect
 
 SOME = 4  # held-out sequences where every layer is run alone or every probability is counted
 HALF = 8  # where many settings are scored

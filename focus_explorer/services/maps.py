@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
 from focus_explorer.services.service import Service
-from focus_explorer.statistics.projection import Projection, project
+from focus_explorer.statistics.umap_projection import Projection, project
 from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload
 from focus_explorer.views.run import projection_payload
 from focus_runtime.store.database import Database

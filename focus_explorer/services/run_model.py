@@ -54,7 +54,7 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
 
 def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
     """Seed that a run's untrained centroids were drawn from; None for trained ones and for a file that is not here."""
-    from focus_runtime.baselines.random_groups import random_seed
+    from focus_runtime.baselines.random_baseline import random_seed
 
     try:
         centroids = load_named_centroids(service.database, _centroid_name(service, run))

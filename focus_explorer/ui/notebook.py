@@ -15,7 +15,7 @@ from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.ui.browser import background, notebook_script, plotly_script, stylesheets
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 
 HEIGHT = 900
 _SERVER_NEEDED = (
@@ -31,7 +31,7 @@ const answer = (found) => Promise.resolve(found || { error: inlined.needs_server
 const view = FocusExplorer.create(document.querySelector('.fx-root'), {
   load_run: () => answer(inlined.run),
   load_mask: (run, layer) => answer(inlined.masks[layer]),
-  ask: (question) => answer(inlined.answers[`${question.what} ${question.layer ?? 'all'}`]),
+  ask: (request) => answer(inlined.answers[`${request.what} ${request.layer ?? 'all'}`]),
 });
 view.open(inlined.run.run.run_id);
 """
@@ -108,25 +108,25 @@ def _inlined(service: Service, run_id: str) -> dict[str, Any]:
 
 
 def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -> dict[str, Any]:
-    """Answers to the questions of the views that need no model, by question and layer.
+    """Answers to the requests of the views that need no model, by request and layer.
 
     Of maps those drawn before; of the layer a run opens at and of all layers together a PCA otherwise.
     """
-    questions: list[tuple[str, int | None]] = [
+    requests: list[tuple[str, int | None]] = [
         (what, None) for what in ("groups", "agreement", "word_classes", "attention", "pair_distances_mean", "map")
     ]
     for layer in layers:
-        questions.append(("pair_distances", layer))
+        requests.append(("pair_distances", layer))
         if not whole:
-            questions.append(("layer_cells", layer))
+            requests.append(("layer_cells", layer))
         stored = has_map(service.database, run_id, layer)
         if stored or layer == layers[len(layers) // 2]:
-            questions.append(("map", layer))
+            requests.append(("map", layer))
 
     def answered(what: str, layer: int | None) -> dict[str, Any]:
-        return dict(answer(service, {"what": what, "run": run_id, "layer": layer, "quick": True}))
+        return dict(dispatch(service, {"what": what, "run": run_id, "layer": layer, "quick": True}))
 
-    answers = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in questions}
+    answers = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in requests}
     for what, payload in answers.items():
         if what.startswith("map "):
             payload["preliminary"] = False  # nothing better will come

@@ -1,4 +1,4 @@
-"""Parameters of a question, checked: what the page sends is as untrusted as any other input."""
+"""Parameters of a request, checked: what the page sends is as untrusted as any other input."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 
-Question = dict[str, Any]
+Request = dict[str, Any]
 Payload = Mapping[str, Any]  # one of focus_explorer.views.payloads
 
 
-def run_of(question: Question, name: str = "run") -> str:
+def run_of(request: Request, name: str = "run") -> str:
     """A run's id; whether there is such a run is checked by the use case."""
-    return str(question.get(name))
+    return str(request.get(name))
 
 
-def layer_of(question: Question) -> int:
+def layer_of(request: Request) -> int:
     """A layer number.
 
     Raises:
         InputError: it is none.
     """
-    layer = question.get("layer")
+    layer = request.get("layer")
     if not isinstance(layer, int) or isinstance(layer, bool):
         raise InputError(f"the layer is {layer!r}", expected="a layer number")
     return layer
 
 
-def number(question: Question, name: str, default: float | None = None) -> float:
+def number(request: Request, name: str, default: float | None = None) -> float:
     """A number.
 
     Args:
-        question: sent by the page.
+        request: sent by the page.
         name: of the parameter.
         default: where it is missing.
 
     Raises:
         InputError: it is none.
     """
-    value = question.get(name, default)
+    value = request.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} is {value!r}", expected="a number")
     return value
 
 
-def whole_number(question: Question, name: str, default: int | None = None) -> int:
+def whole_number(request: Request, name: str, default: int | None = None) -> int:
     """A whole number.
 
     Args:
-        question: sent by the page.
+        request: sent by the page.
         name: of the parameter.
         default: where it is missing.
 
     Raises:
         InputError: it is none.
     """
-    value = question.get(name, default)
+    value = request.get(name, default)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -64,42 +64,42 @@ def whole_number(question: Question, name: str, default: int | None = None) -> i
     return value
 
 
-def whole_numbers(question: Question, name: str) -> list[int]:
+def whole_numbers(request: Request, name: str) -> list[int]:
     """A list of whole numbers.
 
     Raises:
         InputError: it is none.
     """
-    values = question.get(name)
+    values = request.get(name)
     if not isinstance(values, list):
         raise InputError(f"{name} is {values!r}", expected="whole numbers")
     return [whole_number({name: value}, name) for value in values]
 
 
-def span(question: Question, name: str) -> tuple[int, int]:
+def span(request: Request, name: str) -> tuple[int, int]:
     """First and one past the last token, from [first, last].
 
     Raises:
         InputError: it is not a pair of whole numbers.
     """
-    value = question.get(name)
+    value = request.get(name)
     if not isinstance(value, list) or len(value) != 2 or not all(isinstance(end, int) for end in value):
         raise InputError(f"{name} is {value!r}", expected="first and last token")
     return value[0], value[1] + 1
 
 
-def one_of(question: Question, name: str, known: Any) -> str:
+def one_of(request: Request, name: str, known: Any) -> str:
     """One of the known values.
 
     Args:
-        question: sent by the page.
+        request: sent by the page.
         name: of the parameter.
         known: the values.
 
     Raises:
         InputError: it is none of them.
     """
-    value = question.get(name)
+    value = request.get(name)
     if value not in known:
         raise InputError(f"there is no {name} {value!r}", expected=" or ".join(known))
     return str(value)

@@ -137,7 +137,7 @@ export class App {
   }
 
   /**
-   * One named question about a run (focus_explorer/ui/questions/answer.py).
+   * One named question about a run (focus_explorer/ui/requests/dispatch.py).
    * A failing call gives {error} like the server itself.
    * @template {keyof Answers} K
    * @param {K} what

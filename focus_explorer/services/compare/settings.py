@@ -178,7 +178,7 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
         own: its centroids.
     """
     from focus_runtime.baselines.no_groups import no_groups
-    from focus_runtime.baselines.random_groups import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
+    from focus_runtime.baselines.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
 
     causal = run_config(run).assignment == "causal"
     random = random_baseline(

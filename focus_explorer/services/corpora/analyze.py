@@ -20,7 +20,7 @@ from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.service import Service
 from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
-from focus_runtime.corpus.ray import Cluster, check_ray, work_on_ray
+from focus_runtime.corpus.ray_worker import Cluster, check_ray, work_on_ray
 from focus_runtime.corpus.source import Document, Skipped, Source
 from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
 from focus_runtime.routing.centroids import Centroids
@@ -229,7 +229,7 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
         calibrate(loaded, own)
     if not request.baseline:
         return job
-    from focus_runtime.baselines.random_groups import random_baseline
+    from focus_runtime.baselines.random_baseline import random_baseline
 
     random = random_baseline(
         loaded.model,
@@ -242,7 +242,7 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
 
 
 def _baseline_seed(own: Centroids) -> int:
-    from focus_runtime.baselines.random_groups import COMPARISON_SEED, baseline_seed, random_seed
+    from focus_runtime.baselines.random_baseline import COMPARISON_SEED, baseline_seed, random_seed
 
     return baseline_seed(random_seed(own), COMPARISON_SEED)
 

@@ -102,7 +102,7 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     Raises:
         InputError: the model cannot be loaded or has other weights now, or the database cannot be written.
     """
-    from focus_runtime.baselines.random_groups import STATISTICS_SEED, baseline_seed, random_focus, random_groups
+    from focus_runtime.baselines.random_baseline import STATISTICS_SEED, baseline_seed, random_focus, random_groups
 
     if seed is None:
         seed = baseline_seed(run_random_seed(service, run), STATISTICS_SEED)

@@ -10,7 +10,7 @@ import numpy as np
 
 from focus_explorer.services.compare.runs import NO_PARTNER
 from focus_explorer.services.service import Service
-from focus_explorer.ui.api.question import ask
+from focus_explorer.ui.api.request import ask
 
 
 class ComparisonFunctions:

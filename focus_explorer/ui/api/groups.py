@@ -7,7 +7,7 @@ from typing import Any
 
 from focus_explorer.services.runs import layer_numbers
 from focus_explorer.services.service import Service
-from focus_explorer.ui.api.question import ask
+from focus_explorer.ui.api.request import ask
 
 ALL_LAYERS = -1
 

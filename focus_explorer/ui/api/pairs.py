@@ -11,7 +11,7 @@ import numpy as np
 from focus_explorer.errors import InputError
 from focus_explorer.services.runs import layer_numbers
 from focus_explorer.services.service import Service
-from focus_explorer.ui.api.question import ask
+from focus_explorer.ui.api.request import ask
 
 ALL_LAYERS = -1
 

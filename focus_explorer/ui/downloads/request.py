@@ -13,7 +13,7 @@ from focus_explorer.exports.tables.write import FORMATS, SUFFIXES
 from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 from focus_explorer.settings import default_database
-from focus_explorer.ui.parameters import Question, layer_of, one_of, run_of
+from focus_explorer.ui.parameters import Request, layer_of, one_of, run_of
 
 KINDS = ("table", "figure", "bundle", "report")
 REPORT_FORMATS = ("html", "pdf")
@@ -76,31 +76,31 @@ class ExportRequest:
         return shlex.join(["focus-explorer", *words, "--out", out, *elsewhere])
 
 
-def read_request(service: Service, question: Question) -> ExportRequest:
-    """The file a question names, checked: run, kind; name, format, preset, layer, text.
+def read_request(service: Service, request: Request) -> ExportRequest:
+    """The file a request names, checked: run, kind; name, format, preset, layer, text.
 
     Raises:
         InputError: there is no such run, table, figure, format, preset or layer.
     """
-    run_id = run_of(question)
+    run_id = run_of(request)
     check_run(service.database, run_id)
-    kind = str(question.get("kind"))
+    kind = str(request.get("kind"))
     if kind == "bundle":
-        return ExportRequest(kind=kind, run_id=run_id, text=question.get("text") is True)
+        return ExportRequest(kind=kind, run_id=run_id, text=request.get("text") is True)
     if kind == "report":
-        return ExportRequest(kind=kind, run_id=run_id, format=one_of(question, "format", REPORT_FORMATS))
+        return ExportRequest(kind=kind, run_id=run_id, format=one_of(request, "format", REPORT_FORMATS))
     if kind == "table":
-        name, form = one_of(question, "name", TABLES), one_of(question, "format", FORMATS)
-        return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, layer=_layer(service, run_id, question))
+        name, form = one_of(request, "name", TABLES), one_of(request, "format", FORMATS)
+        return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, layer=_layer(service, run_id, request))
     if kind == "figure":
-        name, form = one_of(question, "name", FIGURES), one_of(question, "format", FIGURE_FORMATS)
-        layer = checked_layer(service.database, run_id, _layer(service, run_id, question)) if name in LAYERED else None
-        preset = one_of(question, "preset", PRESETS)
+        name, form = one_of(request, "name", FIGURES), one_of(request, "format", FIGURE_FORMATS)
+        layer = checked_layer(service.database, run_id, _layer(service, run_id, request)) if name in LAYERED else None
+        preset = one_of(request, "preset", PRESETS)
         return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, preset=preset, layer=layer)
     raise InputError(f"there is no export {kind!r}", expected=" or ".join(KINDS))
 
 
-def _layer(service: Service, run_id: str, question: Question) -> int | None:
-    if question.get("layer") is None:
+def _layer(service: Service, run_id: str, request: Request) -> int | None:
+    if request.get("layer") is None:
         return None
-    return checked_layer(service.database, run_id, layer_of(question))
+    return checked_layer(service.database, run_id, layer_of(request))

@@ -22,7 +22,7 @@ from focus_explorer.views.payloads.centroids import CentroidCardsPayload
 ON_LOAD = """
 const start = () => {
   if (!window.FocusFiles) { setTimeout(start, 30); return; }
-  const ask = (name) => (question) => server[name](question || {});
+  const ask = (name) => (request) => server[name](request || {});
   const view = FocusFiles.create(element.querySelector('.fx-root'), {
     load: ask('load_files'), detail: ask('file_detail'), compare: ask('compare_files'),
   });
@@ -86,16 +86,16 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
     cards = service.part(CentroidCards)
 
-    def load_files(question: dict[str, Any]) -> dict[str, Any]:
+    def load_files(request: dict[str, Any]) -> dict[str, Any]:
         def files() -> CentroidCardsPayload:
             return {"files": cards.cards()}
 
         return guarded(files)
 
-    def file_detail(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: cards.detail(str(question.get("file"))))
+    def file_detail(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: cards.detail(str(request.get("file"))))
 
-    def compare_files(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: cards.compare(str(question.get("first")), str(question.get("second"))))
+    def compare_files(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: cards.compare(str(request.get("first")), str(request.get("second"))))
 
     return [load_files, file_detail, compare_files]

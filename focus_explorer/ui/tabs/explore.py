@@ -24,7 +24,7 @@ from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.ui.parameters import Payload
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, MESSAGES
 
 DEFAULT_LIMIT = 4000
@@ -38,7 +38,7 @@ const start = () => {
   const ask = (name) => (run, layer) => server[name]({ run, layer });  // a server function takes one argument
   const view = FocusExplorer.create(root, {
     load_run: ask('load_run'), load_mask: ask('load_mask'),
-    ask: (question) => server.ask(question),
+    ask: (request) => server.ask(request),
   });
   // The run of the link is opened at once: the page's own load event comes a second later.
   let shown = new URLSearchParams(location.search).get('run');
@@ -193,23 +193,23 @@ def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_run(question: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: load_payload(service.database, str(question.get("run")))))
+    def load_run(request: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: load_payload(service.database, str(request.get("run")))))
 
-    def load_mask(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(question)))
+    def load_mask(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(request)))
 
-    def ask(question: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: answer(service, question)))
+    def ask(request: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: dispatch(service, request)))
 
     return [load_run, load_mask, ask]
 
 
-def _run_and_layer(question: dict[str, Any]) -> tuple[str, int]:
-    layer = question.get("layer")
+def _run_and_layer(request: dict[str, Any]) -> tuple[str, int]:
+    layer = request.get("layer")
     if not isinstance(layer, int):
         raise InputError(f"the layer is {layer!r}", expected="a layer number")
-    return str(question.get("run")), layer
+    return str(request.get("run")), layer
 
 
 def packed(content: dict[str, Any]) -> Response:

@@ -12,7 +12,7 @@ from fastapi import Response
 from focus_explorer.services.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import EXAMPLES, Limits, run_sql
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs.explore import Explore, guarded, packed
 from focus_explorer.ui.text import RUNS_INTRO
 from focus_explorer.views.payloads.stored_runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
@@ -21,7 +21,7 @@ from focus_explorer.views.runs import run_card
 ON_LOAD = """
 const start = () => {
   if (!window.FocusRuns) { setTimeout(start, 30); return; }
-  const ask = (name) => (question) => server[name](question || {});
+  const ask = (name) => (request) => server[name](request || {});
   const view = FocusRuns.create(element.querySelector('.fx-root'), {
     load: ask('load_runs'), label: ask('label'), remove: ask('remove'), restore: ask('restore'), ask: ask('ask'),
   });
@@ -78,49 +78,49 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_runs(question: dict[str, Any]) -> dict[str, Any]:
+    def load_runs(request: dict[str, Any]) -> dict[str, Any]:
         def cards() -> RunCardsPayload:
             return {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}
 
         return guarded(cards)
 
-    def label(question: dict[str, Any]) -> dict[str, Any]:
-        tags = [str(tag) for tag in question.get("tags") or []]
+    def label(request: dict[str, Any]) -> dict[str, Any]:
+        tags = [str(tag) for tag in request.get("tags") or []]
         return guarded(
             lambda: label_run(
                 service,
-                str(question.get("run")),
-                name=str(question.get("name") or ""),
-                note=str(question.get("note") or ""),
+                str(request.get("run")),
+                name=str(request.get("name") or ""),
+                note=str(request.get("note") or ""),
                 tags=tags,
             )
         )
 
-    def remove(question: dict[str, Any]) -> dict[str, Any]:
+    def remove(request: dict[str, Any]) -> dict[str, Any]:
         def work() -> DeletedPayload:
-            delete_run(service, str(question.get("run")))
+            delete_run(service, str(request.get("run")))
             return {"deleted": True}
 
         return guarded(work)
 
-    def restore(question: dict[str, Any]) -> dict[str, Any]:
+    def restore(request: dict[str, Any]) -> dict[str, Any]:
         def work() -> DeletedPayload:
-            undelete_run(service, str(question.get("run")))
+            undelete_run(service, str(request.get("run")))
             return {"deleted": False}
 
         return guarded(work)
 
-    def ask(question: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: answer(service, question)))
+    def ask(request: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: dispatch(service, request)))
 
     return [load_runs, label, remove, restore, ask]
 
 
 def _sql_functions(service: Service) -> list[Callable[..., Any]]:
-    def query(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: run_sql(service.database, str(question.get("sql") or "")))
+    def query(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: run_sql(service.database, str(request.get("sql") or "")))
 
-    def examples(question: dict[str, Any]) -> SqlExamplesPayload:
+    def examples(request: dict[str, Any]) -> SqlExamplesPayload:
         limits = Limits()
         return {"examples": list(EXAMPLES), "seconds": limits.seconds, "rows": limits.rows}
 

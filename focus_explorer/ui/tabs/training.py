@@ -19,7 +19,7 @@ from focus_explorer.views.payloads.trainings import ResumedTrainingPayload
 ON_LOAD = """
 const start = () => {
   if (!window.FocusTraining) { setTimeout(start, 30); return; }
-  const ask = (name) => (question) => server[name](question || {});
+  const ask = (name) => (request) => server[name](request || {});
   const view = FocusTraining.create(element.querySelector('.fx-root'), {
     load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),
   }, (chosen) => trigger('select', chosen));
@@ -188,23 +188,23 @@ def _request(values: dict[str, Any]) -> TrainRequest:
 
 
 def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
-    def load_trainings(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: trainings.payload(question.get("shown") or {}))
+    def load_trainings(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.payload(request.get("shown") or {}))
 
-    def stop_training(question: dict[str, Any]) -> dict[str, Any]:
+    def stop_training(request: dict[str, Any]) -> dict[str, Any]:
         def stop() -> dict[str, Any]:
-            trainings.stop(question.get("id"))
+            trainings.stop(request.get("id"))
             return {"asked": True}
 
         return guarded(stop)
 
-    def resume_training(question: dict[str, Any]) -> dict[str, Any]:
+    def resume_training(request: dict[str, Any]) -> dict[str, Any]:
         def resume() -> ResumedTrainingPayload:
-            return {"out": trainings.resume(str(question.get("id")))}
+            return {"out": trainings.resume(str(request.get("id")))}
 
         return guarded(resume)
 
-    def use_training(question: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: trainings.use(str(question.get("id"))))
+    def use_training(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.use(str(request.get("id"))))
 
     return [load_trainings, stop_training, resume_training, use_training]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from focus_runtime.baselines.checks import check_text, check_whole
 from focus_runtime.baselines.handle import Handle
-from focus_runtime.baselines.random_groups import random_baseline
+from focus_runtime.baselines.random_baseline import random_baseline
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from focus_runtime.baselines.no_groups import no_groups
-from focus_runtime.baselines.random_groups import baseline_seed, random_baseline, random_seed
+from focus_runtime.baselines.random_baseline import baseline_seed, random_baseline, random_seed
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.studies.rows import Row, focus_row, full_row, gap_recovered

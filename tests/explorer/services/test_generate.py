@@ -8,7 +8,7 @@ import pytest
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.run_payload import load_run
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from tests.explorer.conftest import TEXT
 from tests.explorer.services.conftest import wait_for_job
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 def test_generation_goes_on_as_each_mode_alone_would(two_runs):
     service, first, _ = two_runs
     start = {"what": "compare_generation_start", "run": first, "prompt": TEXT[:60], "max_tokens": 6}
-    answer(service, start)
-    found = wait_for_job(lambda: answer(service, {"what": "compare_generation", "run": first}))
+    dispatch(service, start)
+    found = wait_for_job(lambda: dispatch(service, {"what": "compare_generation", "run": first}))
     assert found["job"]["state"] == "done", found["job"]
     sides, layers = found["sides"], load_run(service.database, first)["layer_ids"]
     for mode in ("full", "focus"):
@@ -28,6 +28,6 @@ def test_generation_goes_on_as_each_mode_alone_would(two_runs):
         assert "".join(sides[mode]["pieces"]) == sides[mode]["text"]
     json.dumps(found)
     with pytest.raises(InputError, match="prompt is empty"):
-        answer(service, start | {"prompt": "  "})
+        dispatch(service, start | {"prompt": "  "})
     with pytest.raises(InputError, match="temperature"):
-        answer(service, start | {"temperature": 3})
+        dispatch(service, start | {"temperature": 3})

@@ -14,7 +14,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.groups import read_routes
 from focus_explorer.services.service import Service
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from focus_runtime.text.word_classes import classify
 
 
@@ -23,7 +23,7 @@ def rows_of(service, run_id):
 
 
 def ask(service, run_id, what, **details):
-    return answer(service, {"what": what, "run": run_id, **details})
+    return dispatch(service, {"what": what, "run": run_id, **details})
 
 
 def test_routes_are_the_stored_assignments(service, run_id):

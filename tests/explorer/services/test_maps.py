@@ -11,7 +11,7 @@ from focus_explorer.services.groups import read_routes
 from focus_explorer.services.maps import map_payload
 from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.runs import run_summary
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 
 
 @pytest.mark.slow
@@ -30,7 +30,7 @@ def rows_of(service, run_id):
 
 
 def ask(service, run_id, what, **details):
-    return answer(service, {"what": what, "run": run_id, **details})
+    return dispatch(service, {"what": what, "run": run_id, **details})
 
 
 @pytest.mark.parametrize("layer", [1, None])

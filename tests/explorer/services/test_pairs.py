@@ -17,7 +17,7 @@ from focus_explorer.services import pairs as attention_views
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.pairs import measure_attention
 from focus_explorer.services.service import Service
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from focus_runtime.mask.rule import CAUSES
 from tests.runtime.mask.double_loop import cause
 
@@ -34,7 +34,7 @@ def own(tmp_path_factory, model_folder):
 
 def ask(own, what, **details):
     service, run_id = own
-    return json.loads(json.dumps(answer(service, {"what": what, "run": run_id, **details})))
+    return json.loads(json.dumps(dispatch(service, {"what": what, "run": run_id, **details})))
 
 
 def tile_counts(tile):
@@ -82,7 +82,7 @@ def test_a_coarse_tile_adds_up_to_the_single_pairs(own, monkeypatch):
 )
 def test_a_bad_tile_is_one_clear_message(own, details, part):
     with pytest.raises(InputError, match=part):
-        answer(own[0], {"what": "mask_tile", "run": own[1], **details})
+        dispatch(own[0], {"what": "mask_tile", "run": own[1], **details})
 
 
 def test_distances_add_up_to_the_stored_pairs_and_the_mean_is_over_layers(own):
@@ -172,7 +172,7 @@ def test_a_stopped_or_impossible_measurement_keeps_nothing_new(own, monkeypatch)
 def test_an_unknown_run_is_one_clear_message(own):
     for what in ("attention", "measure_attention", "pair_distances_mean"):
         with pytest.raises(NotFoundError, match="there is no run 'none'"):
-            answer(own[0], {"what": what, "run": "none"})
+            dispatch(own[0], {"what": what, "run": "none"})
 
 
 def test_the_command_line_measures_at_analysis_time(tmp_path, model_folder, capsys):

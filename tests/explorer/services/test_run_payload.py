@@ -13,7 +13,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services import run_payload as run_data
 from focus_explorer.services.run_payload import load_run
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs.explore import PACKED_FROM, packed
 from focus_runtime.text.word_classes import classify
 
@@ -67,7 +67,7 @@ def test_a_long_run_comes_without_cells_and_layers_are_asked_for(service, run_id
     }
     rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
     for layer in first["layer_ids"]:
-        cells = answer(service, {"what": "layer_cells", "run": run_id, "layer": layer})
+        cells = dispatch(service, {"what": "layer_cells", "run": run_id, "layer": layer})
         assert cells == whole["cells"][str(layer)]
         check_cells(cells, [row for row in rows if row["layer"] == layer], first["run"]["config"]["num_groups"])
 
@@ -83,15 +83,15 @@ def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run
 def test_questions_about_missing_layers_and_runs_are_named(service, run_id):
     for layer in (None, "3", True, 1.5):
         with pytest.raises(InputError, match="the layer is"):
-            answer(service, {"what": "layer_cells", "run": run_id, "layer": layer})
+            dispatch(service, {"what": "layer_cells", "run": run_id, "layer": layer})
     with pytest.raises(NotFoundError, match="no layer 99"):
-        answer(service, {"what": "layer_cells", "run": run_id, "layer": 99})
+        dispatch(service, {"what": "layer_cells", "run": run_id, "layer": 99})
     with pytest.raises(NotFoundError, match="no run 'nope'"):
-        answer(service, {"what": "word_classes", "run": "nope"})
+        dispatch(service, {"what": "word_classes", "run": "nope"})
 
 
 def test_word_classes_are_those_of_the_pieces(service, run_id):
-    found = answer(service, {"what": "word_classes", "run": run_id})
+    found = dispatch(service, {"what": "word_classes", "run": run_id})
     codes = np.frombuffer(base64.b64decode(found["classes"]), np.uint8)
     pieces = [row["piece"] for row in fetch(service.database, "pieces", run_id=run_id).to_pylist()]
     assert [found["names"][code] for code in codes] == classify(pieces).classes

@@ -21,7 +21,7 @@ from focus_explorer.services.runs import mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import run_sql
 from focus_explorer.services.training.processes import Trainings
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.views.payloads import PAYLOADS
 from focus_explorer.views.runs import run_card
 from focus_runtime.config import FocusConfig
@@ -109,7 +109,7 @@ def other_id(service, run_id, model_folder):
 @pytest.fixture(scope="module")
 def begin(service, run_id):
     """The first answer to one of the page's questions about the run."""
-    return lambda what, **details: answer(service, {"what": what, "run": run_id, **details})
+    return lambda what, **details: dispatch(service, {"what": what, "run": run_id, **details})
 
 
 @pytest.fixture(scope="module")

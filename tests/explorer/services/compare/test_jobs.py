@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from focus_explorer.errors import ConfigError, InputError
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from tests.explorer.services.conftest import wait_for_job
 
 pytestmark = pytest.mark.slow
@@ -17,20 +17,20 @@ pytestmark = pytest.mark.slow
 def test_the_page_starts_polls_and_stops(two_runs):
     service, first, _ = two_runs
     question = {"what": "compare_grid_start", "run": first, "top_k": [1], "window": [16], "repeats": 1}
-    answer(service, question)
+    dispatch(service, question)
     with pytest.raises(InputError, match="another comparison"):
-        answer(service, question)
-    found = wait_for_job(lambda: answer(service, {"what": "compare_grid", "run": first}))
+        dispatch(service, question)
+    found = wait_for_job(lambda: dispatch(service, {"what": "compare_grid", "run": first}))
     assert found["job"]["state"] == "done"
     assert {(c["kind"], c["window_size"]) for c in found["cells"]} >= {("focus", 16), ("window", 16), ("random", 16)}
     json.dumps(found)
-    answer(service, question | {"window": [3, 5, 7, 9, 11], "repeats": 20})
-    answer(service, {"what": "compare_stop"})
-    assert wait_for_job(lambda: answer(service, {"what": "compare_grid", "run": first}))["job"]["state"] == "stopped"
+    dispatch(service, question | {"window": [3, 5, 7, 9, 11], "repeats": 20})
+    dispatch(service, {"what": "compare_stop"})
+    assert wait_for_job(lambda: dispatch(service, {"what": "compare_grid", "run": first}))["job"]["state"] == "stopped"
     with pytest.raises(ConfigError, match="window is -1"):
-        answer(service, question | {"window": [-1]})
+        dispatch(service, question | {"window": [-1]})
     with pytest.raises(InputError, match="whole numbers"):
-        answer(service, question | {"window": "8"})
+        dispatch(service, question | {"window": "8"})
 
 
 def test_a_job_that_breaks_says_so(two_runs, monkeypatch, capsys):
@@ -42,8 +42,8 @@ def test_a_job_that_breaks_says_so(two_runs, monkeypatch, capsys):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr("focus_explorer.services.compare.jobs.measure_grid", broken)
-    answer(service, {"what": "compare_grid_start", "run": first, "top_k": [1], "window": [8]})
+    dispatch(service, {"what": "compare_grid_start", "run": first, "top_k": [1], "window": [8]})
     assert done.wait(5)
-    job = wait_for_job(lambda: answer(service, {"what": "compare_grid", "run": first}))["job"]
+    job = wait_for_job(lambda: dispatch(service, {"what": "compare_grid", "run": first}))["job"]
     assert job["state"] == "failed"
     assert "a defect" not in job["message"]

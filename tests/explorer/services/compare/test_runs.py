@@ -16,7 +16,7 @@ from focus_explorer.services.labels import delete_run
 from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.alignment import align
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 from tests.explorer.conftest import TEXT
 
 TABLES = ("runs", "tokens", "layers", "assignments", "losses", "timings", "masks")
@@ -78,7 +78,7 @@ def test_runs_of_different_texts_have_their_numbers_beside_each_other(twins, mod
     own, run_id = twins
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
     other = analyze(own, TEXT[:60], request)
-    found = answer(own, {"what": "compare_numbers", "run": run_id, "other": other})
+    found = dispatch(own, {"what": "compare_numbers", "run": run_id, "other": other})
     for side, name in (("first", run_id), ("second", other)):
         row = next(run for run in list_runs(own.database) if run["run_id"] == name)
         assert found[side] == run_summary(own.database, name) | {"title": row["title"], "name": row["name"]}

@@ -20,7 +20,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import measure_random, measure_run
 from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, stored_measurements
 from focus_explorer.statistics.run_statistics import NAMES, agreement_between, run_statistics, statistics_table
-from focus_runtime.baselines.random_groups import COMPARISON_SEED, STATISTICS_SEED
+from focus_runtime.baselines.random_baseline import COMPARISON_SEED, STATISTICS_SEED
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids

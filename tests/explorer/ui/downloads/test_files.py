@@ -13,16 +13,16 @@ from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.ui.downloads import files
 from focus_explorer.ui.downloads.request import read_request
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 
 
 def made(service, question):
-    found = answer(service, {"what": "export_start", **question})
+    found = dispatch(service, {"what": "export_start", **question})
     for _ in range(400):
         if found["job"]["state"] not in ("waiting", "running"):
             return found
         time.sleep(0.05)
-        found = answer(service, {"what": "export_state", "id": found["id"]})
+        found = dispatch(service, {"what": "export_state", "id": found["id"]})
     raise AssertionError("never made")
 
 
@@ -53,4 +53,4 @@ def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):
     for _ in range(files.MOST_FILES):
         made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
     with pytest.raises(InputError, match="no longer kept"):
-        answer(service, {"what": "export_state", "id": first["id"]})
+        dispatch(service, {"what": "export_state", "id": first["id"]})

@@ -1,4 +1,4 @@
-"""Questions of the page, for programs."""
+"""Requests of the page, for programs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 
 
 def ask(service: Service, what: str, run_id: str, **parameters: Any) -> dict[str, Any]:
-    """The page's answer to a question about a run.
+    """The page's answer to a request about a run.
 
     Args:
         service: database and model.
-        what: name of the question.
+        what: name of the request.
         run_id: of the run.
-        parameters: of the question.
+        parameters: of the request.
 
     Raises:
         InputError: there is no such run, or the parameters make no sense.
     """
     check_run(service.database, run_id)
-    return dict(answer(service, {"what": what, "run": run_id, **parameters}))
+    return dict(dispatch(service, {"what": what, "run": run_id, **parameters}))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from focus_explorer.ui.questions.answer import answer
+from focus_explorer.ui.requests.dispatch import dispatch
 
 
 def until_done(service, question):
     for _ in range(200):
-        found = answer(service, question)
+        found = dispatch(service, question)
         if found.get("state") != "computing":
             return found
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Questions of the export dialog: tables, figures, bundles and reports of a run."""
+"""Requests of the export dialog: tables, figures, bundles and reports of a run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from focus_explorer.services.runs import run_title
 from focus_explorer.services.service import Service
 from focus_explorer.ui.downloads.files import Downloads
 from focus_explorer.ui.downloads.request import KINDS, REPORT_FORMATS, read_request
-from focus_explorer.ui.parameters import Question, run_of
+from focus_explorer.ui.parameters import Request, run_of
 from focus_explorer.views.payloads.exports import ExportChoicesPayload, ExportCommandPayload, ExportPayload
 
 WITHOUT_LAYERS = ("tokens", "losses", "timings", "timing_repeats", "comparisons")
 
 
-def choices(service: Service, question: Question) -> ExportChoicesPayload:
+def choices(service: Service, request: Request) -> ExportChoicesPayload:
     """The exports there are of a run: run."""
     return {
-        "title": run_title(service.database, run_of(question)),
+        "title": run_title(service.database, run_of(request)),
         "kinds": list(KINDS),
         "tables": [
             {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in TABLES.items()
@@ -34,27 +34,27 @@ def choices(service: Service, question: Question) -> ExportChoicesPayload:
     }
 
 
-def command(service: Service, question: Question) -> ExportCommandPayload:
+def command(service: Service, request: Request) -> ExportCommandPayload:
     """The command that writes the same file: run, and the file as `read_request` takes it."""
-    return {"command": read_request(service, question).command(service.database.path)}
+    return {"command": read_request(service, request).command(service.database.path)}
 
 
-def start(service: Service, question: Question) -> ExportPayload:
+def start(service: Service, request: Request) -> ExportPayload:
     """Make a file: run, and the file as `read_request` takes it."""
-    return service.part(Downloads).start(read_request(service, question))
+    return service.part(Downloads).start(read_request(service, request))
 
 
-def state(service: Service, question: Question) -> ExportPayload:
+def state(service: Service, request: Request) -> ExportPayload:
     """State of a file: id."""
-    return service.part(Downloads).state(str(question.get("id")))
+    return service.part(Downloads).state(str(request.get("id")))
 
 
-def stop(service: Service, question: Question) -> ExportPayload:
+def stop(service: Service, request: Request) -> ExportPayload:
     """Stop making a file: id."""
-    return service.part(Downloads).stop(str(question.get("id")))
+    return service.part(Downloads).stop(str(request.get("id")))
 
 
-QUESTIONS = {
+REQUESTS = {
     "export_choices": choices,
     "export_command": command,
     "export_start": start,

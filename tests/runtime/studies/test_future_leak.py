@@ -10,7 +10,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import final_hidden, token_nll
-from focus_runtime.studies.leak import assignment_leak, future_effect
+from focus_runtime.studies.future_leak import assignment_leak, future_effect
 from focus_runtime.studies.rows import variant
 
 pytestmark = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from focus_runtime.baselines.random_groups import (
+from focus_runtime.baselines.random_baseline import (
     COMPARISON_SEED,
     STATISTICS_SEED,
     baseline_seed,
@@ -20,7 +20,7 @@ from focus_runtime.baselines.random_groups import (
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.studies.balance import group_balance
+from focus_runtime.studies.group_balance import group_balance
 from focus_runtime.studies.layers import restrict
 from tests.helpers import build_centroids, build_model, random_ids
 

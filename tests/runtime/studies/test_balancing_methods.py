@@ -12,7 +12,13 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
-from focus_runtime.studies.balancing import DEVICES, assign_balanced, measure_balancing, temperature_at, train_with
+from focus_runtime.studies.balancing_methods import (
+    DEVICES,
+    assign_balanced,
+    measure_balancing,
+    temperature_at,
+    train_with,
+)
 from focus_runtime.studies.dominance import balance_loss
 from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import train_centroids

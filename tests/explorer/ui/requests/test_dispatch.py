@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.ui.questions.answer import ANSWERS, answer
-from tests.explorer.ui.questions.conftest import until_done
+from focus_explorer.ui.requests.dispatch import ANSWERS, answer
+from tests.explorer.ui.requests.conftest import until_done
 
 
 @pytest.mark.parametrize(

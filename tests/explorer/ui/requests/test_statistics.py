@@ -6,7 +6,7 @@ import pytest
 
 from focus_explorer.statistics.run_statistics import statistics_table
 from focus_explorer.ui.tabs.explore import packed
-from tests.explorer.ui.questions.conftest import until_done
+from tests.explorer.ui.requests.conftest import until_done
 
 
 def test_the_page_gets_every_run_and_layer_row_of_the_table(service, run_id):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_explorer.statistics.projection import project
+from focus_explorer.statistics.umap_projection import project
 
 
 @pytest.mark.slow

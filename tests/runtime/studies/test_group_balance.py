@@ -9,7 +9,7 @@ import torch
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.studies.balance import group_balance
+from focus_runtime.studies.group_balance import group_balance
 from focus_runtime.studies.rows import variant
 from tests.helpers import random_ids
 

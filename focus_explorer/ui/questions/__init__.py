@@ -1,1 +1,0 @@
-"""Named questions of the browser, one file per view."""

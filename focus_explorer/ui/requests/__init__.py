@@ -1,0 +1,1 @@
+"""Named requests of the browser, one file per view."""

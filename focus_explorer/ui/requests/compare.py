@@ -1,0 +1,100 @@
+"""Requests of the Compare view: settings, other runs, lengths and generation."""
+
+from __future__ import annotations
+
+from focus_explorer.services.compare.jobs import Comparisons
+from focus_explorer.services.compare.lengths import lengths
+from focus_explorer.services.compare.runs import compare_numbers, compare_runs, partners
+from focus_explorer.services.compare.settings import REPEATS, grid
+from focus_explorer.services.service import Service
+from focus_explorer.ui.parameters import Request, number, run_of, whole_number, whole_numbers
+from focus_explorer.views.payloads.comparisons import (
+    GenerationPayload,
+    GridPayload,
+    LengthsPayload,
+    MatchedRunsPayload,
+    PartnersPayload,
+    RunNumbersPayload,
+)
+from focus_explorer.views.payloads.jobs import JobAnswerPayload, JobPayload
+
+
+def _job(service: Service) -> JobPayload | None:
+    return service.part(Comparisons).status()
+
+
+def settings_grid(service: Service, request: Request) -> GridPayload:
+    """Settings measured so far: run."""
+    return {**grid(service, run_of(request)), "job": _job(service)}
+
+
+def start_grid(service: Service, request: Request) -> GridPayload:
+    """Measure settings: run, top_k and window as lists, repeats."""
+    repeats = whole_number(request, "repeats", REPEATS)
+    top_k, window = whole_numbers(request, "top_k"), whole_numbers(request, "window")
+    service.part(Comparisons).start_grid(run_of(request), top_k, window, repeats)
+    return settings_grid(service, request)
+
+
+def stop(service: Service, request: Request) -> JobAnswerPayload:
+    """Stop the comparison under way."""
+    service.part(Comparisons).stop()
+    return {"job": _job(service)}
+
+
+def other_runs(service: Service, request: Request) -> PartnersPayload:
+    """Other runs of the same tokens: run."""
+    return {"runs": partners(service, run_of(request))}
+
+
+def same_tokens(service: Service, request: Request) -> MatchedRunsPayload:
+    """Two runs of the same tokens: run, other."""
+    return compare_runs(service, run_of(request), run_of(request, "other"))
+
+
+def numbers(service: Service, request: Request) -> RunNumbersPayload:
+    """The numbers of any two runs: run, other."""
+    return compare_numbers(service, run_of(request), run_of(request, "other"))
+
+
+def times_by_length(service: Service, request: Request) -> LengthsPayload:
+    """Lengths measured so far: run."""
+    return {**lengths(service, run_of(request)), "job": _job(service)}
+
+
+def start_lengths(service: Service, request: Request) -> LengthsPayload:
+    """Measure growing lengths: run, layer, seconds."""
+    layer, seconds = whole_number(request, "layer"), number(request, "seconds", 30)
+    service.part(Comparisons).start_lengths(run_of(request), layer, seconds)
+    return times_by_length(service, request)
+
+
+def start_generation(service: Service, request: Request) -> GenerationPayload:
+    """Continue a prompt both ways: run, prompt, max_tokens, temperature, seed."""
+    service.part(Comparisons).start_generation(
+        run_of(request),
+        str(request.get("prompt", "")),
+        max_tokens=whole_number(request, "max_tokens", 60),
+        temperature=number(request, "temperature", 0),
+        seed=whole_number(request, "seed", 0),
+    )
+    return generation(service, request)
+
+
+def generation(service: Service, request: Request) -> GenerationPayload:
+    """Text the newest generation of this run has written so far: run."""
+    return {"sides": service.part(Comparisons).generated(run_of(request)), "job": _job(service)}
+
+
+REQUESTS = {
+    "compare_grid": settings_grid,
+    "compare_grid_start": start_grid,
+    "compare_stop": stop,
+    "compare_partners": other_runs,
+    "compare_beside": same_tokens,
+    "compare_numbers": numbers,
+    "compare_lengths": times_by_length,
+    "compare_lengths_start": start_lengths,
+    "compare_generation": generation,
+    "compare_generation_start": start_generation,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.ui.requests.dispatch import ANSWERS, answer
+from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
 from tests.explorer.ui.requests.conftest import until_done
 
 
@@ -31,11 +31,11 @@ def test_bad_questions_are_refused_in_one_line(service, run_id, question):
 
 
 def test_a_question_reaches_its_function(monkeypatch):
-    monkeypatch.setitem(ANSWERS, "echo", lambda service, question: {"service": service, "layer": question["layer"]})
-    assert answer("service", {"what": "echo", "layer": 3}) == {"service": "service", "layer": 3}
+    monkeypatch.setitem(HANDLERS, "echo", lambda service, question: {"service": service, "layer": question["layer"]})
+    assert dispatch("service", {"what": "echo", "layer": 3}) == {"service": "service", "layer": 3}
 
 
 @pytest.mark.parametrize("question", [{}, {"what": "no such"}, {"what": None}])
 def test_an_unknown_question_is_one_clear_message(question):
     with pytest.raises(InputError, match="reload the page"):
-        answer(None, question)
+        dispatch(None, question)

@@ -331,6 +331,7 @@ export const FocusExplorer = {
     const app = new App(root, server);
     apps.set(root, app);
     return {
+      /** @param {string} runId */
       open: (runId) => app.open(runId),
       /** @param {RunPayload} payload */
       show: (payload) => app.show(payload),

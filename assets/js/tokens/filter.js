@@ -165,7 +165,10 @@ export class TokenFilter {
       : text.filter.title;
   }
 
-  // A function of the position: does the token pass in this layer?
+  /**
+   * Whether the token at a position passes in this layer.
+   * @returns {(pos: number) => boolean}
+   */
   test() {
     const { run, layerIndex } = this.app;
     /** @type {((pos: number) => boolean)[]} */

@@ -121,6 +121,7 @@ export class TokenInput {
     const at = Math.min(lines.indexOf(current), shown.length - 1);
     /** @param {number} index */
     const inShown = (index) => (index >= 0 && index < shown.length ? shown[index] : null);
+    /** @type {Record<string, () => number | null>} */
     const targets = {
       ArrowRight: () => inShown(at + 1),
       ArrowLeft: () => inShown(at - 1),

@@ -66,7 +66,7 @@ class Cells {
   }
 }
 
-// `ask` gets what did not come with the run: a promise of an answer, or of {error}.
+// `request` loads what did not come with the run: a promise of an answer, or of {error}.
 export class Run {
   /** @type {number} */
   centre;

@@ -20,7 +20,7 @@ const WATCH_MS = 2000;
 /** A piece of a section. @typedef {{ update: (data: GroupsPayload) => void, selectionChanged?: () => void }} Part */
 
 /** @param {App} app */
-async function askGroups(app) {
+async function requestGroups(app) {
   const { run } = app;
   const answer = await requestOnce(app, "groups");
   if (app.run !== run || answer.error !== undefined || !outdated(run, answer)) return answer;
@@ -97,7 +97,7 @@ export class GroupsView {
     this.run = null;
     for (const place of Object.values(this.places)) place.hidden = true;
     this.status.replaceChildren(progressBox(text.waiting));
-    const answer = await askGroups(app);
+    const answer = await requestGroups(app);
     // A closed view draws nothing; it asks again when it opens.
     if (app.run !== run || !app.isOpen("groups")) return;
     if (answer.error !== undefined) {

@@ -254,7 +254,8 @@ export class StatGroups {
 
   drawSchemes() {
     const schemes = [...new Set(this.categories.map((row) => row.scheme))];
-    if (this.scheme === null || !schemes.includes(this.scheme)) this.scheme = schemes.includes("pos") ? "pos" : schemes[0];
+    if (this.scheme === null || !schemes.includes(this.scheme))
+      this.scheme = schemes.includes("pos") ? "pos" : schemes[0];
     /** @param {string} scheme */
     const changed = (scheme) => {
       this.scheme = scheme;

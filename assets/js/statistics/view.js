@@ -80,7 +80,7 @@ export class StatisticsView {
   }
 
   update() {
-    this.seeAttention();
+    this.noticeAttention();
     for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.section;
     if (this.shown !== this.section || this.of !== this.app.run) this.status.replaceChildren();
     this.shown = this.section;
@@ -89,7 +89,7 @@ export class StatisticsView {
   }
 
   // The sparsity view measures full attention too; then every number here is to be asked for again.
-  seeAttention() {
+  noticeAttention() {
     const { run } = this.app;
     const state = attentionState(run);
     if (this.of === run && state === "done" && this.attention !== state) this.forget();
@@ -108,7 +108,7 @@ export class StatisticsView {
 
   /**
    * An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
-   * any more, or when it failed, which is said.
+   * any more, or when it failed, which is shown.
    * @template {keyof Answers} K
    * @param {PartName} name
    * @param {K} what

@@ -11,7 +11,7 @@ import { choiceOf } from "../core/widgets.js";
 import { reading as text } from "../strings/tokens.js";
 /** @import { App } from "../shell/app.js" */
 
-// Filters; `changed` is told when other tokens pass.
+// Filters; `changed` is called when other tokens pass.
 export class TokenFilter {
   /** @type {HTMLSelectElement} */
   group;

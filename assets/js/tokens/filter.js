@@ -39,7 +39,7 @@ export class TokenFilter {
   constructor(app, changed) {
     this.app = app;
     this.changed = changed;
-    /** @type {any} */
+    /** @type {{ names: string[], codes: Uint8Array } | null} */
     this.kinds = null;
     this.build();
   }
@@ -175,8 +175,9 @@ export class TokenFilter {
     const tests = [];
     if (this.group.value !== "") tests.push((pos) => run.top(layerIndex, pos) === Number(this.group.value));
     if (this.kind.value !== "" && this.kinds) {
-      const code = this.kinds.names.indexOf(this.kind.value);
-      tests.push((pos) => this.kinds.codes[pos] === code);
+      const { names, codes } = this.kinds;
+      const code = names.indexOf(this.kind.value);
+      tests.push((pos) => codes[pos] === code);
     }
     if (this.from.value !== "") tests.push((pos) => pos >= Number(this.from.value));
     if (this.to.value !== "") tests.push((pos) => pos <= Number(this.to.value));

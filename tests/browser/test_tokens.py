@@ -82,8 +82,8 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
         """([member, window, sinks]) => {
           const { LINK_CAUSES, Links } = MODULE
           const sets = member.map((text) => BigInt(text));
-          const meet = (_, a, b) => (sets[a] & sets[b]) !== 0n;
-          const run = { numTokens: member.length, config: { window, num_sinks: sinks }, meet };
+          const shareGroup = (_, a, b) => (sets[a] & sets[b]) !== 0n;
+          const run = { numTokens: member.length, config: { window, num_sinks: sinks }, shareGroup };
           const links = member.map((_, pos) => new Links(run, 0, pos));
           const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
           return LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));

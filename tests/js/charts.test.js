@@ -53,8 +53,8 @@ test("shades step from least to most", () => {
 test("the frontier holds the points that no other beats", () => {
   const points = times(60, () => [random(), random()]);
   const beaten = ([x, y]) => points.some(([a, b]) => a <= x && b <= y && (a < x || b < y));
-  const wanted = points.filter((point) => !beaten(point)).sort((a, b) => a[0] - b[0]);
-  assert.deepEqual(frontier(points), wanted);
+  const expected = points.filter((point) => !beaten(point)).sort((a, b) => a[0] - b[0]);
+  assert.deepEqual(frontier(points), expected);
 });
 
 test("labels are placed where there is room, and left out where there is none", () => {

@@ -23,8 +23,8 @@ test("tops, losses and their differences are those of the payload", () => {
   times(3 * 40, (i) => assert.equal(run.top(Math.floor(i / 40), i % 40), tops[i]));
   assert.equal(run.losses.full[0], null);
   assert.equal(run.lossDifference(0), null);
-  const wanted = Math.fround(losses.focus[6]) - Math.fround(losses.full[6]);
-  assert.ok(Math.abs(run.lossDifference(7) - wanted) < 1e-6);
+  const expected = Math.fround(losses.focus[6]) - Math.fround(losses.full[6]);
+  assert.ok(Math.abs(run.lossDifference(7) - expected) < 1e-6);
   assert.equal(run.timeRatio("attention"), 0.5);
   assert.equal(run.timeRatio("routing"), null);
 });

@@ -88,8 +88,8 @@ test("a match covers the tokens it begins and ends in", () => {
     const starts = pieces.map((_, pos) => pieces.slice(0, pos).join("").length);
     const tokenAt = (offset) => starts.filter((start) => start <= offset).length - 1;
     const bounds = plainMatches("ab", whole);
-    const wanted = times(bounds.length / 2, (i) => [tokenAt(bounds[2 * i]), tokenAt(bounds[2 * i + 1] - 1)]);
-    assert.deepEqual(tokenHits(bounds, starts), wanted);
+    const expected = times(bounds.length / 2, (i) => [tokenAt(bounds[2 * i]), tokenAt(bounds[2 * i + 1] - 1)]);
+    assert.deepEqual(tokenHits(bounds, starts), expected);
   }
 });
 

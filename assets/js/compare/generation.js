@@ -18,6 +18,7 @@ import { generation as text } from "../strings/compare.js";
 
 const PROMPT_TOKENS = 300;
 
+/** @type {Mode[]} */
 const MODES = ["full", "focus"];
 
 export class CompareGeneration extends ComparePart {
@@ -31,7 +32,7 @@ export class CompareGeneration extends ComparePart {
     /** @type {{ state: keyof Answers, start: keyof Answers }} */
     this.questions = { state: "compare_generation", start: "compare_generation_start" };
     this.temperature = "0";
-    /** @type {Record<string, any> | GeneratedPayload} */
+    /** @type {GeneratedPayload} */
     this.sides = {};
     this.help = el("p", { class: "fx-help" });
     this.prompt = el("textarea", { id: newId("prompt"), rows: 5, spellcheck: "false" });
@@ -136,11 +137,11 @@ export class CompareGeneration extends ComparePart {
   show() {
     for (const mode of MODES) {
       const body = this.bodies[mode];
-      const pieces = this.sides[mode] ? this.sides[mode].pieces : [];
+      const pieces = this.sides[mode]?.pieces ?? [];
       body.setAttribute("role", pieces.length > 0 ? "listbox" : "group"); // a list box may not be empty
       if (pieces.length === 0) body.replaceChildren(el("span", { class: "fx-muted" }, this.busy ? "" : text.empty));
       else this.appendTokens(body, pieces);
-      this.notes[mode].textContent = this.note(/** @type {Mode} */ (mode), pieces);
+      this.notes[mode].textContent = this.note(mode, pieces);
     }
     this.divergence.textContent = this.divergenceText();
     this.recolour();
@@ -169,7 +170,7 @@ export class CompareGeneration extends ComparePart {
 
   recolour() {
     for (const mode of MODES) {
-      const groups = this.sides[mode] ? this.sides[mode].groups : [];
+      const groups = this.sides[mode]?.groups ?? [];
       this.bodies[mode].setAttribute("aria-label", text.textLabel(text[mode], this.layer));
       this.bodies[mode]
         .querySelectorAll(".fx-pair-token")
@@ -199,11 +200,12 @@ export class CompareGeneration extends ComparePart {
    */
   note(mode, pieces) {
     const side = this.sides[mode];
-    if (pieces.length === 0) return "";
+    const { prompt_tokens: promptTokens } = this.sides;
+    if (side === undefined || promptTokens === undefined || pieces.length === 0) return "";
     const speed = text.speed(
       format.ms(median(side.ms)),
       format.count(side.ms.length),
-      format.count(this.sides.prompt_tokens),
+      format.count(promptTokens),
     );
     return mode === "full" && side.groups.length === 0 ? `${speed}. ${text.groupsLater}` : speed;
   }

@@ -107,7 +107,7 @@ export class CompareLengths extends ComparePart {
   }
 
   numbers() {
-    /** @param {any} p @param {any} mode */
+    /** @param {LengthPayload} p @param {"full" | "focus"} mode */
     const interval = (p, mode) =>
       text.span(
         format.msNumber(p[`${mode}_median`]),

@@ -10,7 +10,7 @@ import { numbers as text } from "../strings/compare.js";
 /** @import { Tooltip } from "../core/tooltip.js" */
 
 /**
- * `found` is the answer to "compare_numbers".
+ * `answer` is that to "compare_numbers".
  * @param {RunNumbersPayload} answer
  * @param {Tooltip} tooltip
  */

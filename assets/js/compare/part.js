@@ -75,7 +75,7 @@ class JobLine {
   }
 }
 
-// A part asks `questions.state` when it opens and while work goes on, and `questions.start` when told to.
+// A part asks `questions.state` when it opens and while work goes on, and `questions.start` on submit.
 export class ComparePart {
   /** The kind of its jobs, set by each part. */
   kind = "";
@@ -85,6 +85,8 @@ export class ComparePart {
   timer;
   /** @type {HTMLButtonElement} */
   startButton;
+  /** @type {JobLine} */
+  line;
 
   /**
    * @param {App} app
@@ -93,7 +95,7 @@ export class ComparePart {
    */
   constructor(app, name, words) {
     this.app = app;
-    /** @type {any} */
+    /** @type {JobPayload | null} */
     this.job = null;
     this.node = el("section", { class: "fx-compare-part", "data-testid": `fx-compare-${name}`, hidden: true });
     this.node.append(el("h3", { class: "fx-subtitle" }, words.title));
@@ -114,13 +116,13 @@ export class ComparePart {
   }
 
   /**
-   * @param {string} [what]
+   * @param {keyof Answers} [what]
    * @param {Details} [details]
    */
   async watch(what = this.questions.state, details = {}) {
     clearTimeout(this.timer);
     const { run } = this.app;
-    const answer = await this.app.request(/** @type {keyof Answers} */ (what), details);
+    const answer = await this.app.request(what, details);
     if (run !== this.app.run) return;
     if (answer.error === undefined) this.take(answer);
     else {
@@ -148,6 +150,7 @@ export class ComparePart {
     });
   }
 
+  /** @returns {Promise<void>} */
   async stop() {
     const answer = await this.app.request("compare_stop");
     if (answer.error !== undefined) return this.line.fail(answer.error);

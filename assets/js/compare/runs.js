@@ -151,19 +151,24 @@ export class CompareRuns {
     this.numbers.hidden = false;
   }
 
-  /** @param {string} other */
+  /**
+   * @param {string} other
+   * @returns {Promise<void>}
+   */
   async load(other) {
     const { run } = this;
     this.showLoading(other);
     const answer = await this.app.request("compare_beside", { other });
     if (run !== this.app.run || other !== this.other) return;
     this.message.replaceChildren();
-    if (answer.error !== undefined) return this.message.replaceChildren(alertBox(answer.error, () => this.load(other)));
+    if (answer.error !== undefined) {
+      this.message.replaceChildren(alertBox(answer.error, () => this.load(other)));
+      return;
+    }
     this.pair = new RunPair(this.app, answer);
     this.results.hidden = false;
     this.numbers.hidden = true;
     this.show();
-    return null;
   }
 
   show() {

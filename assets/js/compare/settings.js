@@ -212,6 +212,7 @@ export class CompareSettings extends ComparePart {
 
   draw() {
     const { root } = this.app;
+    /** @type {Cost} */
     const cost = this.cost === "time" ? timeRatio : (cell) => cell.retained_pairs;
     const base = this.cells[0].perplexity_full; // of the same text and model in every cell
     const full = { ...marks(root, "full"), x: [1], y: [base], customdata: [null] };
@@ -294,9 +295,9 @@ export class CompareSettings extends ComparePart {
    */
   series(kind, cost, base, places) {
     const cells = this.cells.filter((cell) => cell.kind === kind);
-    const [y, low, high] = ["delta_mean", "delta_low", "delta_high"].map((name) =>
-      cells.map((cell) => perplexityAt(base, cell[name])),
-    );
+    /** @param {"delta_mean" | "delta_low" | "delta_high"} name */
+    const column = (name) => cells.map((cell) => perplexityAt(base, cell[name]));
+    const [y, low, high] = [column("delta_mean"), column("delta_low"), column("delta_high")];
     const error = {
       type: "data",
       symmetric: false,

@@ -9,9 +9,14 @@ import { addressedPart } from "../core/address.js";
 import { resizePlots } from "../core/plot.js";
 import { choiceOf } from "../core/widgets.js";
 import { parts as partsText } from "../strings/compare.js";
+/** @import { Selection } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 
-const PARTS = { settings: CompareSettings, runs: CompareRuns, lengths: CompareLengths, generation: CompareGeneration };
+/** @typedef {keyof typeof partsText.names} PartName */
+/**
+ * `marked` is the selection that it shows.
+ * @typedef {{ node: HTMLElement, update: () => void, selectionChanged?: () => void, marked?: Selection | null }} Part
+ */
 
 // One part at a time, so that the view stays short; the address remembers which.
 export class CompareView {
@@ -22,9 +27,14 @@ export class CompareView {
   constructor(app, panel) {
     this.app = app;
     const words = partsText;
-    this.parts = { overview: new Overview(app) };
-    for (const [name, Part] of Object.entries(PARTS)) this.parts[name] = new Part(app);
-    this.open = addressedPart(Object.keys(this.parts), "overview");
+    this.parts = {
+      overview: new Overview(app),
+      settings: new CompareSettings(app),
+      runs: new CompareRuns(app),
+      lengths: new CompareLengths(app),
+      generation: new CompareGeneration(app),
+    };
+    this.open = addressedPart(/** @type {PartName[]} */ (Object.keys(this.parts)), "overview");
     const choice = choiceOf(words.label, words.names, this.open, (name) => this.choose(name));
     choice.classList.add("fx-compare-choice");
     panel.append(choice, ...Object.values(this.parts).map((part) => part.node));
@@ -40,7 +50,7 @@ export class CompareView {
     return { with: this.open === "runs" ? this.parts.runs.other : null };
   }
 
-  /** @param {string} name */
+  /** @param {PartName} name */
   choose(name) {
     this.open = name;
     this.app.writeAddress();
@@ -56,7 +66,7 @@ export class CompareView {
   }
 
   selectionChanged() {
-    const part = this.parts[this.open];
+    const part = /** @type {Part} */ (this.parts[this.open]);
     if (part.selectionChanged && part.marked !== this.app.selection) {
       part.marked = this.app.selection;
       part.selectionChanged();

@@ -3,13 +3,14 @@
 
 /**
  * The part of a view that the address asks for, or the first one.
- * @param {string[]} names
- * @param {string} first
- * @returns {string}
+ * @template {string} Name
+ * @param {Name[]} names
+ * @param {NoInfer<Name>} first
+ * @returns {Name}
  */
 export const addressedPart = (names, first) => {
   const part = new URLSearchParams(window.location.search).get("part");
-  return part !== null && names.includes(part) ? part : first;
+  return names.find((name) => name === part) ?? first;
 };
 
 /**

@@ -12,18 +12,21 @@ export const labelledField = (label, field, hint = null) =>
 
 /**
  * A few choices as one labelled drop-down.
+ * @template {string} Value
  * @param {string} label
- * @param {Record<string, string>} options
+ * @param {Record<Value, string>} options
  * @param {string | null} chosen
- * @param {(value: string) => unknown} changed
+ * @param {(value: Value) => unknown} changed
  * @param {Node | null} [hint]
  */
 export const dropdown = (label, options, chosen, changed, hint = null) => {
   /** @type {HTMLSelectElement} */
   const select = el(
     "select",
-    { id: newId("select"), onchange: () => changed(select.value) },
-    Object.entries(options).map(([value, name]) => el("option", { value, selected: value === chosen }, name)),
+    { id: newId("select"), onchange: () => changed(/** @type {Value} */ (select.value)) },
+    /** @type {[Value, string][]} */ (Object.entries(options)).map(([value, name]) =>
+      el("option", { value, selected: value === chosen }, name),
+    ),
   );
   return labelledField(label, select, hint);
 };

@@ -33,7 +33,6 @@ export class LayerLoader {
     this.load = load;
     this.handlers = handlers;
     /** @type {Map<string, T>} */
-    /** @type {Map<any, any>} */
     this.cache = new Map();
     this.timer = 0;
   }

@@ -3,13 +3,14 @@
 import { range } from "./arrays.js";
 import { decodeBase64, expectLength } from "./bytes.js";
 /** @import { MaskPayload } from "./payloads.js" */
+/** @import { Cause } from "./types.js" */
 
 export class Mask {
   /** @param {MaskPayload} answer */
   constructor(answer) {
     this.blockSize = answer.block_size;
     this.numBlocks = answer.num_blocks;
-    this.causes = answer.causes;
+    this.causes = /** @type {Cause[]} */ (answer.causes);
     this.cells = (answer.num_blocks * (answer.num_blocks + 1)) / 2;
     const words = new Uint32Array(decodeBase64(answer.counts).buffer);
     this.counts = expectLength("counts", words, this.cells * answer.causes.length);

@@ -364,7 +364,7 @@ export interface PartnersPayload {
   runs: PartnerPayload[];
 }
 
-/** A row of `layers` of beside. */
+/** A row of `layers` of compare_runs. */
 export interface MatchedLayerPayload {
   layer: number;
   names: number[];
@@ -372,7 +372,7 @@ export interface MatchedLayerPayload {
   rand: number;
 }
 
-/** `difference` of beside. */
+/** `difference` of compare_runs. */
 export interface LossDifferencePayload {
   mean: number;
   low: number;
@@ -380,7 +380,7 @@ export interface LossDifferencePayload {
   count: number;
 }
 
-/** beside: two runs of the same tokens; `top` is base64 of bytes, layer by layer. */
+/** compare_runs: two runs of the same tokens; `top` is base64 of bytes, layer by layer. */
 export interface MatchedRunsPayload {
   layers: MatchedLayerPayload[];
   top: string;

@@ -66,7 +66,7 @@ class Cells {
   }
 }
 
-// `ask` gets what did not come with the run: a promise of an answer, or of {error}.
+// `request` loads what did not come with the run: a promise of an answer, or of {error}.
 export class Run {
   /** @type {number} */
   centre;
@@ -96,9 +96,9 @@ export class Run {
       focus: decodeLosses(payload.losses.focus, this.numTokens),
     };
     this.cells = this.layerIds.map((id) => (payload.cells[id] ? this.decode(payload.cells[id]) : null));
-    /** @type {any[]} */
+    /** @type {number[]} */
     this.loadedLayers = []; // layers loaded later, the one used longest ago first
-    /** @type {Map<any, any>} */
+    /** @type {Map<number, Promise<void>>} */
     this.waiting = new Map();
     /** @type {Map<any, any>} */
     this.answers = new Map();
@@ -135,12 +135,12 @@ export class Run {
       this.markUsed(layerIndex);
       return Promise.resolve();
     }
-    if (!this.waiting.has(layerIndex))
-      this.waiting.set(
-        layerIndex,
-        this.load(layerIndex).finally(() => this.waiting.delete(layerIndex)),
-      );
-    return this.waiting.get(layerIndex);
+    let request = this.waiting.get(layerIndex);
+    if (request === undefined) {
+      request = this.load(layerIndex).finally(() => this.waiting.delete(layerIndex));
+      this.waiting.set(layerIndex, request);
+    }
+    return request;
   }
 
   /** @param {number} layerIndex */
@@ -161,7 +161,7 @@ export class Run {
     this.loadedLayers = [...this.loadedLayers.filter((other) => other !== layerIndex), layerIndex];
     let bytes = this.loadedLayers.reduce((sum, other) => sum + /** @type {Cells} */ (this.cells[other]).bytes, 0);
     while (bytes > CELL_BYTES && this.loadedLayers.length > 1) {
-      const oldest = this.loadedLayers.shift();
+      const oldest = /** @type {number} */ (this.loadedLayers.shift());
       bytes -= /** @type {Cells} */ (this.cells[oldest]).bytes;
       this.cells[oldest] = null;
     }

@@ -11,9 +11,9 @@ export class Tabs {
    */
   constructor(names, label, selected) {
     this.selected = selected;
-    /** @type {Record<string, any>} */
+    /** @type {Record<string, HTMLButtonElement>} */
     this.tabs = {};
-    /** @type {Record<string, any>} */
+    /** @type {Record<string, HTMLElement>} */
     this.panels = {};
     for (const [name, text] of Object.entries(names)) this.add(name, text);
     this.order = Object.keys(names);

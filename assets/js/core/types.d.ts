@@ -166,6 +166,11 @@ export interface SqlServer {
   examples: () => Promise<Answer<P.SqlExamplesPayload>>;
 }
 
+// ---- pairs
+
+/** Why a pair of tokens is kept, or that it is dropped: the names of the runtime's mask. */
+export type Cause = keyof P.CausesPayload;
+
 // ---- views
 
 /** What a view writes into the address; null removes a key. */

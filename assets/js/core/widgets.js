@@ -25,15 +25,17 @@ export const shareBar = (share, shade) =>
 
 /**
  * Radio buttons drawn as one segmented control.
+ * @template {string} Value
  * @param {string} label
- * @param {Record<string, string>} options
+ * @param {Record<Value, string>} options
  * @param {string | null} chosen
- * @param {(value: string) => unknown} changed
+ * @param {(value: Value) => unknown} changed
  * @returns {HTMLElement}
  */
 export const choiceOf = (label, options, chosen, changed) => {
   const name = newId("choice");
-  const inputs = Object.entries(options).map(([value, text]) =>
+  const entries = /** @type {[Value, string][]} */ (Object.entries(options));
+  const inputs = entries.map(([value, text]) =>
     el(
       "label",
       { class: "fx-choice-option" },

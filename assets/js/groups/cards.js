@@ -23,10 +23,12 @@ const text = groupsText.cards;
 
 const EXAMPLES = 3;
 
+/** @typedef {Record<"node" | "button" | "state" | "hits", HTMLElement>} Card */
+
 export class GroupCards {
   /** @type {GroupsPayload} */
   data;
-  /** @type {any} */
+  /** @type {Card[]} */
   cards;
   /** @type {GroupsPayload | undefined} */
   legendOf;
@@ -68,19 +70,15 @@ export class GroupCards {
 
   drawLegend() {
     this.legendOf = this.data;
-    const used = this.data.class_names
-      .map((name, index) => [name, index])
-      .filter(([, index]) => this.data.class_shares[index] > 0);
-    this.legend.replaceChildren(
-      ...used.map(([name, index]) =>
-        el(
-          "li",
-          {},
-          el("span", { class: `fx-class-key fx-class-${index}`, "aria-hidden": "true" }),
-          common.wordClasses[name],
-        ),
+    const entries = this.data.class_names.map((name, index) =>
+      el(
+        "li",
+        {},
+        el("span", { class: `fx-class-key fx-class-${index}`, "aria-hidden": "true" }),
+        common.wordClasses[name],
       ),
     );
+    this.legend.replaceChildren(...entries.filter((_, index) => this.data.class_shares[index] > 0));
   }
 
   // Cards stay; only what a selection changes is touched.
@@ -104,6 +102,7 @@ export class GroupCards {
    * @param {GroupPayload} group
    * @param {number} index
    * @param {number[]} examples
+   * @returns {Card}
    */
   card(group, index, examples) {
     const state = el("span", { class: "fx-button" });

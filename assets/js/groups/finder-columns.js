@@ -8,28 +8,41 @@ import { shortClass } from "../core/word-classes.js";
 import { above } from "./finder-rows.js";
 import { groups as groupsText } from "../strings/groups.js";
 /** @import { Child } from "../core/types.js" */
-/** @import { Row } from "./finder-rows.js" */
+/** @import { RankValue, Row } from "./finder-rows.js" */
 
-/** @typedef {keyof typeof COLUMNS} ColumnName */
+/** @typedef {keyof typeof groupsText.finder.columns} ColumnName */
+/**
+ * `value`: what is ranked by; `cell`: what is shown, but for the heading of the row.
+ * @typedef {{ value: (row: Row) => RankValue, cell?: (row: Row) => Child | Child[] }} Column
+ */
+/** @typedef {{ [K in keyof Row]: Row[K] extends RankValue ? K : never }[keyof Row]} RankedKey */
 
 const text = groupsText.finder;
 
 const NOTHING = text.empty;
 
 /**
- * value: what is ranked by; cell: what is shown; below: a second, quieter line.
- * @param {keyof Row} key
- * @param {(value: any, row: Row) => Child | Child[]} show
+ * `show` makes the cell of a value, `below` its second, quieter line.
+ * @template {RankedKey} Key
+ * @param {Key} key
+ * @param {(value: NonNullable<Row[Key]>, row: Row) => Child} show
  * @param {(row: Row) => string | null} [below]
+ * @returns {Column}
  */
 const number = (key, show, below = () => null) => ({
   value: (row) => row[key],
-  cell: (row) => (row[key] === null ? NOTHING : [show(row[key], row), quiet(below(row))]),
+  cell(row) {
+    const value = row[key];
+    if (value === null) return NOTHING;
+    const second = below(row);
+    return [show(value, row), second === null ? null : quiet(second)];
+  },
 });
 
-/** @param {string | null} words */
-const quiet = (words) => words && el("span", { class: "fx-muted fx-below" }, words);
+/** @param {string} words */
+const quiet = (words) => el("span", { class: "fx-muted fx-below" }, words);
 
+/** @type {Record<ColumnName, Column>} */
 export const COLUMNS = {
   group: { value: (row) => -row.order },
   tokens: {

@@ -11,6 +11,7 @@ import { groups as groupsText } from "../strings/groups.js";
  *   lift: number | null, frequent: [string, number][], hits: number, selected: number | null }} Row
  */
 /** @typedef {{ layer: string, class: string, only: string, token: string }} Filter */
+/** What rows are ranked by. @typedef {string | number | null} RankValue */
 
 /** @param {Row} row */
 export const above = (row) => row.purity !== null && row.purity > /** @type {number} */ (row.null_high);
@@ -55,12 +56,12 @@ export function fits(row, filter) {
 /**
  * Groups without a value come last either way.
  * @param {Row[]} rows
- * @param {(row: Row) => any} value
+ * @param {(row: Row) => RankValue} value
  * @param {boolean} down
  */
 export function ranked(rows, value, down) {
-  /** @param {any} a @param {any} b */
-  const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : b - a);
+  /** @param {string | number} a @param {string | number} b */
+  const order = (a, b) => (typeof a === "string" ? a.localeCompare(String(b)) : Number(b) - a);
   return [...rows].sort((a, b) => {
     const [x, y] = [value(a), value(b)];
     if (x === null || y === null) return Number(x === null) - Number(y === null);

@@ -52,7 +52,7 @@ export class GroupFinder {
   table;
   /** @type {HTMLElement} */
   node;
-  /** @type {any} */
+  /** @type {Filter} */
   filter;
   /** @type {number} */
   limit;
@@ -64,9 +64,9 @@ export class GroupFinder {
   counted;
   /** @type {Run} */
   run;
-  /** @type {Record<string, any>} */
+  /** @type {Record<string, { cell: HTMLElement, arrow: HTMLElement }>} */
   headings;
-  /** @type {any} */
+  /** What is on the screen. @type {{ row: Row, button: HTMLElement, selected: HTMLElement, node: HTMLElement }[]} */
   lines;
 
   /** @param {App} app */
@@ -328,7 +328,7 @@ export class GroupFinder {
       groupFlags(row),
     );
     const cells = Object.fromEntries(
-      COLUMN_NAMES.slice(1).map((name) => [name, el("td", { "data-column": name }, COLUMNS[name].cell(row))]),
+      COLUMN_NAMES.slice(1).map((name) => [name, el("td", { "data-column": name }, COLUMNS[name].cell?.(row))]),
     );
     // The button's click reaches the row too, so the row alone listens.
     return {

@@ -16,8 +16,11 @@ import { groups as text } from "../strings/groups.js";
 
 const WATCH_MS = 2000;
 
+/** @typedef {keyof typeof text.sections} Section */
+/** A piece of a section. @typedef {{ update: (data: GroupsPayload) => void, selectionChanged?: () => void }} Part */
+
 /** @param {App} app */
-async function askGroups(app) {
+async function requestGroups(app) {
   const { run } = app;
   const answer = await requestOnce(app, "groups");
   if (app.run !== run || answer.error !== undefined || !outdated(run, answer)) return answer;
@@ -34,7 +37,7 @@ const outdated = (run, answer) => answer.attention_tokens === null && attentionS
 export class GroupsView {
   /** @type {Run | null} */
   run;
-  /** @type {any} */
+  /** @type {GroupsPayload} */
   data;
   /** @type {boolean} */
   watching;
@@ -45,21 +48,22 @@ export class GroupsView {
    */
   constructor(app, panel) {
     this.app = app;
-    this.section = addressedPart(Object.keys(text.sections), "cards");
+    this.section = addressedPart(/** @type {Section[]} */ (Object.keys(text.sections)), "cards");
     this.status = el("div", { class: "fx-status" });
     this.cards = new GroupCards(app);
     this.finder = new GroupFinder(app);
     this.flow = new GroupFlow(app);
     this.agreement = new LayerAgreement(app, (first, second) => this.compare(first, second));
+    /** @type {Record<Section, Part[]>} */
     this.parts = { cards: [this.cards], finder: [this.finder], layers: [this.flow, this.agreement] };
     this.places = {
       cards: this.cards.node,
       finder: this.finder.node,
       layers: el("div", { class: "fx-across" }, this.flow.node, this.agreement.node),
     };
-    /** @param {string} value */
-    const changed = (value) => {
-      this.section = value;
+    /** @param {Section} section */
+    const changed = (section) => {
+      this.section = section;
       app.writeAddress();
       this.update();
     };
@@ -93,7 +97,7 @@ export class GroupsView {
     this.run = null;
     for (const place of Object.values(this.places)) place.hidden = true;
     this.status.replaceChildren(progressBox(text.waiting));
-    const answer = await askGroups(app);
+    const answer = await requestGroups(app);
     // A closed view draws nothing; it asks again when it opens.
     if (app.run !== run || !app.isOpen("groups")) return;
     if (answer.error !== undefined) {
@@ -127,12 +131,12 @@ export class GroupsView {
 
   selectionChanged() {
     if (this.run !== this.app.run) return;
-    for (const part of this.parts[this.section]) if (part.selectionChanged) part.selectionChanged();
+    for (const part of this.parts[this.section]) part.selectionChanged?.();
   }
 
   /**
    * @param {number} first
-   * @param {any} second
+   * @param {number} second
    */
   compare(first, second) {
     this.flow.compare(first, second);

@@ -19,6 +19,7 @@ import { cssColour } from "../core/theme.js";
  */
 export function selectedPoints(tokens, selection) {
   if (selection === null) return null;
+  /** @type {number[]} */
   const points = [];
   tokens.forEach((pos, i) => selection.has(pos) && points.push(i));
   return points;

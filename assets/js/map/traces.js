@@ -10,6 +10,7 @@ import { common } from "../strings/common.js";
 import { map as text } from "../strings/map.js";
 /** @import { MapPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
+/** @import { Colouring } from "./view.js" */
 
 const CROWDED = 3000;
 const NORMAL = 0.75;
@@ -19,7 +20,7 @@ const SYMBOLS = ["circle", "square", "triangle-up", "cross", "triangle-down", "x
 
 /**
  * What the traces need of the view.
- * @typedef {{ app: App, map: MapPayload, colouring: string, classes: Uint8Array, classNames: string[] }} TraceSource
+ * @typedef {{ app: App, map: MapPayload, colouring: Colouring, classes: Uint8Array, classNames: string[] }} TraceSource
  */
 
 export class TokenTraces {

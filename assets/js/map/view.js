@@ -28,6 +28,9 @@ import { map as text } from "../strings/map.js";
 
 const LINGER = 1000; // ms on a layer before its UMAP is worth making: passing layers by should not keep the server busy
 
+/** @typedef {keyof typeof text.colourings} Colouring */
+/** @typedef {keyof typeof text.scopes} Scope */
+
 const ALL = "all"; // stands for all layers where a layer number is expected
 
 export class MapView {
@@ -70,8 +73,9 @@ export class MapView {
     this.app = app;
     const address = addressOf("map");
     const [scope, colour] = ["scope", "colour"].map((name) => address.get(name) ?? "");
-    this.scope = Object.hasOwn(text.scopes, scope) ? scope : "layer";
-    this.colouring = Object.hasOwn(text.colourings, colour) ? colour : "group";
+    this.scope = /** @type {Scope} */ (Object.hasOwn(text.scopes, scope) ? scope : "layer");
+    this.colouring = /** @type {Colouring} */ (Object.hasOwn(text.colourings, colour) ? colour : "group");
+    /** @type {keyof typeof text.drags | "none"} */
     this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
     this.build(panel);
     this.loader = new LayerLoader((run, layer) => this.load(run, layer), {
@@ -84,13 +88,6 @@ export class MapView {
 
   /** @param {HTMLElement} panel */
   build(panel) {
-    /**
-     * @param {any} name
-     * @param {Record<string, string>} options
-     * @param {(value: string) => unknown} changed
-     */
-    const choice = (name, options, changed) =>
-      choiceOf(text[name], options, this[name === "colourBy" ? "colouring" : name], changed);
     this.status = el("div", { class: "fx-status fx-map-status", role: "status" });
     this.plot = el("div", { class: "fx-plot fx-map", role: "group", "data-testid": "fx-map" });
     this.caption = el("figcaption", { class: "fx-caption" });
@@ -102,9 +99,9 @@ export class MapView {
     this.tools = el(
       "div",
       { class: "fx-toolbar" },
-      choice("scope", text.scopes, (value) => this.set("scope", value)),
+      choiceOf(text.scope, text.scopes, this.scope, (scope) => this.setScope(scope)),
       this.colourSelect(),
-      choice("drag", text.drags, (value) => this.setDrag(value)),
+      choiceOf(text.drag, text.drags, this.drag, (drag) => this.setDrag(drag)),
       this.goTo,
     );
     this.drawnNote = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
@@ -143,20 +140,17 @@ export class MapView {
     };
   }
 
-  /**
-   * @param {"scope" | "colouring"} name
-   * @param {string} value
-   */
-  set(name, value) {
-    this[name] = value;
+  /** @param {Scope} scope */
+  setScope(scope) {
+    this.scope = scope;
     this.update();
     this.app.writeAddress();
   }
 
-  /** @param {string} value */
-  setDrag(value) {
-    this.drag = value;
-    if (this.map) Plotly.relayout(this.plot, { dragmode: value });
+  /** @param {keyof typeof text.drags} drag */
+  setDrag(drag) {
+    this.drag = drag;
+    if (this.map) Plotly.relayout(this.plot, { dragmode: drag });
   }
 
   update() {

@@ -8,7 +8,7 @@ export class Filters {
   /** @param {() => unknown} changed */
   constructor(changed) {
     this.changed = changed;
-    /** @type {Record<string, any>} */
+    /** The fields by name. @type {Record<string, HTMLSelectElement>} */
     this.chosen = {};
     this.words = el("input", {
       type: "search",

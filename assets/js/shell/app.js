@@ -61,9 +61,9 @@ export class App {
   selection = null;
   layerIndex = 0;
   /** The layer and selection that the address asks for, until the first run is open. @type {number | null} */
-  wantedLayer = null;
+  requestedLayer = null;
   /** @type {string | null} */
-  wantedSelection = null;
+  requestedSelection = null;
   /** @type {ViewName} */
   view = "tokens";
 
@@ -86,8 +86,8 @@ export class App {
     const address = new URLSearchParams(window.location.search);
     const view = address.get("view");
     if (view !== null && view in VIEWS) this.view = /** @type {ViewName} */ (view);
-    this.wantedLayer = address.has("layer") ? Number(address.get("layer")) : null;
-    this.wantedSelection = address.get("sel");
+    this.requestedLayer = address.has("layer") ? Number(address.get("layer")) : null;
+    this.requestedSelection = address.get("sel");
   }
 
   build() {
@@ -117,7 +117,7 @@ export class App {
   }
 
   watch() {
-    const loadCharts = () => loadPlotly().catch(() => {}); // a failure is told by the first chart
+    const loadCharts = () => loadPlotly().catch(() => {}); // the first chart reports a failure
     for (const event of ["pointerover", "focusin"]) this.tabs.list.addEventListener(event, loadCharts, { once: true });
     this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.escape());
     this.themeObserver = watchTheme(this.root, () => this.isOpen(this.view) && this.refresh());
@@ -171,8 +171,8 @@ export class App {
       return;
     }
     this.layerIndex = this.startLayer();
-    this.selection = decodeSelection(this.wantedSelection, this.run);
-    this.wantedSelection = null;
+    this.selection = decodeSelection(this.requestedSelection, this.run);
+    this.requestedSelection = null;
     this.selectionBar.update(this.selection);
     this.showContent();
     this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, exportButton(this)));
@@ -209,7 +209,7 @@ export class App {
 
   // The layer asked for by the address, else the one just looked at, else the middle, where groups say most.
   startLayer() {
-    const named = this.run.layerIds.indexOf(/** @type {number} */ (this.wantedLayer));
+    const named = this.run.layerIds.indexOf(/** @type {number} */ (this.requestedLayer));
     return named >= 0 ? named : Math.floor(this.run.numLayers / 2);
   }
 
@@ -239,7 +239,7 @@ export class App {
     if (index < 0 || index >= this.run.numLayers || index === this.layerIndex) return;
     const start = performance.now();
     this.layerIndex = index;
-    this.wantedLayer = this.run.layerIds[index];
+    this.requestedLayer = this.run.layerIds[index];
     this.tooltip.hide();
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, index);
@@ -331,6 +331,7 @@ export const FocusExplorer = {
     const app = new App(root, server);
     apps.set(root, app);
     return {
+      /** @param {string} runId */
       open: (runId) => app.open(runId),
       /** @param {RunPayload} payload */
       show: (payload) => app.show(payload),

@@ -41,6 +41,8 @@ class Dialog {
   job;
   /** @type {number} */
   timer;
+  /** @type {HTMLDialogElement} */
+  node;
 
   /**
    * `request(what, details)` asks the server about the run; `layer` is the open one, null where none is.
@@ -133,7 +135,10 @@ class Dialog {
 
   draw() {
     const { options } = this;
-    const kinds = Object.fromEntries(this.choices.kinds.map((kind) => [kind, text.kinds[kind]]));
+    const names = /** @type {Choice["kind"][]} */ (this.choices.kinds);
+    const kinds = /** @type {Record<Choice["kind"], string>} */ (
+      Object.fromEntries(names.map((kind) => [kind, text.kinds[kind]]))
+    );
     const choice = choiceOf(text.kindLabel, kinds, options.kind, (kind) => this.change("kind", kind));
     const focused =
       this.node.contains(document.activeElement) &&

@@ -113,6 +113,7 @@ function build() {
     close();
     startTour();
   };
+  /** @type {HTMLDialogElement} */
   const dialog = el(
     "dialog",
     {

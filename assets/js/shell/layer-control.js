@@ -6,6 +6,9 @@ import { shell as text } from "../strings/shell.js";
 /** @import { Run } from "../core/run.js" */
 
 export class LayerControl {
+  /** @type {HTMLInputElement} */
+  range;
+
   /** @param {(index: number) => unknown} changed */
   constructor(changed) {
     this.changed = changed;
@@ -60,8 +63,8 @@ export class LayerControl {
   update(run, index) {
     const layer = run.layers[index];
     const id = run.layerIds[index];
-    this.range.max = run.numLayers - 1;
-    this.range.value = index;
+    this.range.max = String(run.numLayers - 1);
+    this.range.value = String(index);
     this.range.setAttribute("aria-valuetext", text.layer.valueText(id, index + 1, run.numLayers));
     this.previous.disabled = index === 0;
     this.next.disabled = index === run.numLayers - 1;

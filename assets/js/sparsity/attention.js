@@ -24,7 +24,7 @@ const POLL_MS = 700;
 
 const NARROW = 560; // pixels; names beside each other would overlap
 
-const PARTS = Object.keys(text.parts);
+const PARTS = /** @type {Part[]} */ (Object.keys(text.parts));
 
 export class AttentionPart {
   /** @type {AttentionMassPayload} */
@@ -307,7 +307,7 @@ export class AttentionPart {
     return [
       tooltipHead(whole ? text.meanCell(id) : text.cell(id, column)),
       ...PARTS.map((name) =>
-        tooltipRow([swatch(/** @type {Part} */ (name)), text.parts[name]], share(part(/** @type {Part} */ (name)))),
+        tooltipRow([swatch(name), text.parts[name]], share(part(name))),
       ),
       tooltipRow(text.kept, share(1 - part("dropped"))),
       tooltipRow(text.distantKept, share(far > 0 ? part("grouped") / far : null)),

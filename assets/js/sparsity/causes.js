@@ -6,16 +6,19 @@ import { format } from "../core/format.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { sparsity as text } from "../strings/sparsity.js";
 /** @import { Run } from "../core/run.js" */
+/** @import { Cause } from "../core/types.js" */
+
+export const CAUSES = /** @type {Cause[]} */ (Object.keys(text.causes));
 
 /** @param {number[]} counts */
 export const mainCause = (counts) => counts.indexOf(Math.max(...counts));
 
-/** @param {string} cause */
+/** @param {Cause} cause */
 export const causeSwatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
 
 /**
  * @param {string} title
- * @param {string[]} causes
+ * @param {Cause[]} causes
  * @param {number[]} counts
  */
 export function countRows(title, causes, counts) {
@@ -37,10 +40,9 @@ export function countRows(title, causes, counts) {
  */
 export function describeLayer(run, index) {
   const { pairs } = run.layers[index];
-  const causes = Object.keys(text.causes);
   return countRows(
     text.layerTitle(run.layerIds[index]),
-    causes,
-    causes.map((cause) => pairs[cause]),
+    CAUSES,
+    CAUSES.map((cause) => pairs[cause]),
   );
 }

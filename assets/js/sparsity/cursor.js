@@ -9,6 +9,8 @@ import { pairReason } from "./pair-details.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { ZoomMask } from "./mask.js" */
 
+/** In tokens. @typedef {{ query: number, key: number }} Place */
+
 const text = pairsText.cursor;
 
 /** By key: rows down and columns to the right. @type {Record<string, [number, number]>} */
@@ -19,7 +21,7 @@ export class MaskCursor {
   /** @param {ZoomMask} mask */
   constructor(mask) {
     this.mask = mask;
-    /** @type {any} */
+    /** @type {Place | null} */
     this.place = null;
     this.description = el(
       "p",
@@ -74,10 +76,11 @@ export class MaskCursor {
   step(down, right) {
     const { mask } = this;
     const { tile } = mask;
+    const place = /** @type {Place} */ (this.place); // its keys count only while it is there
     const last = mask.run.numTokens - 1;
     /** @param {number} pos @param {number} by */
     const next = (pos, by) => Math.max(0, Math.min(last, pos + by * tile.blockSize));
-    const [query, key] = [next(this.place.query, down), next(this.place.key, right)];
+    const [query, key] = [next(place.query, down), next(place.key, right)];
     const outside = query < tile.rows[0] || query > tile.rows[1] || key < tile.keys[0] || key > tile.keys[1];
     if (!outside) this.put(query, key);
     else if (key <= query) {
@@ -105,8 +108,8 @@ export class MaskCursor {
     this.describe();
   }
 
-  /** @param {any} [given] */
-  cell({ query, key } = this.place) {
+  /** @param {Place} [place] */
+  cell({ query, key } = /** @type {Place} */ (this.place)) {
     const { tile } = this.mask;
     /** @param {[number, number]} side @param {number} count @param {number} pos */
     const within = (side, count, pos) => Math.max(0, Math.min(count - 1, Math.floor((pos - side[0]) / tile.blockSize)));

@@ -1,6 +1,6 @@
 // @ts-check
 // Pairs kept by distance, of one layer or of all, next to what random groups and the window alone would keep.
-import { range, sum } from "../core/arrays.js";
+import { mean, range, sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { LayerLoader } from "../core/loader.js";
@@ -9,9 +9,12 @@ import { cssColour } from "../core/theme.js";
 import { hintButton, tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
-/** @import { DistanceMeanPayload } from "../core/payloads.js" */
-/** @import { Child } from "../core/types.js" */
+/** @import { LoaderHandlers } from "../core/loader.js" */
+/** @import { DistanceMeanPayload, DistancePayload } from "../core/payloads.js" */
+/** @import { Cause } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
+
+/** @typedef {keyof typeof text.scopes} Scope */
 
 const text = pairsText.distance;
 const causeNames = sparsityText.causes;
@@ -22,20 +25,23 @@ const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
 const MEAN = "mean";
 
 export class DistanceChart {
-  /** @type {any} */
+  /** Of the open layer, or of all. @type {DistancePayload | DistanceMeanPayload} */
   answer;
-  /** @type {any} */
+  /** The causes of the answer. @type {Cause[]} */
+  causes;
+  /** Of each bin. @type {number[]} */
   pairs;
-  /** @type {any} */
+  /** By cause and bin. @type {number[][]} */
   shares;
 
   /**
-   * `nullsReady(answer)` is told the nulls of every layer once they are known.
+   * `nullsReady(answer)` gets the nulls of every layer once they are known.
    * @param {App} app
    * @param {(answer: DistanceMeanPayload) => unknown} nullsReady
    */
   constructor(app, nullsReady) {
     this.app = app;
+    /** @type {Scope} */
     this.scope = "layer";
     this.nullsReady = nullsReady;
     this.status = el("div", { class: "fx-status" });
@@ -58,7 +64,12 @@ export class DistanceChart {
       this.far,
       this.table,
     );
-    /** @param {string} scope @param {(answer: any) => unknown} onAnswer */
+    /**
+     * @template {DistancePayload | DistanceMeanPayload} T
+     * @param {Scope} scope
+     * @param {(answer: T) => unknown} onAnswer
+     * @returns {LoaderHandlers<T>}
+     */
     const handlers = (scope, onAnswer) => ({
       open: () => app.isOpen("sparsity"),
       waiting: () => this.scope === scope && this.wait(),
@@ -78,7 +89,7 @@ export class DistanceChart {
     );
   }
 
-  /** @param {string} scope */
+  /** @param {Scope} scope */
   choose(scope) {
     this.scope = scope;
     this.update();
@@ -95,11 +106,17 @@ export class DistanceChart {
     this.status.replaceChildren(progressBox(text.waiting));
   }
 
-  /** @param {any} answer */
+  /** @param {DistancePayload | DistanceMeanPayload} answer */
   show(answer) {
     this.answer = answer;
-    this.pairs = answer.pairs || answer.first.map((_, bin) => sum(answer.counts.map((counts) => counts[bin])));
-    this.shares = answer.shares || answer.counts.map((counts) => counts.map((count, bin) => count / this.pairs[bin]));
+    this.causes = /** @type {Cause[]} */ (answer.causes);
+    if ("shares" in answer) {
+      this.pairs = answer.pairs;
+      this.shares = answer.shares;
+    } else {
+      this.pairs = answer.first.map((_, bin) => sum(answer.counts.map((counts) => counts[bin])));
+      this.shares = answer.counts.map((counts) => counts.map((count, bin) => count / this.pairs[bin]));
+    }
     this.status.replaceChildren();
     this.plot.classList.remove("fx-stale");
     this.plot.setAttribute("aria-label", text.plotLabel(text.scopes[this.scope]));
@@ -110,12 +127,8 @@ export class DistanceChart {
     });
   }
 
-  kept() {
-    return this.answer.causes.map((cause, i) => [cause, i]).filter(([cause]) => cause !== "dropped");
-  }
-
   bars() {
-    return this.kept().map(([cause, i]) => ({
+    const bars = this.causes.map((cause, i) => ({
       type: "bar",
       name: causeNames[cause],
       x: range(this.pairs.length),
@@ -123,6 +136,7 @@ export class DistanceChart {
       hoverinfo: "none",
       marker: { color: cssColour(this.app.root, `cause-${cause}`) },
     }));
+    return bars.filter((_, i) => this.causes[i] !== "dropped");
   }
 
   lines() {
@@ -140,12 +154,11 @@ export class DistanceChart {
 
   // Share of pairs beyond window and sinks, in one number: the groups' and that of shuffled ones.
   farSentence() {
-    /** @param {number[]} values */
-    const mean = (values) => sum(values) / values.length;
     const { beyond, sharing } = this.answer;
-    return beyond.includes(null)
+    const measured = beyond.filter((share) => share !== null);
+    return measured.length < beyond.length
       ? ""
-      : text.far(format.percent(mean(beyond), 1), format.percent(mean([sharing].flat()), 1));
+      : text.far(format.percent(mean(measured), 1), format.percent(mean([sharing].flat()), 1));
   }
 
   /** @param {number} at */
@@ -158,17 +171,17 @@ export class DistanceChart {
     const { answer } = this;
     const pairs = format.count(this.pairs[at]);
     const title =
-      this.scope === MEAN
+      "layers" in answer
         ? text.binTitleMean(this.bin(at), pairs, format.count(answer.layers))
         : text.binTitle(this.bin(at), pairs);
-    /** @param {string} cause */
+    /** @param {Cause} cause */
     const swatch = (cause) => el("span", { class: `fx-cause fx-cause-${cause}`, "aria-hidden": "true" });
     return [
       tooltipHead(title),
-      ...answer.causes.map((cause, i) =>
+      ...this.causes.map((cause, i) =>
         tooltipRow([swatch(cause), causeNames[cause]], format.percent(this.shares[i][at], 1)),
       ),
-      answer.kept_least
+      "kept_least" in answer
         ? tooltipRow(
             text.span,
             text.range(format.percent(answer.kept_least[at], 1), format.percent(answer.kept_most[at], 1)),
@@ -206,7 +219,8 @@ export class DistanceChart {
 
   buildTable() {
     if (!this.answer) return "";
-    const { causes, shuffled, window_only: alone } = this.answer;
+    const { causes } = this;
+    const { shuffled, window_only: alone } = this.answer;
     const rows = this.pairs.map((_, bin) => [
       this.bin(bin),
       ...causes.map((_, i) => format.percent(this.shares[i][bin], 1)),

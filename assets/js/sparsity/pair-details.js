@@ -7,6 +7,7 @@ import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { tokenSummary } from "../core/token-text.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
+/** @import { Cause } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 
 const text = pairsText.zoom;
@@ -16,7 +17,7 @@ const text = pairsText.zoom;
  * @param {App} app
  * @param {number} query
  * @param {number} key
- * @param {string} cause
+ * @param {Cause} cause
  * @returns {string}
  */
 export function pairReason({ run, layerIndex }, query, key, cause) {
@@ -34,7 +35,7 @@ export function pairReason({ run, layerIndex }, query, key, cause) {
  * @param {App} app
  * @param {number} query
  * @param {number} key
- * @param {string} cause
+ * @param {Cause} cause
  */
 export function describePair(app, query, key, cause) {
   /** @param {string} label @param {number} pos */

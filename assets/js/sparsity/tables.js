@@ -5,8 +5,10 @@ import { buttonOf } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { selectTokens } from "../core/selection.js";
 import { tableOf } from "../core/widgets.js";
+import { CAUSES } from "./causes.js";
 import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
 /** @import { Mask } from "../core/mask.js" */
+/** @import { Cause } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 
 const tables = pairsText.tables;
@@ -21,7 +23,7 @@ const blockRange = (mask, block, numTokens) => [
   Math.min((block + 1) * mask.blockSize, numTokens) - 1,
 ];
 
-/** @param {string[]} causes */
+/** @param {Cause[]} causes */
 const causeColumns = (causes) => causes.map((cause) => text.causes[cause]);
 
 /** @param {number[]} counts */
@@ -45,7 +47,6 @@ export function rowSelection(mask, row, numTokens) {
  */
 export function layerTable(app, open) {
   const { run } = app;
-  const causes = Object.keys(text.causes);
   /** @param {number} id @param {number} index */
   const button = (id, index) =>
     buttonOf(id, () => open(index), {
@@ -57,9 +58,9 @@ export function layerTable(app, open) {
   const rows = run.layers.map((layer, index) => [
     button(layer.layer, index),
     format.percent(layer.retained_pairs, 1),
-    ...causeCells(causes.map((cause) => layer.pairs[cause])),
+    ...causeCells(CAUSES.map((cause) => layer.pairs[cause])),
   ]);
-  return tableOf([text.layerColumn, text.keptColumn, ...causeColumns(causes)], rows);
+  return tableOf([text.layerColumn, text.keptColumn, ...causeColumns(CAUSES)], rows);
 }
 
 /**

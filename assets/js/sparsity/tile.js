@@ -4,6 +4,7 @@ import { range, sum } from "../core/arrays.js";
 import { decodeBase64 } from "../core/bytes.js";
 /** @import { Mask } from "../core/mask.js" */
 /** @import { MaskTilePayload } from "../core/payloads.js" */
+/** @import { Cause } from "../core/types.js" */
 
 /**
  * By the bytes of a count.
@@ -22,7 +23,7 @@ export class MaskTile {
     this.keys = [answer.keys[0], answer.keys[1] - 1];
     this.numRows = answer.num_rows;
     this.numColumns = answer.num_columns;
-    this.causes = answer.causes;
+    this.causes = /** @type {Cause[]} */ (answer.causes);
     this.counts = new WORDS[answer.bytes](decodeBase64(answer.counts).buffer);
   }
 

@@ -11,14 +11,14 @@ import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
 import { AttentionPart } from "./attention.js";
-import { causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
+import { CAUSES, causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
 import { DistanceChart } from "./distance.js";
 import { ZoomMask } from "./mask.js";
 import { layerTable, rowSelection, rowTable } from "./tables.js";
 import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
 /** @import { DistanceMeanPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { LazyDetails, UiEvent } from "../core/types.js" */
+/** @import { Cause, LazyDetails, UiEvent } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { MaskTile } from "./tile.js" */
 
@@ -43,7 +43,7 @@ export class SparsityView {
   layerTable;
   /** @type {LazyDetails} */
   rowTable;
-  /** @type {any} */
+  /** @type {{ run: Run, answer: DistanceMeanPayload } | null} */
   nulls;
   /** @type {DistanceChart} */
   distance;
@@ -60,6 +60,7 @@ export class SparsityView {
    */
   constructor(app, panel) {
     this.app = app;
+    /** @type {"kept" | "main" | Cause} */
     this.kind = "kept"; // the most frequent cause of a block hides every scattered pair
     this.build(panel);
     this.loader = new LayerLoader((run, layer) => app.server.load_mask(run, layer), {
@@ -217,7 +218,7 @@ export class SparsityView {
   /** @param {MaskTile} tile */
   shareScale(tile) {
     const { root } = this.app;
-    const cause = tile.causes.indexOf(this.kind);
+    const cause = tile.causes.indexOf(/** @type {Cause} */ (this.kind));
     const dropped = tile.causes.indexOf(DROPPED);
     /** @type {(counts: number[]) => number} */
     const value =
@@ -236,12 +237,12 @@ export class SparsityView {
     if (this.explained === run) return;
     this.explained = run;
     const hints = text.causeHints(run.config.window, run.config.num_sinks);
-    const lines = Object.entries(text.causes).map(([cause, name]) =>
+    const lines = CAUSES.map((cause) =>
       el(
         "span",
         { class: "fx-cause-line" },
         causeSwatch(cause),
-        el("span", {}, el("strong", {}, name), ` – ${hints[cause]}`),
+        el("span", {}, el("strong", {}, text.causes[cause]), ` – ${hints[cause]}`),
       ),
     );
     this.causesHint.replaceChildren(hintButton(tooltip, pairsText.causesSubject, lines));
@@ -286,7 +287,7 @@ export class SparsityView {
   drawLayers() {
     const { app } = this;
     const { run, root } = app;
-    const keptCauses = Object.keys(text.causes).filter((cause) => cause !== DROPPED);
+    const keptCauses = CAUSES.filter((cause) => cause !== DROPPED);
     const bars = keptCauses.map((cause) => ({
       type: "bar",
       orientation: "h",

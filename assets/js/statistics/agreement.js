@@ -15,13 +15,16 @@ import { statistics as text } from "../strings/statistics.js";
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
 /** @import { AgreementColumnsPayload } from "../core/payloads.js" */
+/** @import { NumberKey, RowOf } from "./rows.js" */
 /** @import { Columns } from "./table.js" */
 
-/** @typedef {{ [K in keyof AgreementColumnsPayload]: AgreementColumnsPayload[K][number] }} Row */
+/** @typedef {RowOf<AgreementColumnsPayload>} Row */
+/** @typedef {keyof typeof words.measures} Measure */
 /** @typedef {"value" | "low" | "high" | "shuffled" | "random"} ColumnName */
 
 const words = text.agreement;
 
+/** @satisfies {Record<Measure, Record<ColumnName, NumberKey<Row>>>} */
 const COLUMNS = {
   rand: { value: "adjusted_rand", low: "low", high: "high", shuffled: "shuffled", random: "random" },
   overlap: {
@@ -34,6 +37,7 @@ const COLUMNS = {
 };
 
 export class StatAgreement {
+  /** @type {Measure} */
   measure = "rand";
   /** @type {App} */
   app;
@@ -45,8 +49,10 @@ export class StatAgreement {
   rows;
   /** @type {Run | null} */
   shown;
-  /** @type {any} */
+  /** @type {Map<string, unknown>} */
   shownAnswers;
+  /** @type {HTMLSelectElement} */
+  select;
 
   /**
    * @param {App} app
@@ -93,12 +99,12 @@ export class StatAgreement {
     return { with: this.other };
   }
 
-  /** @returns {Columns} */
+  /** @returns {Columns<Row>} */
   columns() {
     const { columns } = words;
-    /** @param {ColumnName} name */
+    /** @param {ColumnName} name @returns {(row: Row) => number | null} */
     const column = (name) => (row) => row[COLUMNS[this.measure][name]];
-    /** @param {ColumnName} name */
+    /** @param {ColumnName} name @returns {(row: Row) => string} */
     const shown = (name) => (row) => this.number(column(name)(row));
     return {
       layer: [columns.layer, (row) => row.layer, (row) => String(row.layer)],
@@ -170,11 +176,12 @@ export class StatAgreement {
     /** @param {ColumnName} name */
     const column = (name) => rows.map((row) => row[names[name]]);
     this.about.textContent = words.measureHints[this.measure];
-    const above = rows.filter((row) => row[names.low] !== null && row[names.low] > row[names.shuffled]).length;
+    /** @param {Row} row */
+    const isAbove = (row) => (row[names.low] ?? -Infinity) > row[names.shuffled];
     this.finding.textContent = words.summary(
-      this.number(mean(column("value"))),
-      this.number(mean(column("shuffled"))),
-      above,
+      this.number(mean(rows.map((row) => row[names.value]))),
+      this.number(mean(rows.map((row) => row[names.shuffled]))),
+      rows.filter(isAbove).length,
       rows.length,
     );
     const series = {

@@ -4,8 +4,10 @@ import { el } from "../core/dom.js";
 import { cssColour } from "../core/theme.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 
-/** One line of a chart with its band. @typedef {{ y: any[], low?: any[], high?: any[] }} Line */
-/** @typedef {Partial<Record<"window" | "shuffled" | "random" | "value", Line | null>>} Series */
+/** @typedef {"window" | "shuffled" | "random" | "value"} LineName */
+/** What is not known is null. @typedef {(number | null | undefined)[]} Numbers */
+/** One line of a chart with its band. @typedef {{ y: Numbers, low?: Numbers, high?: Numbers }} Line */
+/** @typedef {Partial<Record<LineName, Line | null>>} Series */
 
 /**
  * @param {string} hex
@@ -13,13 +15,21 @@ import { tooltipHead, tooltipRow } from "../core/tooltip.js";
  */
 const clear = (hex, alpha) => `rgba(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join(",")},${alpha})`;
 
-// How each line looks: colour name, dash, whether it has markers.
+/**
+ * How each line looks: colour name, dash, whether it has markers.
+ * @type {Record<LineName, [string, string, boolean]>}
+ */
 const LINES = {
   window: ["border-strong", "dot", false],
   shuffled: ["muted", "dash", false],
   random: ["worse", "solid", false],
   value: ["accent", "solid", true],
 };
+
+const LINE_NAMES = /** @type {LineName[]} */ (Object.keys(LINES));
+
+/** @param {number | null | undefined} value */
+const isKnown = (value) => value !== null && value !== undefined;
 
 /**
  * Lines with bands; `series`: {value: {y, low, high}, shuffled…}; what is missing everywhere is left out.
@@ -29,12 +39,12 @@ const LINES = {
  */
 export const statTraces = (root, x, series) => {
   const traces = [];
-  for (const name of Object.keys(LINES)) {
+  for (const name of LINE_NAMES) {
     const trace = series[name];
-    if (!trace || trace.y.every((value) => value === null || value === undefined)) continue;
+    if (!trace || !trace.y.some(isKnown)) continue;
     const [colour, dash, markers] = LINES[name];
     const strong = cssColour(root, colour);
-    if (trace.low && trace.low.some((value) => value !== null && value !== undefined))
+    if (trace.low && trace.low.some(isKnown))
       traces.push(...band(x, trace, clear(strong, name === "value" ? 0.22 : 0.14)));
     traces.push({
       type: "scatter",
@@ -71,15 +81,13 @@ const band = (x, { low, high }, fill) => [
 
 /**
  * What the lines are; only those that are drawn.
- * @param {Record<string, string>} names
+ * @param {Partial<Record<LineName, string>>} names
  * @param {Series} series
  */
 export const statLegend = (names, series) =>
-  Object.keys(LINES)
+  [...LINE_NAMES]
     .reverse()
-    .filter(
-      (name) => series[name] && names[name] && series[name].y.some((value) => value !== null && value !== undefined),
-    )
+    .filter((name) => names[name] && series[name]?.y.some(isKnown))
     .map((name) =>
       el("li", {}, el("span", { class: `fx-stat-line fx-stat-line-${name}`, "aria-hidden": "true" }), names[name]),
     );

@@ -13,15 +13,24 @@ import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { Run } from "../core/run.js" */
+/** @import { Child } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
+/** @import { DistanceColumnsPayload, LinkColumnsPayload } from "../core/payloads.js" */
+/** @import { DistantPairColumnsPayload, PairStatisticsPayload } from "../core/payloads.js" */
+/** @import { NumberKey, RowOf } from "./rows.js" */
 /** @import { Columns } from "./table.js" */
+
+/** @typedef {RowOf<DistanceColumnsPayload>} Row */
+/** @typedef {RowOf<LinkColumnsPayload>} LinkRow */
+/** @typedef {keyof typeof words.kinds} Kind */
 
 const words = text.distances;
 
 const SHOWN = 20;
 
 export class StatDistances {
+  /** @type {keyof typeof words.scopes} */
   scope = "layer";
   /** @type {App} */
   app;
@@ -29,7 +38,7 @@ export class StatDistances {
   view;
   /** @type {Run | null} */
   shown;
-  /** @type {any} */
+  /** @type {PairStatisticsPayload} */
   answer;
 
   /**
@@ -62,11 +71,19 @@ export class StatDistances {
     this.node = el("section", { class: "fx-stat-part" }, this.body);
   }
 
-  /** @returns {Columns} */
+  /** @returns {Columns<Row>} */
   columns() {
     const { columns } = words;
-    /** @param {any} name @param {any} [low] @param {any} [high] @returns {[(row: any) => any, (row: any) => any]} */
-    const share = (name, low, high) => [(row) => row[name], (row) => statCell("share", row[name], row[low], row[high])];
+    /**
+     * @param {NumberKey<Row>} name
+     * @param {NumberKey<Row>} [low]
+     * @param {NumberKey<Row>} [high]
+     * @returns {[(row: Row) => number | null, (row: Row) => Child[]]}
+     */
+    const share = (name, low, high) => [
+      (row) => row[name],
+      (row) => statCell("share", row[name], low && row[low], high && row[high]),
+    ];
     return {
       distance: [
         columns.distance,
@@ -99,7 +116,7 @@ export class StatDistances {
   drawChart() {
     const { app } = this;
     const rows = statRows(this.answer.distances).filter((row) => (row.layer === null) === (this.scope === "mean"));
-    /** @param {any} name */
+    /** @param {NumberKey<Row>} name */
     const column = (name) => rows.map((row) => row[name]);
     const series = {
       value: { y: column("share"), low: column("low"), high: column("high") },
@@ -109,9 +126,7 @@ export class StatDistances {
     };
     const names = { ...text.layers.key, window: words.windowOnly };
     this.legend.replaceChildren(...statLegend(names, series));
-    const bins = rows.map((row) =>
-      words.bin(format.count(/** @type {number} */ (row.first)), format.count(/** @type {number} */ (row.last))),
-    );
+    const bins = rows.map((row) => words.bin(format.count(row.first), format.count(row.last)));
     const narrow = this.plot.clientWidth < 560;
     const layout = plotLayout(app.root, {
       showlegend: false,
@@ -138,7 +153,7 @@ export class StatDistances {
       label,
       [statNumber("share", share), statInterval("share", low, high)].filter(Boolean).join(" · "),
     ];
-    /** @param {any} row @param {string} bin */
+    /** @param {Row} row @param {string} bin */
     const tip = (row, bin) =>
       statTip(words.apart(bin), [
         line(names.value, row.share, row.low, row.high),
@@ -155,7 +170,7 @@ export class StatDistances {
   /** @param {number} layer */
   drawPairs(layer) {
     const rows = statRows(this.answer.pairs).slice(0, SHOWN);
-    /** @param {any} row */
+    /** @param {RowOf<DistantPairColumnsPayload>} row */
     const cells = (row) => [this.tokens(row), format.count(row.distance), format.decimal(row.affinity, 3), row.group];
     this.pairs.replaceChildren(
       el("h3", { class: "fx-subtitle" }, words.pairsTitle(layer)),
@@ -185,9 +200,9 @@ export class StatDistances {
       el(
         "div",
         { class: "fx-link-columns" },
-        Object.keys(words.kinds).map((kind) =>
+        /** @type {Kind[]} */ (Object.keys(words.kinds)).map((kind) =>
           this.kind(
-            /** @type {"kept" | "dropped"} */ (kind),
+            kind,
             all.filter((row) => row.kind === kind),
           ),
         ),
@@ -196,12 +211,12 @@ export class StatDistances {
   }
 
   /**
-   * @param {"kept" | "dropped"} kind
-   * @param {any[]} pairs
+   * @param {Kind} kind
+   * @param {LinkRow[]} pairs
    */
   kind(kind, pairs) {
     const rows = pairs.sort((a, b) => b.probability - a.probability).slice(0, SHOWN);
-    /** @param {any} row */
+    /** @param {LinkRow} row */
     const cells = (row) => [
       this.tokens(row),
       format.count(row.distance),

@@ -10,11 +10,17 @@ import { choiceOf, groupChip } from "../core/widgets.js";
 import { indistinctWords, isIndistinct, statCategory, statInterval } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
+/** @import { CategoryColumnsPayload, CharacteristicColumnsPayload } from "../core/payloads.js" */
 /** @import { LayerStatisticsPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { StatisticRow } from "./numbers.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
+/** @import { RowOf } from "./rows.js" */
+
+/** A category in a group. @typedef {RowOf<CategoryColumnsPayload>} CategoryRow */
+/** A token of a group. @typedef {RowOf<CharacteristicColumnsPayload>} TokenRow */
+/** @typedef {{ node: HTMLElement, button: HTMLElement, state: HTMLElement }} Card */
 
 const words = text.groups;
 
@@ -38,11 +44,11 @@ export class StatGroups {
   shown;
   /** @type {StatisticRow[]} */
   rows;
-  /** @type {any} */
+  /** @type {TokenRow[]} */
   tokens;
-  /** @type {any} */
+  /** @type {CategoryRow[]} */
   categories;
-  /** @type {any} */
+  /** @type {Card[]} */
   cards;
 
   /**
@@ -117,7 +123,10 @@ export class StatGroups {
     this.app.toggleSelection(selectGroup(this.app.run, this.app.layerIndex, group));
   }
 
-  /** @param {number} group */
+  /**
+   * @param {number} group
+   * @returns {Card}
+   */
   card(group) {
     const label = groupLabel(group);
     const groupRows = this.rows.filter((row) => row.group === label);
@@ -141,7 +150,7 @@ export class StatGroups {
     return { node, button, state };
   }
 
-  /** @param {(name: string) => any} statistic */
+  /** @param {(name: string) => StatisticRow | undefined} statistic */
   facts(statistic) {
     /** @param {string} name @param {string} label */
     const fact = (name, label) => {
@@ -150,12 +159,12 @@ export class StatGroups {
         "div",
         {},
         el("dt", {}, label),
-        el("dd", {}, percent(row.value)),
-        el("dd", { class: "fx-muted" }, statInterval(name, row.low, row.high) || text.noInterval),
-        el("dd", { class: "fx-muted" }, words.randomBaseline(percent(row.random))),
+        el("dd", {}, percent(row?.value)),
+        el("dd", { class: "fx-muted" }, statInterval(name, row?.low, row?.high) || text.noInterval),
+        el("dd", { class: "fx-muted" }, words.randomBaseline(percent(row?.random))),
       );
     };
-    const { warning } = statistic("confidence");
+    const warning = statistic("confidence")?.warning;
     return [
       el(
         "dl",
@@ -167,7 +176,7 @@ export class StatGroups {
     ].filter(Boolean);
   }
 
-  /** @param {any} row */
+  /** @param {StatisticRow} row */
   leading(row) {
     const [scheme, category] = row.category.split(/:(.*)/s);
     const warning = indistinctWords(row);
@@ -245,7 +254,8 @@ export class StatGroups {
 
   drawSchemes() {
     const schemes = [...new Set(this.categories.map((row) => row.scheme))];
-    if (!schemes.includes(this.scheme)) this.scheme = schemes.includes("pos") ? "pos" : schemes[0];
+    if (this.scheme === null || !schemes.includes(this.scheme))
+      this.scheme = schemes.includes("pos") ? "pos" : schemes[0];
     /** @param {string} scheme */
     const changed = (scheme) => {
       this.scheme = scheme;
@@ -297,7 +307,7 @@ export class StatGroups {
         {},
         el("th", { scope: "row" }, statCategory(/** @type {string} */ (this.scheme), category)),
         el("td", {}, percent(share)),
-        groups.map((label) => this.cell(at.get(`${label} ${category}`))),
+        groups.map((label) => this.cell(/** @type {CategoryRow} */ (at.get(`${label} ${category}`)))),
       );
     this.scroll.replaceChildren(
       el(
@@ -316,11 +326,12 @@ export class StatGroups {
 
   /**
    * Shaded by how far above its share of the text, on a scale that ends at four times.
-   * @param {any} row
+   * @param {CategoryRow} row
    */
   cell(row) {
     const distinct = row.q_value !== null && row.q_value <= MOST_Q;
-    const shade = distinct && row.lift > 1 ? Math.min(1, Math.log2(row.lift) / 2) : 0;
+    const lift = row.lift ?? 0;
+    const shade = distinct && lift > 1 ? Math.min(1, Math.log2(lift) / 2) : 0;
     const title = words.cell(
       percent(row.share),
       percent(row.low),

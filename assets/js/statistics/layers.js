@@ -13,8 +13,12 @@ import { statistics as text } from "../strings/statistics.js";
 /** @import { Run } from "../core/run.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { StatisticsView } from "./view.js" */
-/** @import { StatisticRow } from "./numbers.js" */
+/** @import { StatisticsPayload } from "../core/payloads.js" */
+/** @import { Child } from "../core/types.js" */
+/** @import { StatisticNumber, StatisticRow } from "./numbers.js" */
 /** @import { Columns } from "./table.js" */
+
+/** A row of the table of layers. @typedef {StatisticRow & { layer: number }} LayerRow */
 
 const words = text.layers;
 
@@ -25,12 +29,16 @@ export class StatLayers {
   app;
   /** @type {StatisticsView} */
   view;
-  /** @type {any} */
+  /** @type {StatisticsPayload} */
   answer;
   /** @type {Run | null} */
   shown;
-  /** @type {any[]} */
+  /** @type {LayerRow[]} */
   rows;
+  /** @type {HTMLSelectElement} */
+  select;
+  /** The statistic, as the address names it. @type {string | null} */
+  key;
 
   /**
    * @param {App} app
@@ -68,19 +76,19 @@ export class StatLayers {
     return { stat: this.key };
   }
 
-  /** @returns {Columns} */
+  /** @returns {Columns<LayerRow>} */
   columns() {
     const { columns } = words;
     /**
-     * @param {any} name
-     * @param {any} [low]
-     * @param {any} [high]
+     * @param {StatisticNumber} name
+     * @param {StatisticNumber} [low]
+     * @param {StatisticNumber} [high]
      * @param {boolean} [signed]
-     * @returns {[(row: any) => any, (row: any) => any]}
+     * @returns {[(row: LayerRow) => number | null, (row: LayerRow) => Child[]]}
      */
     const number = (name, low, high, signed) => [
       (row) => row[name],
-      (row) => statCell(row.statistic, row[name], row[low], row[high], signed),
+      (row) => statCell(row.statistic, row[name], low && row[low], high && row[high], signed),
     ];
     return {
       layer: [columns.layer, (row) => row.layer, (row) => this.button(row.layer)],
@@ -142,7 +150,7 @@ export class StatLayers {
     if (this.answer !== answer) {
       this.answer = answer;
       this.shown = this.app.run;
-      this.rows = statRows(answer.layers);
+      this.rows = /** @type {LayerRow[]} */ (statRows(answer.layers));
       this.drawOptions();
     }
     this.body.hidden = false;
@@ -154,7 +162,7 @@ export class StatLayers {
     const keys = new Map(this.rows.map((row) => [statKey(row), row]));
     if (!keys.has(/** @type {string} */ (this.key)))
       this.key = [...keys.keys()].find((key) => key.startsWith(FIRST)) || [...keys.keys()][0];
-    /** @param {any} pair */
+    /** @param {[string, string[]]} family */
     const options = ([title, names]) => {
       const familyKeys = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
       return familyKeys.length === 0
@@ -174,7 +182,7 @@ export class StatLayers {
   draw() {
     const { app } = this;
     const { run, layerIndex } = app;
-    this.select.value = this.key;
+    this.select.value = /** @type {string} */ (this.key);
     const rows = this.rows.filter((row) => statKey(row) === this.key).sort((a, b) => a.layer - b.layer);
     const [first] = rows;
     const name = statName(first);
@@ -192,14 +200,14 @@ export class StatLayers {
   }
 
   /**
-   * @param {StatisticRow[]} rows
+   * @param {LayerRow[]} rows
    * @param {string} statistic
    * @param {boolean} constant
    */
   chart(rows, statistic, constant) {
     const { app } = this;
     const { run, root, layerIndex } = app;
-    /** @param {keyof StatisticRow} name */
+    /** @param {StatisticNumber} name */
     const column = (name) => rows.map((row) => row[name]);
     const series = {
       value: { y: column("value"), low: column("low"), high: column("high") },
@@ -207,7 +215,7 @@ export class StatLayers {
       random: { y: column("random"), low: column("random_low"), high: column("random_high") },
       window: { y: column("window_only") },
     };
-    const x = rows.map((row) => run.layerIds.indexOf(/** @type {number} */ (row.layer)));
+    const x = rows.map((row) => run.layerIds.indexOf(row.layer));
     this.legend.replaceChildren(...statLegend(words.key, series));
     const mark = {
       type: "line",

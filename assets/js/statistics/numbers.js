@@ -5,11 +5,10 @@ import { format } from "../core/format.js";
 import { shortClass } from "../core/word-classes.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { StatisticColumnsPayload } from "../core/payloads.js" */
+/** @import { NumberKey, RowOf } from "./rows.js" */
 
-/**
- * One statistic as a row.
- * @typedef {{ [K in keyof StatisticColumnsPayload]: StatisticColumnsPayload[K][number] }} StatisticRow
- */
+/** One statistic as a row. @typedef {RowOf<StatisticColumnsPayload>} StatisticRow */
+/** A statistic or one of its bounds. @typedef {NumberKey<StatisticRow>} StatisticNumber */
 
 /** @param {StatisticRow} row */
 export const statKey = (row) => (row.category ? `${row.statistic}.${row.category}` : row.statistic);
@@ -57,7 +56,7 @@ export const statInterval = (statistic, low, high, signed = false) => {
 };
 
 /**
- * What a number cannot be told from, in words; null when it can.
+ * What a number cannot be distinguished from, in words; null when it can.
  * @param {StatisticRow} row
  * @returns {string | null}
  */

@@ -242,8 +242,9 @@ export class StatOverview {
         el("th", { scope: "col" }, label, hint ? hintButton(this.app.tooltip, label, hint) : null),
       ),
     );
-    const families = /** @type {[string, string[]][]} */ (Object.values(text.families));
-    const bodies = families.map(([title, names]) => this.family(title, names, rows, columns.length));
+    const bodies = Object.values(text.families).map(([title, names]) =>
+      this.family(title, names, rows, columns.length),
+    );
     const table = el(
       "table",
       { class: "fx-table fx-stat-table", "aria-label": words.table, "data-testid": "fx-stat-run" },

@@ -2,10 +2,22 @@
 // Columns of a statistics payload as row objects.
 
 /**
+ * A row of a table that comes as columns.
+ * @template {object} T
+ * @typedef {{ [K in keyof T]: T[K] extends (infer V)[] ? V : never }} RowOf
+ */
+
+/**
+ * The fields of a row that hold a number, or null.
+ * @template {object} Row
+ * @typedef {{ [K in keyof Row]: Row[K] extends number | null ? K : never }[keyof Row]} NumberKey
+ */
+
+/**
  * Columns of numbers → objects.
  * @template {object} T
  * @param {T} columns
- * @returns {{ [K in keyof T]: T[K] extends (infer V)[] ? V : never }[]}
+ * @returns {RowOf<T>[]}
  */
 export const statRows = (columns) => {
   /** @type {[string, any[]][]} */

@@ -3,35 +3,42 @@
 import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { hintButton } from "../core/tooltip.js";
 /** @import { Tooltip } from "../core/tooltip.js" */
-/** @import { Attributes } from "../core/types.js" */
+/** @import { Attributes, Child } from "../core/types.js" */
 
-/** By name: the label, the value of a row that sorts, the cell of a row, and a hint.
- * @typedef {Record<string, [string, (row: any) => any, (row: any) => any, string?]>} Columns */
+/** What a column is sorted by. @typedef {string | number | null | undefined} Value */
+/**
+ * By name: the label, the value of a row that sorts, the cell of a row, and a hint.
+ * @template Row
+ * @typedef {Record<string, [string, (row: Row) => Value, (row: Row) => Child | Child[], string?]>} Columns
+ */
 /** What is special about a row. @typedef {{ class?: string | null, current?: boolean }} Mark */
 
-// A table whose columns sort it. `columns`: {name: [label, value of a row, cell of a row, hint or nothing]}.
+/**
+ * A table whose columns sort it. `columns`: {name: [label, value of a row, cell of a row, hint or nothing]}.
+ * @template Row
+ */
 export class StatTable {
-  /** @type {any} */
+  /** @type {{ tooltip: Tooltip }} */
   app;
-  /** @type {Columns} */
+  /** @type {Columns<Row>} */
   columns;
-  /** @type {any} */
+  /** @type {{ name: string, down: boolean } | null} */
   sort;
-  /** @type {any[]} */
+  /** @type {Row[]} */
   rows;
-  /** @type {((row: any) => Mark) | undefined} */
+  /** @type {(row: Row) => Mark} */
   mark;
 
   /**
    * @param {{ tooltip: Tooltip }} app
    * @param {string} label
-   * @param {Columns} columns
+   * @param {Columns<Row>} columns
    * @param {Attributes} [attributes]
    */
   constructor(app, label, columns, attributes = {}) {
     Object.assign(this, { app, columns, sort: null, rows: [] });
     this.body = el("tbody");
-    /** @type {Record<string, any>} */
+    /** @type {Record<string, { cell: HTMLElement, arrow: HTMLElement }>} */
     this.heads = {};
     const head = el(
       "tr",
@@ -72,8 +79,8 @@ export class StatTable {
 
   /**
    * `mark` says what is special about a row: {class, current}.
-   * @param {any[]} rows
-   * @param {(row: any) => Mark} [mark]
+   * @param {Row[]} rows
+   * @param {(row: Row) => Mark} [mark]
    */
   show(rows, mark = () => ({})) {
     Object.assign(this, { rows, mark });
@@ -82,10 +89,10 @@ export class StatTable {
 
   draw() {
     for (const [name, { cell, arrow }] of Object.entries(this.heads)) {
-      const sorted = this.sort !== null && this.sort.name === name;
-      if (sorted) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+      const sort = this.sort?.name === name ? this.sort : null;
+      if (sort) cell.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
-      arrow.textContent = sorted ? (this.sort.down ? "↓" : "↑") : "";
+      arrow.textContent = sort ? (sort.down ? "↓" : "↑") : "";
     }
     const focused = this.body.contains(document.activeElement)
       ? /** @type {HTMLElement} */ (document.activeElement).dataset.layer
@@ -101,15 +108,19 @@ export class StatTable {
     const value = this.columns[this.sort.name][1];
     const sign = this.sort.down ? -1 : 1;
     const rows = this.rows.filter((row) => value(row) !== null && value(row) !== undefined);
+    // The values of a column are all numbers or all texts; `<` compares both.
+    const sortValue = /** @type {(row: Row) => number} */ (value);
+    /** @param {number} a @param {number} b */
+    const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
     return [
-      ...rows.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0)),
+      ...rows.sort((a, b) => sign * order(sortValue(a), sortValue(b))),
       ...this.rows.filter((row) => !rows.includes(row)),
     ];
   }
 
-  /** @param {any} row */
+  /** @param {Row} row */
   line(row) {
-    const mark = /** @type {(row: any) => Mark} */ (this.mark)(row);
+    const mark = this.mark(row);
     const cells = Object.values(this.columns).map(([, , cell], i) =>
       el(i === 0 ? "th" : "td", i === 0 ? { scope: "row" } : {}, cell(row)),
     );

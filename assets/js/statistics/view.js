@@ -16,10 +16,11 @@ import { statistics as text } from "../strings/statistics.js";
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
 
-/** @typedef {"overview" | "layers" | "groups" | "distances" | "agreement"} PartName */
+/** @typedef {keyof typeof text.parts} PartName */
+/** @typedef {{ node: HTMLElement, update: () => unknown, selectionChanged?: () => void }} Part */
 
 export class StatisticsView {
-  /** @type {string} */
+  /** @type {PartName} */
   shown;
   /** @type {Run} */
   of;
@@ -29,7 +30,7 @@ export class StatisticsView {
   waitingFor;
   /** @type {Run} */
   answersOf;
-  /** @type {Map<any, any>} */
+  /** @type {Map<string, any>} */
   answers;
 
   /**
@@ -38,7 +39,7 @@ export class StatisticsView {
    */
   constructor(app, panel) {
     this.app = app;
-    this.section = addressedPart(Object.keys(text.parts), "overview");
+    this.section = addressedPart(/** @type {PartName[]} */ (Object.keys(text.parts)), "overview");
     this.status = el("div", { class: "fx-status" });
     this.parts = {
       overview: new StatOverview(app, this),
@@ -47,9 +48,7 @@ export class StatisticsView {
       distances: new StatDistances(app, this),
       agreement: new StatAgreement(app, this),
     };
-    this.choice = choiceOf(text.show, text.parts, this.section, (name) =>
-      this.openPart(/** @type {PartName} */ (name)),
-    );
+    this.choice = choiceOf(text.show, text.parts, this.section, (name) => this.openPart(name));
     panel.append(
       el("div", { class: "fx-toolbar" }, this.choice),
       this.status,
@@ -76,18 +75,12 @@ export class StatisticsView {
     const parametersOf = (name) => this.parts[name].parameters;
     /** @param {"layers" | "agreement"} name */
     const closed = (name) => Object.fromEntries(Object.keys(parametersOf(name)).map((key) => [key, null]));
-    return Object.assign(
-      {},
-      ...["layers", "agreement"].map((name) =>
-        this.section === name
-          ? parametersOf(/** @type {"agreement" | "layers"} */ (name))
-          : closed(/** @type {"agreement" | "layers"} */ (name)),
-      ),
-    );
+    const names = /** @type {const} */ (["layers", "agreement"]);
+    return Object.assign({}, ...names.map((name) => (this.section === name ? parametersOf(name) : closed(name))));
   }
 
   update() {
-    this.seeAttention();
+    this.noticeAttention();
     for (const [name, part] of Object.entries(this.parts)) part.node.hidden = name !== this.section;
     if (this.shown !== this.section || this.of !== this.app.run) this.status.replaceChildren();
     this.shown = this.section;
@@ -96,7 +89,7 @@ export class StatisticsView {
   }
 
   // The sparsity view measures full attention too; then every number here is to be asked for again.
-  seeAttention() {
+  noticeAttention() {
     const { run } = this.app;
     const state = attentionState(run);
     if (this.of === run && state === "done" && this.attention !== state) this.forget();
@@ -104,20 +97,20 @@ export class StatisticsView {
   }
 
   selectionChanged() {
-    const part = this.parts[this.section];
-    if (part.selectionChanged) part.selectionChanged();
+    const part = /** @type {Part} */ (this.parts[this.section]);
+    part.selectionChanged?.();
   }
 
-  /** @param {string} name */
+  /** @param {PartName} name */
   isOpen(name) {
     return this.app.isOpen("statistics") && this.section === name;
   }
 
   /**
    * An answer about the open run, kept until the run changes or more of it was measured; null when nobody waits for it
-   * any more, or when it failed, which is said.
+   * any more, or when it failed, which is shown.
    * @template {keyof Answers} K
-   * @param {string} name
+   * @param {PartName} name
    * @param {K} what
    * @param {Details} [details]
    * @param {boolean} [cache]

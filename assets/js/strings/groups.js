@@ -41,12 +41,12 @@ export const groups = {
     legend: "Word classes",
   },
 
-  flags: { dead: "empty", starved: "starved", collapsed: "collapsed" },
-  flagHints: {
+  flags: /** @type {Record<string, string>} */ ({ dead: "empty", starved: "starved", collapsed: "collapsed" }),
+  flagHints: /** @type {Record<string, string>} */ ({
     dead: "No token of this text has this as its most probable group.",
     starved: "Holds less than a tenth of an even share.",
     collapsed: "Holds more than halfway between an even share and all tokens: the layer is close to full attention.",
-  },
+  }),
 
   finder: {
     title: "All groups of all layers",

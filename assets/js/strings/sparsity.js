@@ -15,13 +15,13 @@ export const sparsity = {
     sink_only: "Sink",
     dropped: "Dropped",
   },
-  causes: /** @type {Record<string, string>} */ ({
+  causes: {
     local_only: "near (window)",
     group_only: "same group",
     local_and_group: "both",
     sink_only: "sink",
     dropped: "dropped",
-  }),
+  },
   causeHints: (window, sinks) => ({
     local_only: `Kept because the two tokens are at most ${window} apart`,
     group_only: "Kept because the two tokens share a group",

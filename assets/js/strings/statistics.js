@@ -66,7 +66,11 @@ export const statistics = {
     dep: "syntactic relations",
     word: "kinds of word",
   }),
-  schemesLong: { pos: "Part of speech", dep: "Syntactic relation", word: "Kind of word" },
+  schemesLong: /** @type {Record<string, string>} */ ({
+    pos: "Part of speech",
+    dep: "Syntactic relation",
+    word: "Kind of word",
+  }),
   name: (name, scheme) => (scheme ? `${name}, ${scheme}` : name),
   tag: (name, tag) => `${name} (${tag})`,
   tags: /** @type {Record<string, Record<string,string>>} */ ({
@@ -137,12 +141,12 @@ export const statistics = {
       xcomp: "open complement",
     },
   }),
-  families: {
+  families: /** @type {Record<string, [string, string[]]>} */ ({
     sizes: ["Sizes and certainty", ["dominance", "balance", "confidence", "entropy"]],
     categories: ["Groups and grammar", ["purity", "nmi", "v_measure", "homogeneity", "completeness"]],
     words: ["Words over contexts", ["stability"]],
     pairs: ["Pairs and attention", ["pairs_kept", "distant_pairs_kept", "mass_kept", "distant_mass_kept"]],
-  },
+  }),
   decimals: /** @type {Record<string, number>} */ ({
     entropy: 2,
     nmi: 3,

@@ -11,7 +11,7 @@ import { choiceOf } from "../core/widgets.js";
 import { reading as text } from "../strings/tokens.js";
 /** @import { App } from "../shell/app.js" */
 
-// Filters; `changed` is told when other tokens pass.
+// Filters; `changed` is called when other tokens pass.
 export class TokenFilter {
   /** @type {HTMLSelectElement} */
   group;
@@ -39,7 +39,7 @@ export class TokenFilter {
   constructor(app, changed) {
     this.app = app;
     this.changed = changed;
-    /** @type {any} */
+    /** @type {{ names: string[], codes: Uint8Array } | null} */
     this.kinds = null;
     this.build();
   }
@@ -165,15 +165,19 @@ export class TokenFilter {
       : text.filter.title;
   }
 
-  // A function of the position: does the token pass in this layer?
+  /**
+   * Whether the token at a position passes in this layer.
+   * @returns {(pos: number) => boolean}
+   */
   test() {
     const { run, layerIndex } = this.app;
     /** @type {((pos: number) => boolean)[]} */
     const tests = [];
     if (this.group.value !== "") tests.push((pos) => run.top(layerIndex, pos) === Number(this.group.value));
     if (this.kind.value !== "" && this.kinds) {
-      const code = this.kinds.names.indexOf(this.kind.value);
-      tests.push((pos) => this.kinds.codes[pos] === code);
+      const { names, codes } = this.kinds;
+      const code = names.indexOf(this.kind.value);
+      tests.push((pos) => codes[pos] === code);
     }
     if (this.from.value !== "") tests.push((pos) => pos >= Number(this.from.value));
     if (this.to.value !== "") tests.push((pos) => pos <= Number(this.to.value));

@@ -15,12 +15,12 @@ export class TokenInput {
   constructor(view) {
     this.view = view;
     this.dragging = false;
-    /** @type {any} */
+    /** Where the pointer went down. @type {{ pos: number, x: number, y: number } | null} */
     this.dragFrom = null;
     /** @type {number | null} */
     this.dragTo = null;
     this.draggedAt = 0;
-    /** @type {any} */
+    /** @type {number | null} */
     this.anchor = null;
     const { text } = view;
     text.addEventListener("keydown", (event) => this.keyDown(event));
@@ -62,7 +62,8 @@ export class TokenInput {
 
   selectDragged() {
     this.draggedAt = performance.now();
-    this.view.app.select(selectRange(this.dragFrom.pos, /** @type {number} */ (this.dragTo)));
+    if (this.dragFrom === null || this.dragTo === null) return;
+    this.view.app.select(selectRange(this.dragFrom.pos, this.dragTo));
   }
 
   /** @param {MouseEvent} event */
@@ -121,6 +122,7 @@ export class TokenInput {
     const at = Math.min(lines.indexOf(current), shown.length - 1);
     /** @param {number} index */
     const inShown = (index) => (index >= 0 && index < shown.length ? shown[index] : null);
+    /** @type {Record<string, () => number | null>} */
     const targets = {
       ArrowRight: () => inShown(at + 1),
       ArrowLeft: () => inShown(at - 1),

@@ -32,7 +32,7 @@ export class Measure {
     this.context = document.createElement("canvas").getContext("2d");
     /** @type {CanvasRenderingContext2D} */ (this.context).font =
       `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
-    /** @type {Map<any, any>} */
+    /** @type {Map<string, Piece>} */
     this.cache = new Map();
   }
 
@@ -47,15 +47,16 @@ export class Measure {
       const parts = piece.split("\n");
       const ends = parts.length - 1;
       const head = parts[0].replace(/\r$/, "");
+      const tail = ends ? parts[ends] : "";
       breaks = {
         head,
         ends,
-        tail: ends ? parts[ends] : "",
+        tail,
         before: BREAKS_BEFORE.test(piece),
         after: BREAKS_AFTER.test(piece),
         width: this.width(head) + ends * NEWLINE_WIDTH + TOKEN_GAP,
+        tailWidth: tail ? this.width(tail) : 0,
       };
-      breaks.tailWidth = breaks.tail ? this.width(breaks.tail) : 0;
       this.cache.set(piece, breaks);
     }
     return breaks;
@@ -78,6 +79,7 @@ export class Measure {
  * @returns {Line[]}
  */
 export const breakLines = (pieces, shown, measure, width, extra) => {
+  /** @type {Line[]} */
   const lines = [];
   const room = width * SLACK;
   let line = { first: 0, end: 0, tail: "", tailPos: -1, soft: false };
@@ -86,9 +88,7 @@ export const breakLines = (pieces, shown, measure, width, extra) => {
   let wordX = 0;
   /** @param {number} end @param {boolean} soft */
   const close = (end, soft) => {
-    line.end = end;
-    line.pos = line.first < shown.length ? shown[line.first] : line.tailPos;
-    lines.push(line);
+    lines.push({ ...line, end, pos: line.first < shown.length ? shown[line.first] : line.tailPos });
     line = { first: end, end, tail: "", tailPos: -1, soft };
   };
   for (let i = 0; i < shown.length; i += 1) {

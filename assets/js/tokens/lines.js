@@ -32,7 +32,7 @@ export class Lines {
   direction;
   /** @type {number} */
   labelWidth;
-  /** @type {any} */
+  /** @type {Measure} */
   measure;
   /** @type {number} */
   laidWidth;
@@ -100,7 +100,7 @@ export class Lines {
 
   /**
    * Breaks the lines anew; what was at the top of the view stays there.
-   * @param {any} [fresh]
+   * @param {boolean} [fresh]
    */
   lay(fresh = false) {
     if (!this.pieces || this.width() === 0) return;

@@ -2,20 +2,21 @@
 // Which tokens one token may attend to in a layer, which may attend to it, and by which cause: the rule of the executed
 // mask for one row and one column of it.
 
+/** @import { Cause } from "../core/types.js" */
+
 /**
  * What the links need of a run.
  * @typedef {{ numTokens: number, config: { window: number, num_sinks: number },
  *   shareGroup: (layerIndex: number, pos: number, other: number) => boolean }} LinkedRun
  */
 
+/** @type {Cause[]} */
 export const LINK_CAUSES = ["local_only", "group_only", "local_and_group", "sink_only"];
 
-const NEAR = { false: 0, true: 1 };
+// 0: dropped unless the key is a sink; else 1 + place in LINK_CAUSES, so that both is the sum of near and same group.
+const NEAR = 1;
 
-const SHARED = { false: 0, true: 2 };
-
-// By near + shared: dropped unless the key is a sink, near, same group, both.
-const CODE = [0, 1, 2, 3];
+const SHARED = 2;
 
 const SINK = 4;
 
@@ -33,8 +34,8 @@ export class Links {
     this.numTokens = run.numTokens;
     this.codes = new Uint8Array(run.numTokens); // 0: no attention either way; else 1 + place in LINK_CAUSES
     for (let other = 0; other < run.numTokens; other += 1) {
-      const near = Math.abs(pos - other) <= window;
-      const code = CODE[NEAR[near] + SHARED[run.shareGroup(layerIndex, pos, other)]];
+      const near = Math.abs(pos - other) <= window ? NEAR : 0;
+      const code = near + (run.shareGroup(layerIndex, pos, other) ? SHARED : 0);
       this.codes[other] = code === 0 && Math.min(pos, other) < sinks ? SINK : code;
     }
   }
@@ -47,12 +48,12 @@ export class Links {
     return this.codes[other] === 0 ? null : LINK_CAUSES[this.codes[other] - 1];
   }
 
-  /** @param {string | null} [cause] */
+  /** @param {Cause | null} [cause] */
   back(cause = null) {
     return this.collect(0, this.pos + 1, cause);
   }
 
-  /** @param {string | null} [cause] */
+  /** @param {Cause | null} [cause] */
   forward(cause = null) {
     return this.collect(this.pos + 1, this.numTokens, cause);
   }
@@ -60,7 +61,7 @@ export class Links {
   /**
    * @param {number} from
    * @param {number} to
-   * @param {string | null} cause
+   * @param {Cause | null} cause
    */
   collect(from, to, cause) {
     const code = cause === null ? 0 : LINK_CAUSES.indexOf(cause) + 1;

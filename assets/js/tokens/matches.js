@@ -6,9 +6,9 @@
 const SLOW = 3000; // ms after which a regular expression is given up
 
 const WORKER = `onmessage = ({ data }) => {
-  const found = [];
-  for (const hit of data.text.matchAll(new RegExp(data.source, data.flags))) if (hit[0].length > 0) found.push(hit.index, hit.index + hit[0].length);
-  postMessage(found);
+  const bounds = [];
+  for (const hit of data.text.matchAll(new RegExp(data.source, data.flags))) if (hit[0].length > 0) bounds.push(hit.index, hit.index + hit[0].length);
+  postMessage(bounds);
 };`;
 
 /**
@@ -19,7 +19,7 @@ const WORKER = `onmessage = ({ data }) => {
  * @returns {Promise<number[]>}
  */
 export function matches(source, flags, whole) {
-  new RegExp(source, flags); // throws a SyntaxError here, where it can be told from a slow one
+  new RegExp(source, flags); // throws a SyntaxError here, where it can be distinguished from a slow one
   const url = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
   const worker = new Worker(url);
   return new Promise((resolve, reject) => {

@@ -14,6 +14,7 @@ import { lossWords } from "./details.js";
 import { LINK_CAUSES } from "./links.js";
 /** @import { ConfigPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
+/** @import { Cause } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Links } from "./links.js" */
 
@@ -232,6 +233,7 @@ export class TokenPanel {
   pathKey(event) {
     const at = this.app.layerIndex;
     const last = this.app.run.numLayers - 1;
+    /** @type {Record<string, number>} */
     const targets = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: last };
     const target = targets[event.key];
     if (target === undefined || target < 0 || target > last) return;
@@ -243,7 +245,7 @@ export class TokenPanel {
 
 /**
  * @param {"back" | "forward"} way
- * @param {string} cause
+ * @param {Cause} cause
  * @param {number[]} positions
  * @param {ConfigPayload} config
  */

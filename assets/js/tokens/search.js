@@ -35,7 +35,7 @@ export class Search {
   hits;
   /** @type {number} */
   at;
-  /** @type {Set<any>} */
+  /** @type {Set<number>} */
   hitTokens;
   /** @type {number} */
   timer;

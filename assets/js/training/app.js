@@ -28,6 +28,9 @@ const POLL_HIDDEN = 500;
 
 const MOST_POINTS = 8000;
 
+/** The curves of a training by mode, as far as they were sent. @typedef {Record<string, Curve>} CurvesByMode */
+/** `part` changes when a training starts anew. @typedef {{ part: string, modes: CurvesByMode }} Curves */
+
 const apps = new WeakMap();
 
 export class App {
@@ -41,7 +44,7 @@ export class App {
   runs;
   /** The ids of the trainings that are shown. @type {string[]} */
   shown;
-  /** @type {Map<any, any>} */
+  /** By training id. @type {Map<string, Curves>} */
   curves;
   /** @type {TrainingJobPayload | null} */
   job;
@@ -190,20 +193,20 @@ export class App {
    * @param {boolean} wasRequested
    */
   takeCurve(run, parts, wasRequested) {
-    const curves = this.curves.get(run.training_id);
+    const held = this.curves.get(run.training_id);
+    let curves = held;
     if (
       curves === undefined ||
       curves.part !== run.part ||
       Object.values(curves.modes).some((curve) => curve.length > MOST_POINTS)
     ) {
-      const fresh = { part: run.part, modes: {} };
-      this.curves.set(run.training_id, fresh);
-      if (!wasRequested || curves !== undefined) return false;
+      curves = { part: run.part, modes: {} };
+      this.curves.set(run.training_id, curves);
+      if (!wasRequested || held !== undefined) return false;
     }
-    const { modes } = this.curves.get(run.training_id);
     for (const [mode, part] of Object.entries(parts || {})) {
-      modes[mode] = modes[mode] || new Curve();
-      modes[mode].append(part);
+      curves.modes[mode] = curves.modes[mode] || new Curve();
+      curves.modes[mode].append(part);
     }
     return wasRequested;
   }
@@ -224,7 +227,7 @@ export class App {
     this.list.update(this.runs);
     this.newest.update(shown, (id) => this.colourOf(id));
     const lines = shown.flatMap((run) =>
-      Object.entries((this.curves.get(run.training_id) || { modes: {} }).modes).map(([mode, curve]) => ({
+      Object.entries(this.curves.get(run.training_id)?.modes ?? {}).map(([mode, curve]) => ({
         run,
         mode,
         curve,
@@ -319,6 +322,8 @@ export const FocusTraining = {
     if (apps.has(root)) apps.get(root).dispose();
     const app = new App(root, server, choose);
     apps.set(root, app);
-    return { /** @param {string} out */ expect: (out) => app.expect(out) };
+    /** @param {string} out */
+    const expect = (out) => app.expect(out);
+    return { expect };
   },
 };

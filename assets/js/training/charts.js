@@ -2,21 +2,21 @@
 // The charts of the Training tab: one line per training, raw and smoothed, all over the same range of steps.
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
+import { asChart, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
 import { runSwatch } from "./swatch.js";
-/** @import { PlotHost } from "../core/types.js" */
+/** @import { PlotElement, PlotHost } from "../core/types.js" */
 /** @import { TrainingPayload } from "../core/payloads.js" */
-/** @import { Curve } from "./curve.js" */
+/** @import { Column, Curve } from "./curve.js" */
 
-/** @typedef {keyof typeof KINDS} Kind */
+/** @typedef {keyof typeof text.charts} Kind */
 /** A line of a chart. @typedef {{ run: TrainingPayload, mode: string, curve: Curve, colour: string }} CurveLine */
 /**
  * How a column is drawn: `map` before drawing, `also` a second column, `marks` of balance, `exact` without smoothing.
- * @typedef {{ column: string, show: (value: number) => string, tickformat: string, map?: (value: number) => number,
- *   also?: string, marks?: boolean, exact?: boolean }} ChartSettings
+ * @typedef {{ column: Column, show: (value: number) => string, tickformat: string, map?: (value: number) => number,
+ *   also?: Column, marks?: boolean, exact?: boolean }} ChartSettings
  */
 
 const RAW_OPACITY = 0.28;
@@ -29,6 +29,7 @@ const number = (value) => format.decimal(value, Math.abs(value) < 10 ? 3 : 2);
 /** @param {number} value */
 const percent = (value) => format.percent(value, 1);
 
+/** @type {Record<Kind, ChartSettings>} */
 const KINDS = {
   loss: { column: "loss", show: number, tickformat: "~g" },
   perplexity: { column: "loss", map: Math.exp, show: (value) => format.perplexity(value), tickformat: ",~r" },
@@ -49,10 +50,9 @@ export class TrainingCharts {
   /** @param {PlotHost} app */
   constructor(app) {
     this.app = app;
-    /** @type {any[] | null} */
+    /** The steps that are shown, or all. @type {[number, number] | null} */
     this.range = null;
-    /** @type {Record<string, any>} */
-    this.nodes = {};
+    this.nodes = /** @type {Record<Kind, PlotElement>} */ ({});
     this.fullHelp = el("span", { hidden: true }, text.fullHelp);
     this.strideHelp = el("span", { hidden: true });
     const sections = KIND_NAMES.map((kind) => this.section(kind));
@@ -69,7 +69,7 @@ export class TrainingCharts {
   /** @param {Kind} kind */
   section(kind) {
     const words = text.charts[kind];
-    this.nodes[kind] = plotElement("fx-curve", words.title, `fx-curve-${kind}`);
+    this.nodes[kind] = asChart(plotElement("fx-curve", words.title, `fx-curve-${kind}`));
     return el(
       "section",
       { class: "fx-chart" },
@@ -141,10 +141,10 @@ export class TrainingCharts {
   // Where groups would be even, and half as large again: the limit of what still counts as balanced.
   balanceMarks() {
     const { root } = this.app;
-    const counts = [...new Set(this.lines.map((line) => line.run.config.num_groups).filter(Boolean))];
-    const marks = counts.flatMap((groups) => [
-      { at: 1 / /** @type {number} */ (groups), dash: "solid", words: text.even, side: "top" },
-      { at: Math.min(1, 1.5 / /** @type {number} */ (groups)), dash: "dash", words: text.limit, side: "bottom" },
+    const counts = new Set(this.lines.flatMap((line) => line.run.config.num_groups || []));
+    const marks = [...counts].flatMap((groups) => [
+      { at: 1 / groups, dash: "solid", words: text.even, side: "top" },
+      { at: Math.min(1, 1.5 / groups), dash: "dash", words: text.limit, side: "bottom" },
     ]);
     return {
       shapes: marks.map(({ at, dash }) => ({
@@ -176,15 +176,15 @@ export class TrainingCharts {
    */
   describe(kind, step) {
     const settings = KINDS[kind];
-    const shape = settings.map || ((value) => value);
+    /** @param {number} value */
+    const show = (value) => settings.show(settings.map ? settings.map(value) : value);
     const rows = this.lines.map((line) => {
       const at = line.curve.indexAt(step);
       const value = line.curve.columns[settings.column][at];
       const mean = line.curve.smoothed(settings.column, line.run.steps)[at];
-      if (value === null || line.curve.columns.step[at] < step - line.curve.stride) return null;
+      if (value === null || mean === null || line.curve.columns.step[at] < step - line.curve.stride) return null;
       const name = line.mode === "full" ? text.full(line.run.name) : line.run.name;
-      const shown = settings.show(shape(value));
-      const words = settings.exact ? shown : text.smoothed(shown, settings.show(shape(mean)));
+      const words = settings.exact ? show(value) : text.smoothed(show(value), show(mean));
       return tooltipRow([runSwatch(line.colour), name], words);
     });
     return [tooltipHead(text.stepTitle(format.count(step))), ...rows];
@@ -199,7 +199,8 @@ function traces({ run, mode, curve, colour }, settings) {
   const raw = curve.columns[settings.column];
   if (!raw.some((value) => value !== null)) return [];
   const { map } = settings;
-  const shape = map ? (value) => (value === null ? null : map(value)) : (value) => value;
+  /** @param {number | null} value */
+  const shape = (value) => (value === null || !map ? value : map(value));
   const x = curve.columns.step;
   const dash = mode === "full" ? "dash" : "solid";
   const plain = { type: "scatter", x, hoverinfo: "none", mode: curve.length < FEW_POINTS ? "lines+markers" : "lines" };

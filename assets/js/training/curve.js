@@ -2,6 +2,20 @@
 // One training's curve: its columns of numbers, which grow with every answer, and their smoothing.
 /** @import { CurvePayload } from "../core/payloads.js" */
 
+/**
+ * A column without a value in some steps.
+ * @typedef {Exclude<keyof CurvePayload, "step" | "stride" | "last">} Column
+ */
+
+const COLUMNS = /** @type {Column[]} */ ([
+  "loss",
+  "dominance",
+  "dominance_max",
+  "retained_pairs",
+  "tokens_per_second",
+  "learning_rate",
+]);
+
 const SMOOTHED_SHARE = 30;
 
 /**
@@ -24,16 +38,24 @@ function smooth(values, reach) {
 // One training's columns of one mode; grows by what the server sends.
 export class Curve {
   constructor() {
-    this.columns = { step: [] };
+    /** @type {Record<Column, (number | null)[]> & { step: number[] }} */
+    this.columns = {
+      step: [],
+      loss: [],
+      dominance: [],
+      dominance_max: [],
+      retained_pairs: [],
+      tokens_per_second: [],
+      learning_rate: [],
+    };
     this.stride = 1;
     this.last = 0;
   }
 
   /** @param {CurvePayload} part */
   append(part) {
-    for (const [name, values] of Object.entries(part)) {
-      if (Array.isArray(values)) this.columns[name] = (this.columns[name] || []).concat(values);
-    }
+    this.columns.step = this.columns.step.concat(part.step);
+    for (const name of COLUMNS) this.columns[name] = this.columns[name].concat(part[name] ?? []);
     this.stride = Math.max(this.stride, part.stride);
     this.last = part.last;
   }
@@ -43,7 +65,7 @@ export class Curve {
   }
 
   /**
-   * @param {string} column
+   * @param {Column} column
    * @param {number} steps
    */
   smoothed(column, steps) {

@@ -17,7 +17,7 @@ export class List {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    /** @type {Map<any, any>} */
+    /** By training id. @type {Map<string, ListRow>} */
     this.rows = new Map();
     const heads = Object.entries(text.columns).map(([name, label]) =>
       el("th", { scope: "col", "data-column": name }, label),
@@ -48,8 +48,8 @@ export class List {
       this.rows.delete(id);
     }
     runs.forEach((run, i) => {
-      if (!this.rows.has(run.training_id)) this.rows.set(run.training_id, this.makeRow(run));
-      const row = this.rows.get(run.training_id);
+      const row = this.rows.get(run.training_id) ?? this.makeRow(run);
+      this.rows.set(run.training_id, row);
       if (this.body.children[i] !== row.node) this.body.insertBefore(row.node, this.body.children[i] || null);
       this.updateRow(row, run);
     });
@@ -77,8 +77,8 @@ export class List {
       ),
     );
     const chip = el("span", { class: "fx-status-chip" });
-    const cells = {};
-    for (const column of Object.keys(text.columns).slice(1)) cells[column] = el("td", { "data-column": column });
+    const columns = Object.keys(text.columns).slice(1);
+    const cells = Object.fromEntries(columns.map((column) => [column, el("td", { "data-column": column })]));
     cells.status.append(chip);
     return { node: el("tr", { "data-run": id }, head, Object.values(cells)), box, swatch, chip, cells };
   }

@@ -13,8 +13,10 @@ const MEAN_OF = 20;
 export class Newest {
   /** @param {Tooltip} tooltip */
   constructor(tooltip) {
+    /** @type {Record<string, string>} */
+    const hints = text.table.hints;
     const heads = Object.entries(text.table.columns).map(([name, label]) => {
-      const hint = text.table.hints[name];
+      const hint = hints[name];
       return el("th", { scope: "col" }, label, hint ? hintButton(tooltip, label, hint) : null);
     });
     this.body = el("tbody");

@@ -47,7 +47,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{X}/views": _runtime("mask measure") | {X, f"{X}/data"},
     f"{X}/services": _runtime("models text mask routing composition measure training baselines run tasks corpus store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views"},
-    f"{X}/exports": _runtime("text mask measure store")
+    f"{X}/exports": _runtime("models text mask measure store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views", f"{X}/services"},
     f"{X}/reproduce": _runtime("models text routing composition measure training baselines studies tasks")
     | {X, f"{X}/services", f"{X}/exports"},

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer.cli.corpora import describe as describe_corpus
-from focus_explorer.cli.options import add_focus_settings, add_settings, command_line, print_note
+from focus_explorer.cli.options import (
+    add_compute,
+    add_focus_settings,
+    add_random_centroids,
+    add_settings,
+    command_line,
+    print_note,
+)
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
@@ -49,6 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_settings(parser, "model", "centroids", "db")
     add_focus_settings(parser)
+    add_compute(parser)
+    add_random_centroids(parser)
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
     parser.add_argument("--repeats", type=int, help="timed repeats (default: 5, or 3 when they take long)")
     parser.add_argument(
@@ -108,6 +117,12 @@ def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
         assignment=arguments.assignment,
         max_tokens=arguments.max_tokens,
         repeats=arguments.repeats,
+        device=arguments.device,
+        dtype=arguments.dtype,
+        backend=arguments.backend,
+        num_groups=arguments.groups,
+        routing_dim=arguments.routing_dim,
+        seed=arguments.seed,
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from focus_explorer.cli.options import add_focus_settings, add_settings
+from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.bench import LONGEST, BenchRequest, bench
@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="tokens for one attention layer (default: 1024,2048,4096,8192,16384)",
     )
     add_focus_settings(parser, assignment=False)
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="(default: float32)")
+    add_compute(parser)
     parser.add_argument("--repeats", type=int, default=5, help="timed repeats after one to warm up (default: 5)")
     parser.add_argument("--seed", type=int, default=0, help="of the one layer's random inputs (default: 0)")
     parser.add_argument(
@@ -50,7 +50,9 @@ def run(arguments: argparse.Namespace) -> None:
         top_k=arguments.top_k,
         window=arguments.window,
         num_sinks=arguments.sinks,
+        device=arguments.device,
         dtype=arguments.dtype,
+        backend=arguments.backend,
         repeats=arguments.repeats,
         seed=arguments.seed,
         out=arguments.out,

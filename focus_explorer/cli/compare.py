@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from focus_explorer.cli.options import add_settings, command_line, print_note
+from focus_explorer.cli.options import add_compute, add_settings, command_line, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
@@ -26,6 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"timed repeats (default: {REPEATS})")
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
     add_settings(parser, "model", "centroids", "db")
+    add_compute(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
@@ -63,9 +64,20 @@ def run(arguments: argparse.Namespace) -> None:
 def _run_of(service: Service, arguments: argparse.Namespace, progress: Any) -> str:
     text = str(arguments.text)
     if not os.path.exists(os.path.expanduser(text)) and text in {run["run_id"] for run in list_runs(service.database)}:
+        if (arguments.device, arguments.dtype, arguments.backend) != ("auto", "auto", "auto"):
+            raise InputError(
+                f"{text} is a stored run, which is measured in its own precision and by its own backend",
+                fix="leave --device, --dtype and --backend out, or give the text's file",
+            )
         return text
     request = AnalyzeRequest(
-        model=arguments.model, centroids=arguments.centroids, max_tokens=arguments.max_tokens, repeats=1
+        model=arguments.model,
+        centroids=arguments.centroids,
+        max_tokens=arguments.max_tokens,
+        repeats=1,
+        device=arguments.device,
+        dtype=arguments.dtype,
+        backend=arguments.backend,
     )
     return analyze(
         service,

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from focus_explorer.cli.options import add_focus_settings, add_settings
+from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
@@ -32,8 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, help="only the first so many items of each task")
     parser.add_argument("--batch", type=int, default=1, help="task requests at once (default: 1)")
     add_focus_settings(parser)
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="(default: float32)")
-    parser.add_argument("--device", default="cpu", help="cpu, or cuda where there is a GPU (default: cpu)")
+    add_compute(parser)
     parser.add_argument("--seed", type=int, default=0, help="of resampling (default: 0)")
     parser.add_argument("--out", help="JSON file to write")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -74,6 +73,7 @@ def run(arguments: argparse.Namespace) -> None:
         assignment=arguments.assignment,
         dtype=arguments.dtype,
         device=arguments.device,
+        backend=arguments.backend,
         seed=arguments.seed,
         out=arguments.out,
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from focus_explorer.services.analyze import BACKENDS, DTYPES
 from focus_explorer.settings import SETTINGS
 
 
@@ -32,6 +33,36 @@ def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = Tr
     parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
     if assignment:
         parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
+
+
+def add_compute(parser: argparse.ArgumentParser, *, backend: bool = True) -> None:
+    """Add where the model runs and in which precision, and which backend computes Focus."""
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU (default: auto)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", *DTYPES),
+        default="auto",
+        help="of the model; auto is bfloat16 on a GPU that computes it, else float32 (default: auto)",
+    )
+    if backend:
+        parser.add_argument(
+            "--backend",
+            choices=BACKENDS,
+            default="auto",
+            help="what computes Focus attention; all compute the same pairs (default: auto, the fastest)",
+        )
+
+
+def add_random_centroids(parser: argparse.ArgumentParser) -> None:
+    """Add how the centroids named "random" are drawn."""
+    group = parser.add_argument_group("for --centroids random")
+    group.add_argument("--groups", type=int, help="K, groups in every layer (default: 4)")
+    group.add_argument("--routing-dim", type=int, help="d_g, width of the routing space (default: 16)")
+    group.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
 
 
 def _help(name: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from focus_explorer.cli.options import add_settings
+from focus_explorer.cli.options import add_compute, add_settings
+from focus_explorer.services.analyze import AnalyzeRequest
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Address, database and what the form is filled with."""
     add_settings(parser, "host", "port", "db", "model", "centroids")
+    add_compute(parser)
     parser.add_argument("--mcp", action="store_true", help="offer its functions to language models too (needs mcp)")
     parser.set_defaults(run=run)
 
@@ -18,5 +20,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Serve the page until it is stopped."""
     from focus_explorer.ui.shell import build_app
 
-    app = build_app(database=arguments.db, model=arguments.model, centroids=arguments.centroids)
+    request = AnalyzeRequest(
+        model=arguments.model,
+        centroids=arguments.centroids,
+        device=arguments.device,
+        dtype=arguments.dtype,
+        backend=arguments.backend,
+    )
+    app = build_app(database=arguments.db, request=request)
     app.launch(host=arguments.host, port=arguments.port, mcp=arguments.mcp)

@@ -10,8 +10,11 @@ from focus_explorer import settings
 from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.files import load_named_centroids
-from focus_explorer.services.centroids.fit import calibrate, fit_centroids
+from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.service import Service
+from focus_runtime.config import BACKENDS, DTYPES
+
+__all__ = ["BACKENDS", "DTYPES", "AnalyzeRequest", "analyze"]  # forms and command lines take the names from here
 
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
@@ -30,6 +33,11 @@ class AnalyzeRequest:
         assignment: causal or sinkhorn.
         max_tokens: longer texts are cut here; None means no cut.
         repeats: timed passes.
+        device: auto, cpu, cuda, cuda:N or mps; the service's own when None.
+        dtype: of the model: auto, float32, bfloat16 or float16; the service's own when None.
+        backend: of Focus attention, see `focus_attention`.
+        num_groups, routing_dim: K and d_g of random centroids, whose default they replace.
+        seed: of random centroids.
     """
 
     model: str = settings.SETTINGS["model"].default
@@ -40,6 +48,23 @@ class AnalyzeRequest:
     assignment: str | None = None
     max_tokens: int | None = None
     repeats: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    backend: str = "auto"
+    num_groups: int | None = None
+    routing_dim: int | None = None
+    seed: int = RANDOM_SEED
+
+    @property
+    def drawn(self) -> DrawnCentroids:
+        """What random centroids are drawn like."""
+        return DrawnCentroids(
+            top_k=self.top_k,
+            window=self.window,
+            num_groups=self.num_groups,
+            routing_dim=self.routing_dim,
+            seed=self.seed,
+        )
 
     def check(self) -> None:
         """Refuse numbers that no model is needed to refuse.
@@ -51,6 +76,14 @@ class AnalyzeRequest:
             raise ConfigError(f"max_tokens is {self.max_tokens}", expected="at least 2")
         if self.repeats is not None and self.repeats < 1:
             raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(BACKENDS))
+        drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
+        if drawn and self.centroids != "random":
+            raise ConfigError(
+                "groups, routing size and seed are for random centroids; those of a file are fixed",
+                fix='leave them out, or choose the centroids "random"',
+            )
 
 
 def analyze(
@@ -91,8 +124,8 @@ def analyze(
         pass
     progress("Loading the model", 0.0)
     read = load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
-    with service.models.lease(request.model) as loaded:
-        centroids = fit_centroids(read, loaded, top_k=request.top_k, window=request.window)
+    with service.models.lease(request.model, device=request.device, dtype=request.dtype) as loaded:
+        centroids = fit_centroids(read, loaded, request.drawn)
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)
             calibrate(loaded, centroids)
@@ -122,4 +155,6 @@ def _options(request: AnalyzeRequest) -> RunOptions:
         assignment=request.assignment,
         max_tokens=request.max_tokens,
         repeats=request.repeats,
+        backend=request.backend,
+        seed=request.seed,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class BenchRequest:
         lengths: tokens for the whole model, ascending; those beyond the text are left out.
         layer_lengths: tokens for one attention layer, ascending.
         repeats: timed repeats after one to warm up.
+        device, dtype: as `place` takes them.
+        backend: of Focus attention, see `focus_attention`.
         seed: of the one layer's random inputs.
         out: folder for bench.json and bench.svg.
     """
@@ -40,7 +42,9 @@ class BenchRequest:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
-    dtype: str = "float32"
+    device: str = "auto"
+    dtype: str = "auto"
+    backend: str = "auto"
     repeats: int = 5
     seed: int = 0
 
@@ -92,14 +96,18 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     """Every measurement, JSON-ready."""
     from focus_runtime.composition.attach import compose
     from focus_runtime.measure.timing import machine
+    from focus_runtime.models.devices import place
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.engine import versions
 
     text = _text(request.text)
     progress("Loading the model", 0.0)
-    model, tokenizer = load_model(request.model, dtype=request.dtype, cache_dir=settings.cache_dir())
-    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+    placement = place(request.device, request.dtype)
+    model, tokenizer = load_model(
+        request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
+    )
+    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"].to(placement.device)
     lengths = _lengths_within(model, ids, request.lengths)
     centroids = load_centroids(request.centroids)
     focus = compose(
@@ -109,6 +117,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
         window=request.window,
         num_sinks=request.num_sinks,
         assignment="causal",
+        backend=request.backend,
     )
     try:
         return {
@@ -116,7 +125,8 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
             "centroids": centroids.name,
             "centroids_sha256": centroids.sha256,
             "config": focus.config.to_dict(),
-            "dtype": request.dtype,
+            "device": placement.device,
+            "dtype": placement.dtype,
             "seed": request.seed,
             "machine": machine(str(next(model.parameters()).device)),
             "versions": versions(),
@@ -192,9 +202,10 @@ def _layer_rows(model: Any, config: Any, request: BenchRequest, progress: Progre
     """One layer of the model's own shape, random balanced groups."""
     from focus_runtime.measure.speed import LayerSetting, layer_speed
 
-    setting = LayerSetting.of_model(model, config)
+    setting = replace(LayerSetting.of_model(model, config), backend=request.backend)
+    device = str(next(model.parameters()).device)
     rows = []
     for number, length in enumerate(request.layer_lengths):
         progress(f"One layer at {length:,} tokens", 0.02 + 0.4 * number / len(request.layer_lengths))
-        rows.append(layer_speed(setting, length, repeats=request.repeats, seed=request.seed + length))
+        rows.append(layer_speed(setting, length, repeats=request.repeats, seed=request.seed + length, device=device))
     return rows

@@ -44,8 +44,9 @@ class EvaluateRequest:
     window: int | None = None
     num_sinks: int | None = None
     assignment: str | None = None
-    dtype: str = "float32"
-    device: str = "cpu"
+    device: str = "auto"
+    dtype: str = "auto"
+    backend: str = "auto"
     seed: int = 0
     out: str | None = None
 
@@ -134,6 +135,7 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
         texts: names and contents of the held-out texts.
         progress: takes a stage and the fraction done.
     """
+    from focus_runtime.models.devices import place
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.engine import versions
@@ -142,15 +144,17 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
     progress("Loading", 0.0)
     files = [load_centroids(source) for source in request.centroids]  # before the model: bad files are known at once
     tasks = load_tasks(list(request.tasks), task_folder=request.task_folder) if request.has_tasks else {}
+    placement = place(request.device, request.dtype)
     model, tokenizer = load_model(
-        request.model, dtype=request.dtype, device=_device(request.device), cache_dir=settings.cache_dir()
+        request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
     )
     sample = _sequences(model, tokenizer, texts, request) if texts else None
     work = _Work(request, tokenizer, tasks, sample, progress, steps=len(files) + 1)
     config, runs = _run_all(work, model, files)
     result: dict[str, Any] = {
         "model": request.model,
-        "dtype": request.dtype,
+        "device": placement.device,
+        "dtype": placement.dtype,
         "config": config.to_dict(),
         "versions": versions(),
         "centroids": [{"name": one.name, "sha256": one.sha256} for one in files],
@@ -180,6 +184,7 @@ def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]
             window=request.window,
             num_sinks=request.num_sinks,
             assignment=request.assignment,
+            backend=request.backend,
         )
         try:
             config = _same_config(config, focus.config, centroids.name)
@@ -244,16 +249,6 @@ class _Work:
             )
         self.done += 1
         return scores, results
-
-
-def _device(name: str) -> str:
-    import torch
-
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError) as error:  # unknown, or torch was built without it
-        raise InputError(f"--device {name!r} cannot be used", expected="cpu, or cuda where there is a GPU") from error
-    return name
 
 
 def _same_config(before: Any, config: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError, TextError
 from focus_explorer.services.jobs import Job
 from focus_explorer.services.models import LoadedModel
-from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.run_model import backend_again, lease_run_model, run_centroids
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
@@ -91,6 +91,7 @@ def generate(
             window=config.window,
             num_sinks=config.num_sinks,
             assignment="causal",
+            backend=backend_again(run["backend"]),
         )
         try:
             _generate_both(loaded, focus, start, job, max_tokens=max_tokens, temperature=temperature, seed=seed)

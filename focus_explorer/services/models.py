@@ -6,10 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer import settings
 from focus_explorer.progress import Progress
+
+if TYPE_CHECKING:
+    from focus_runtime.models.devices import Placement
+
+
+Load = Callable[[str, "Placement", Progress], "LoadedModel"]
 
 
 @dataclass(slots=True)
@@ -33,60 +39,81 @@ class ModelStore:
     """Loads models by name and keeps the one loaded last.
 
     Args:
-        load: loads a model by name; raises InputError where it cannot.
+        load: loads a model by name, placement and progress; raises InputError where it cannot.
+        device, dtype: where and in which precision models run whose lease does not say; see `place`.
     """
 
-    def __init__(self, load: Callable[[str], LoadedModel] | None = None) -> None:
-        self._load = load
+    def __init__(self, load: Load | None = None, *, device: str = "auto", dtype: str = "auto") -> None:
+        self.device, self.dtype = device, dtype
+        self._load = load or load_by_name
         self._kept: LoadedModel | None = None
+        self._placement: Placement | None = None
         self._lock = threading.RLock()
 
+    def place(self, device: str | None = None, dtype: str | None = None) -> Placement:
+        """Where a lease with these options would run.
+
+        Raises:
+            DeviceError: this machine has no such device or precision.
+        """
+        from focus_runtime.models.devices import place
+
+        return place(device or self.device, dtype or self.dtype)
+
     @contextmanager
-    def lease(self, name: str, *, progress: Progress = lambda stage, fraction: None) -> Iterator[LoadedModel]:
+    def lease(
+        self,
+        name: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        progress: Progress = lambda stage, fraction: None,
+    ) -> Iterator[LoadedModel]:
         """The named model, for this thread alone until the block ends; within it the thread may take further leases.
 
         Args:
             name: of the model.
+            device: auto, cpu, cuda, cuda:N or mps; the store's own when None.
+            dtype: auto, float32, bfloat16 or float16; the store's own when None.
             progress: takes each stage of loading and the fraction done; not called for a model that is kept.
 
         Raises:
-            InputError: it cannot be loaded.
+            InputError: it cannot be loaded, or this machine has no such device or precision.
         """
+        placement = self.place(device, dtype)
         with self._lock:
-            if self._kept is None or self._kept.name != name:
+            if self._kept is None or self._kept.name != name or self._placement != placement:
                 self._kept = None  # two models at a time may not fit into memory
-                self._kept = self._load(name) if self._load else load_by_name(name, progress=progress)
+                self._kept, self._placement = self._load(name, placement, progress), placement
             yield self._kept
 
 
-def load_by_name(name: str, *, progress: Progress = lambda stage, fraction: None) -> LoadedModel:
+def load_by_name(name: str, placement: Placement, progress: Progress = lambda stage, fraction: None) -> LoadedModel:
     """Load a model by embedded name, Hugging Face id, folder or .gguf file.
 
-    Raises:
-        InputError: it cannot be loaded.
-    """
-    from focus_runtime.models.loading import fingerprint, load_model
-
-    model, tokenizer = load_model(name, cache_dir=settings.cache_dir(), progress=progress)
-    return LoadedModel(name, model, tokenizer, fingerprint(model))
-
-
-def load_in_precision(name: str, source: str, dtype: str, device: str) -> LoadedModel:
-    """Load a model in a given precision.
-
     Args:
-        name: that the loaded model gets.
-        source: embedded name, Hugging Face id, folder or .gguf file.
-        dtype: `float32` or `bfloat16`.
-        device: `cpu` where there is no GPU.
+        name: of the model.
+        placement: device and precision.
+        progress: takes each stage of loading and the fraction done.
 
     Raises:
         InputError: it cannot be loaded.
     """
-    import torch
-
     from focus_runtime.models.loading import fingerprint, load_model
 
-    place = device if torch.cuda.is_available() else "cpu"
-    model, tokenizer = load_model(source, dtype=dtype, device=place, cache_dir=settings.cache_dir())
+    model, tokenizer = load_model(
+        name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=progress
+    )
     return LoadedModel(name, model, tokenizer, fingerprint(model))
+
+
+def device_choices() -> list[tuple[str, str]]:
+    """(label, value): auto with what it takes here, then every device of this machine with its name and memory."""
+    from focus_runtime.models.devices import devices, place
+
+    auto = place()
+    labels = [(f"auto ({auto.device}, {auto.dtype})", "auto")]
+    for device in devices():
+        memory = f", {device.memory_bytes / 2**30:.0f} GB" if device.memory_bytes else ""
+        labels.append((f"{device.name} ({device.label}{memory})", device.name))
+    return labels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.centroids.files import load_named_centroids, uploaded_centroids
-from focus_explorer.services.centroids.fit import RANDOM_SEED, calibrate, fit_centroids
+from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
@@ -19,17 +19,29 @@ if TYPE_CHECKING:
 
 @contextmanager
 def lease_run_model(service: Service, run: dict[str, Any]) -> Iterator[LoadedModel]:
-    """A lease of the model a run was made with.
+    """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
 
     Raises:
         InputError: it cannot be loaded, or has other weights than the run's.
     """
-    with service.models.lease(run["model_id"]) as loaded:
+    with service.models.lease(run["model_id"], device=device_here(run["device"]), dtype=run["dtype"]) as loaded:
         if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
             raise InputError(
                 f"{run['model_id']} has other weights than when this run was made", fix="explore the text again"
             )
         yield loaded
+
+
+def device_here(recorded: str) -> str:
+    """The device a run was executed on, or the CPU where this machine lacks it."""
+    from focus_runtime.models.devices import devices
+
+    return recorded if recorded in {device.name for device in devices()} else "cpu"
+
+
+def backend_again(executed: str) -> str:
+    """The backend that measures a run again: the one that ran, where it must have been requested by name."""
+    return executed if executed in ("reference", "decomposed", "flex") else "auto"
 
 
 def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:
@@ -46,7 +58,14 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
     """
     config = run_config(run)
     read = load_named_centroids(service.database, name or _centroid_name(service, run))
-    centroids = fit_centroids(read, loaded, top_k=config.top_k, window=config.window)
+    drawn = DrawnCentroids(
+        num_groups=config.num_groups,
+        routing_dim=config.routing_dim,
+        top_k=config.top_k,
+        window=config.window,
+        seed=run["seed"],
+    )
+    centroids = fit_centroids(read, loaded, drawn)
     if config.assignment == "causal" and not centroids.has_potentials:
         calibrate(loaded, centroids)
     return centroids
@@ -60,7 +79,7 @@ def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
         centroids = load_named_centroids(service.database, _centroid_name(service, run))
     except InputError:
         return None
-    return RANDOM_SEED if centroids is None else random_seed(centroids)
+    return int(run["seed"]) if centroids is None else random_seed(centroids)
 
 
 def _centroid_name(service: Service, run: dict[str, Any]) -> str:

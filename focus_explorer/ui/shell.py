@@ -118,19 +118,16 @@ def _free_port(host: str, first: int) -> int:
     raise InputError(f"ports {first} to {first + 49} are all in use", fix="choose another --port")
 
 
-def build_app(*, database: str | Path | None = None, model: str | None = None, centroids: str | None = None) -> App:
+def build_app(*, database: str | Path | None = None, request: AnalyzeRequest | None = None) -> App:
     """Build the page; nothing is loaded or served yet.
 
     Args:
         database: DuckDB file; the user's own when None.
-        model: preselected in the form.
-        centroids: preselected in the form.
+        request: model, centroids, device, precision and backend preselected in the form.
     """
     settings.quiet_libraries()
     service = Service(database)
-    request = AnalyzeRequest(
-        model=model or settings.SETTINGS["model"].default, centroids=centroids or settings.SETTINGS["centroids"].default
-    )
+    request = request or AnalyzeRequest()
     gr.set_static_paths(static_paths())
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
         gr.HTML(f'<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)

@@ -17,6 +17,8 @@ CHOICES = {
     "assignment": ("causal", "sinkhorn"),
     "gate": ("log", "paper"),
 }
+BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")  # of focus_attention
+DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded in
 MINIMA = {"num_groups": 1, "routing_dim": 1, "top_k": 1, "window": 0, "num_sinks": 0, "sinkhorn_iterations": 1}
 
 

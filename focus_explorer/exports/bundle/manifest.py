@@ -111,7 +111,11 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
             "threads": int(threads) if threads else None,
             "versions": versions,
         },
-        "seeds": {"run": run["seed"], "random_centroids": 0 if _source(run) == "random" else None, "resampling": 0},
+        "seeds": {
+            "run": run["seed"],
+            "random_centroids": run["seed"] if _source(run) == "random" else None,
+            "resampling": 0,
+        },
         "balanced_on": {"texts": "the sample texts that ship with the tool", "tokens": CALIBRATION_TOKENS},
         "notes": json.loads(run["notes"]),
         "measured": describe_measured(database, run_id),

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,19 @@ from focus_explorer.exports.bundle.read import Bundle
 from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_centroids
-from focus_explorer.services.models import LoadedModel, ModelStore, load_in_precision
+from focus_explorer.services.centroids.fit import RANDOM_SEED
+from focus_explorer.services.models import LoadedModel, ModelStore, load_by_name
+from focus_explorer.services.run_model import backend_again, device_here
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
+from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
 
 TIMED = ("attention_full", "attention_focus", "total_full", "total_focus", "measured_at")
 
 
 def recorded_models(entry: Row, source: str | None = None) -> ModelStore:
-    """A store whose only model is the one a run was made with, in the recorded precision and on its device.
+    """A store whose only model is the one a run was made with, in its precision, on its device or, without it, the CPU.
 
     Args:
         entry: the run's entry of a manifest.
@@ -40,10 +44,11 @@ def recorded_models(entry: Row, source: str | None = None) -> ModelStore:
         The store; a lease raises InputError when the model cannot be loaded or has other weights.
     """
 
-    def load(name: str) -> LoadedModel:
-        recorded, execution = entry["model"], entry["execution"]
+    recorded, execution = entry["model"], entry["execution"]
+
+    def load(name: str, placement: Placement, progress: Progress) -> LoadedModel:
         place = source or recorded["id"]
-        loaded = load_in_precision(name, place, execution["dtype"], execution["device"])
+        loaded = replace(load_by_name(place, placement, progress), name=name)
         if loaded.fingerprint != recorded["fingerprint"]:
             raise InputError(
                 f"the model {place} has other weights than the run was made with (fingerprint {loaded.fingerprint})",
@@ -52,7 +57,7 @@ def recorded_models(entry: Row, source: str | None = None) -> ModelStore:
             )
         return loaded
 
-    return ModelStore(load)
+    return ModelStore(load, device=device_here(execution["device"]), dtype=execution["dtype"])
 
 
 def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str, Any]]) -> str:
@@ -129,7 +134,7 @@ def run_again(
     Raises:
         InputError: text, model or centroids are not the recorded ones.
     """
-    config = entry["config"]
+    config, drawn = entry["config"], centroids == "random"
     with _threads(entry["execution"]["threads"]):
         progress("Loading the model", 0.0)
         with service.models.lease(entry["model"]["id"]) as loaded:
@@ -145,6 +150,10 @@ def run_again(
             assignment=config["assignment"],
             max_tokens=cut,
             repeats=1,
+            backend=backend_again(entry["execution"]["backend"]),
+            num_groups=config["num_groups"] if drawn else None,
+            routing_dim=config["routing_dim"] if drawn else None,
+            seed=entry["seeds"]["random_centroids"] if drawn else RANDOM_SEED,
         )
         fresh = analyze(service, text, request, progress=lambda stage, part: progress(stage, 0.6 * part))
         made = fetch_run(service.database, fresh)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.services.models import LoadedModel
@@ -33,29 +34,52 @@ def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
     centroids.warnings[:] = [w for w in centroids.warnings if "column potentials" not in w] + [note]
 
 
-def fit_centroids(
-    centroids: Centroids | None, loaded: LoadedModel, *, top_k: int | None = None, window: int | None = None
-) -> Centroids:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrawnCentroids:
+    """How random centroids are drawn; None means the default.
+
+    Attributes:
+        num_groups, routing_dim: K and d_g.
+        top_k, window: groups per token, and reach of the local window in tokens.
+        seed: of the draw.
+    """
+
+    num_groups: int | None = None
+    routing_dim: int | None = None
+    top_k: int | None = None
+    window: int | None = None
+    seed: int = RANDOM_SEED
+
+    def config(self) -> FocusConfig:
+        """The configuration they get.
+
+        Raises:
+            ConfigError: a number is out of range.
+        """
+        names = ("num_groups", "routing_dim", "top_k", "window")
+        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return FocusConfig().replace(**chosen)
+
+
+def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: DrawnCentroids | None = None) -> Centroids:
     """Check centroids against a model, or draw random ones for it.
 
     Args:
         centroids: read from a file; None for random ones.
         loaded: the model.
-        top_k: groups per token of random centroids; the default when None.
-        window: of random centroids, in tokens; the default when None.
+        drawn: how random ones are drawn.
 
     Returns:
         The same centroids with a warning where the model has other weights, or random ones.
 
     Raises:
-        CentroidFileError: they are for a model of another shape.
+        CentroidFileError: they are for a model of another shape. ConfigError: random ones cannot be drawn like that.
     """
     from focus_runtime.routing.centroids import random_centroids
 
     if centroids is None:
-        settings = {"top_k": top_k, "window": window}
-        config = FocusConfig().replace(**{key: value for key, value in settings.items() if value is not None})
-        centroids = random_centroids(loaded.model, config, seed=RANDOM_SEED)
+        drawn = drawn or DrawnCentroids()
+        centroids = random_centroids(loaded.model, drawn.config(), seed=drawn.seed)
     check_model(centroids, loaded)
     return centroids
 

@@ -16,7 +16,7 @@ from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.models import LoadedModel
-from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.run_model import backend_again, lease_run_model, run_centroids
 from focus_explorer.services.runs import run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
@@ -217,6 +217,7 @@ def _measure_cell(
         window=w,
         num_sinks=config.num_sinks,
         assignment=config.assignment,
+        backend=backend_again(run["backend"]),
         repeats=repeats,
         cancelled=cancelled,
     )

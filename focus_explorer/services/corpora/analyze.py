@@ -22,7 +22,8 @@ from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.corpus.ray_worker import Cluster, check_ray, work_on_ray
 from focus_runtime.corpus.source import Document, Skipped, Source
-from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_device, work_here
+from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, work_here
+from focus_runtime.models.devices import AUTO, Placement
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
 from focus_runtime.store.corpora import close_corpus, find_corpus, resume_corpus
@@ -121,8 +122,11 @@ def _prepare(
     """The job but for its folder, and the values the register records."""
     how = request.how
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
-    with service.models.lease(how.model) as loaded:
-        centroids = fit_centroids(read, loaded, top_k=how.top_k, window=how.window)
+    how.check()
+    on_gpus = bool(request.gpus_per_worker)  # of the workers; this process may have none
+    with service.models.lease(how.model, device=_driver_device(request), dtype=how.dtype) as loaded:
+        centroids = fit_centroids(read, loaded, how.drawn)
+    placement = Placement("cuda", how.dtype or AUTO) if on_gpus else service.models.place(how.device, how.dtype)
     requested: dict[str, Any] = {
         "top_k": how.top_k,
         "window": how.window,
@@ -138,9 +142,10 @@ def _prepare(
         fingerprint=loaded.fingerprint,
         centroids=centroids,
         random_baseline=None,
-        options=DocumentOptions(**requested, max_tokens=how.max_tokens, tags=bool(tagger)),
+        options=DocumentOptions(**requested, backend=how.backend, max_tokens=how.max_tokens, tags=bool(tagger)),
         folder=CorpusFolder(out),
-        device="cuda" if request.gpus_per_worker else "cpu",
+        device=placement.device,
+        dtype=placement.dtype,
         threads=threads,
     )
     identity = {
@@ -150,6 +155,10 @@ def _prepare(
         "tagger": tagger,
         "baseline_seed": _baseline_seed(centroids) if request.baseline else None,
     }
+    if placement.dtype != "float32":  # the usual one is left out, as it was before there was a choice
+        identity["dtype"] = placement.dtype
+    if how.backend != AUTO:
+        identity["backend"] = how.backend
     values = {
         "name": request.name,
         "folder": str(out),
@@ -162,6 +171,11 @@ def _prepare(
         "versions": versions(),
     }
     return job, values
+
+
+def _driver_device(request: CorpusRequest) -> str | None:
+    """Where this process runs the model: workers with GPUs may be on other machines, and this one without."""
+    return "cpu" if request.gpus_per_worker else request.how.device
 
 
 def _tagger(announce: Announce) -> str:
@@ -209,11 +223,9 @@ def _work(service: Service, request: CorpusRequest, job: CorpusJob, tasks: Itera
     if first is None:  # nothing to do: balancing random centroids would take longer than all of it
         return
     tasks = chain([first], tasks)
-    with service.models.lease(request.how.model) as loaded:
+    with service.models.lease(request.how.model, device=_driver_device(request), dtype=request.how.dtype) as loaded:
         job = _balanced(request, job, loaded)
         if request.engine == "local":
-            check_device(job)
-            loaded.model.to(job.device)
             yield from work_here(job, tasks, (loaded.model, loaded.tokenizer))
             return
     cluster = Cluster(address=request.address, workers=request.workers or 2, gpus_per_worker=request.gpus_per_worker)

@@ -14,7 +14,8 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.service import Service
-from focus_explorer.ui.tabs.explore import MODEL_WORK, Explore, alert, centroid_choices, guarded
+from focus_explorer.ui.tabs.explore import MODEL_WORK, Explore, alert, guarded
+from focus_explorer.ui.tabs.run_form import centroid_choices
 from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
 from focus_explorer.views.centroids import report_html
 from focus_explorer.views.payloads.centroids import CentroidCardsPayload

@@ -16,18 +16,19 @@ from fastapi.encoders import jsonable_encoder
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.first_run import FirstRun
 from focus_explorer.services.jobs import Job, JobRunner
+from focus_explorer.services.models import device_choices
 from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.ui.parameters import Payload
 from focus_explorer.ui.requests.dispatch import dispatch
+from focus_explorer.ui.tabs import run_form
+from focus_explorer.ui.tabs.run_form import centroid_choices, read_form
 from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, MESSAGES
 
-DEFAULT_LIMIT = 4000
 POLL_SECONDS = 0.3  # between two looks at the first run
 PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
 MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
@@ -66,6 +67,7 @@ class Explore:
     centroids: gr.Dropdown
     status: gr.HTML
     model: gr.Dropdown
+    device: gr.Dropdown
     finished: gr.State
     settings: tuple[Any, ...]  # top-k, window, sinks, assignment
     first: gr.HTML  # progress of the first run
@@ -111,7 +113,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 run = gr.Button(BUTTONS["explore"], variant="primary", elem_id="fe-run", scale=2)
                 stop = gr.Button(BUTTONS["stop"], elem_id="fe-stop", scale=1, interactive=False)
             status = gr.HTML(elem_id="fe-status", padding=False)
-            inputs = _settings(service, request)
+            form = run_form.build(service, request)
         with gr.Column(scale=3, min_width=280):
             gr.HTML(f'<a class="fe-jump" href="#fe-explore-form">{JUMP}</a>', padding=False, elem_id="fe-jump")
             first = gr.HTML(visible=False, elem_id="fe-first", padding=False)
@@ -138,7 +140,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     )
     run.click(
         runner.analyze,
-        [text, *inputs],
+        [text, *form.values()],
         [status, view, finished, stop],
         show_progress="hidden",
         api_name="analyze_form",
@@ -146,50 +148,17 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         **MODEL_WORK,
     )
     stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
-    return Explore(view, inputs[1], status, inputs[0], finished, tuple(inputs[2:6]), first, retry)
-
-
-def _settings(service: Service, request: AnalyzeRequest) -> list[Any]:
-    def number(value: int, name: str, elem_id: str) -> gr.Number:
-        return gr.Number(value, label=LABELS[name], info=HELP[name], precision=0, min_width=120, elem_id=elem_id)
-
-    with gr.Group():
-        model = gr.Dropdown(
-            [request.model],
-            value=request.model,
-            label=LABELS["model"],
-            info=HELP["model"],
-            allow_custom_value=True,
-            elem_id="fe-model",
-        )
-        centroids = gr.Dropdown(
-            centroid_choices(service, request.centroids),
-            value=request.centroids,
-            label=LABELS["centroids"],
-            info=HELP["centroids"],
-            elem_id="fe-centroids",
-        )
-        with gr.Row():
-            top_k = number(1, "top_k", "fe-top-k")
-            window = number(128, "window", "fe-window")
-    with gr.Accordion(LABELS["more"], open=False):
-        with gr.Row():
-            sinks = number(4, "sinks", "fe-sinks")
-            limit = number(DEFAULT_LIMIT, "limit", "fe-limit")
-        assignment = gr.Radio(
-            ["causal", "sinkhorn"],
-            value="causal",
-            label=LABELS["assignment"],
-            info=HELP["assignment"],
-            elem_id="fe-assignment",
-        )
-    return [model, centroids, top_k, window, sinks, assignment, limit]
-
-
-def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
-    """(label, value): default, random, the preselected file, and every uploaded file by its hash."""
-    files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in uploaded_centroids(service.database)]
-    return list(dict.fromkeys([("default", "default"), ("random", "random"), (preselected, preselected), *files]))
+    return Explore(
+        view=view,
+        centroids=form["centroids"],
+        status=status,
+        model=form["model"],
+        device=form["device"],
+        finished=finished,
+        settings=tuple(form[name] for name in ("top_k", "window", "num_sinks", "assignment")),
+        first=first,
+        retry=retry,
+    )
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
@@ -228,26 +197,6 @@ def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def _request(
-    model: str,
-    centroids: str,
-    top_k: int | None,
-    window: int | None,
-    sinks: int | None,
-    assignment: str,
-    limit: int | None,
-) -> AnalyzeRequest:
-    return AnalyzeRequest(
-        model=(model or "").strip(),
-        centroids=centroids,
-        top_k=top_k,
-        window=window,
-        num_sinks=sinks,
-        assignment=assignment,
-        max_tokens=limit or None,
-    )
-
-
 class Runner:
     """Analyses started from the form, one for each visitor, stopped at their next stage."""
 
@@ -263,32 +212,15 @@ class Runner:
             job.stop()
         return gr.update(interactive=False)
 
-    def analyze(
-        self,
-        text: str,
-        model: str,
-        centroids: str,
-        top_k: int | None,
-        window: int | None,
-        sinks: int | None,
-        assignment: str,
-        limit: int | None,
-        request: gr.Request,
-    ) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def analyze(self, text: str, request: gr.Request, *values: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
         """Analyse a text; yields progress and at last the run's id.
 
         Args:
             text: the text.
-            model: embedded name, Hugging Face id, folder or .gguf file.
-            centroids: default, random, an uploaded file's hash, or a path.
-            top_k: groups per token; the centroid file's own when None.
-            window: pairs at most this many tokens apart always attend; the file's own when None.
-            sinks: first tokens that every token may attend to; the file's own when None.
-            assignment: causal or sinkhorn.
-            limit: longer texts are cut here; None means no cut.
             request: of the browser; its session has one analysis at a time.
+            values: of the form, as `read_form` takes them.
         """
-        chosen = _request(model, centroids, top_k, window, sinks, assignment, limit)
+        chosen = read_form(values)
 
         def work(job: Job) -> str:
             return analyze(
@@ -354,6 +286,13 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
         return next(iter(runs), ""), status, *form
 
     blocks.load(initial, None, outputs, show_progress="hidden", api_visibility="private")
+    blocks.load(
+        lambda: gr.update(choices=device_choices()),
+        None,
+        explore.device,
+        show_progress="hidden",
+        api_visibility="private",
+    )  # not while the page is built: torch takes seconds to import
     _connect_first_run(blocks, service, request, explore)
 
 

@@ -12,7 +12,8 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest
-from focus_explorer.ui.tabs.explore import Explore, alert, centroid_choices, done, guarded
+from focus_explorer.ui.tabs.explore import Explore, alert, done, guarded
+from focus_explorer.ui.tabs.run_form import centroid_choices
 from focus_explorer.ui.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 from focus_explorer.views.payloads.trainings import ResumedTrainingPayload
 

@@ -23,8 +23,6 @@ from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 
-BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")
-
 
 def choose_backend(
     query: Tensor,

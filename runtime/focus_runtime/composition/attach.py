@@ -16,11 +16,10 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
-from focus_runtime.attention.dispatch import BACKENDS
 from focus_runtime.clock import PassClock
 from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.state import STATE, FocusLayer, SoftGate
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
 from focus_runtime.routing.centroids import Centroids

@@ -37,6 +37,7 @@ class DocumentOptions:
     Attributes:
         top_k, window, num_sinks, assignment: the centroid file's own when None.
         max_tokens: analyse at most this many tokens of a document.
+        backend: of Focus attention, see `focus_attention`.
         tags: part of speech, relation and sentence of every token, in English.
     """
 
@@ -45,6 +46,7 @@ class DocumentOptions:
     num_sinks: int | None = None
     assignment: str | None = None
     max_tokens: int | None = None
+    backend: str = "auto"
     tags: bool = True
 
 
@@ -88,6 +90,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             window=options.window,
             num_sinks=options.num_sinks,
             assignment=options.assignment,
+            backend=options.backend,
         )
         self.random_baseline = None
         if random_baseline is not None:

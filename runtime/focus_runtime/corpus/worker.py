@@ -32,7 +32,8 @@ class CorpusJob:
     """What is done with every document.
 
     Attributes:
-        model, cache_dir, device: as `load_model` takes them.
+        model, cache_dir: as `load_model` takes them.
+        device, dtype: as `place` takes them, on the worker.
         fingerprint: what the model's must be, so that all workers run the same weights.
         centroids, random_baseline: learned centroids, and random ones or None, or files of them; both with potentials
             where they are needed.
@@ -49,6 +50,7 @@ class CorpusJob:
     options: DocumentOptions
     folder: CorpusFolder
     device: str = "cpu"
+    dtype: str = "float32"
     threads: int | None = None
 
 
@@ -148,10 +150,12 @@ def check_device(job: CorpusJob) -> None:
 
 
 def _load(job: CorpusJob) -> tuple[Any, Any]:
+    from focus_runtime.models.devices import place
     from focus_runtime.models.loading import fingerprint, load_model
 
     check_device(job)
-    model, tokenizer = load_model(job.model, device=job.device, cache_dir=job.cache_dir)
+    placement = place(job.device, job.dtype)
+    model, tokenizer = load_model(job.model, device=placement.device, dtype=placement.dtype, cache_dir=job.cache_dir)
     if fingerprint(model) != job.fingerprint:
         raise ModelError(
             f"{job.model} on {socket.gethostname()} has other weights than where the command was started",

@@ -72,6 +72,7 @@ def measure_setting(
     window: int | None = None,
     num_sinks: int | None = None,
     assignment: str | None = None,
+    backend: str = "auto",
     repeats: int = 3,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> SettingMeasured:
@@ -82,6 +83,7 @@ def measure_setting(
         centroids: routers with potentials (or assignment "sinkhorn").
         ids: (1, T) on the model's device, T at least 2.
         top_k, window, num_sinks, assignment: the centroids' own when None.
+        backend: of Focus attention, see `focus_attention`.
         repeats: timed passes of each mode, after a short warm-up.
         cancelled: asked before every layer; True raises `Cancelled`.
 
@@ -89,7 +91,15 @@ def measure_setting(
         InputError: the settings do not fit the centroids or the model.
         Cancelled: `cancelled` said so; the model is as before.
     """
-    focus = compose(model, centroids, top_k=top_k, window=window, num_sinks=num_sinks, assignment=assignment)
+    focus = compose(
+        model,
+        centroids,
+        top_k=top_k,
+        window=window,
+        num_sinks=num_sinks,
+        assignment=assignment,
+        backend=backend,
+    )
     nll: dict[str, NDArray[np.float64]] = {}
     attention: dict[str, list[float]] = {mode: [] for mode in MODES}
     total: dict[str, list[float]] = {mode: [] for mode in MODES}

@@ -160,7 +160,7 @@ def test_make_task_prints_what_it_wrote(model_folder, texts, tmp_path, capsys):
         (["--text", "{text}", "--batch", "0"], "--batch is 0"),
         (["--text", "{text}", "--seed", "-1"], "--seed is -1"),
         (["--text", "{text}", "--limit", "0"], "--limit is 0"),
-        (["--text", "{text}", "--device", "abacus"], "--device 'abacus'"),
+        (["--text", "{text}", "--device", "abacus"], "device 'abacus' is unknown"),
         (["--text", "{text}", "--top-k", "9"], "top_k is 9"),
         (["--text", "{text}", "--centroids", "{missing}"], "missing"),
         (["--text", "{text}", "--centroids", "default"], "width 576"),
@@ -203,6 +203,7 @@ def test_without_lm_eval_it_says_how_to_install_it(run, capsys, monkeypatch):
 def test_help_names_the_options(capsys):
     named = {"--model", "--centroids", "--text", "--seq-len", "--sequences", "--tasks", "--task-folder", "--limit"}
     named |= {"--batch", "--top-k", "--window", "--sinks", "--assignment", "--dtype", "--device", "--seed", "--out"}
+    named |= {"--backend"}
     assert options_in_help(capsys, "evaluate") == named | {"--json"}
     named = {"--text", "--out", "--model", "--lengths", "--items", "--window", "--seed", "--json"}
     assert options_in_help(capsys, "evaluate", "make-task") == named

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError, ModelError, NotFoundError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.runs import list_runs, run_summary
-from focus_runtime.errors import Cancelled
+from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.runs import list_runs, run_config, run_summary
+from focus_runtime.errors import Cancelled, DeviceError
 from tests.explorer.conftest import TEXT
 
 
@@ -24,6 +26,14 @@ from tests.explorer.conftest import TEXT
         ({"centroids": "missing.safetensors"}, InputError, "missing.safetensors"),
         ({"centroids": "unheard-of"}, NotFoundError, "unheard-of"),
         ({"centroids": "default"}, InputError, "width 576"),
+        ({"device": "cuda:77"}, DeviceError, "device cuda:77 is not available"),
+        ({"device": "abacus"}, DeviceError, "device 'abacus' is unknown"),
+        ({"device": "cpu", "dtype": "float16"}, DeviceError, "does not compute in float16"),
+        ({"backend": "magic"}, ConfigError, "backend is 'magic'; expected one of auto"),
+        ({"centroids": "default", "seed": 3}, ConfigError, "for random centroids"),
+        ({"centroids": "default", "num_groups": 5}, ConfigError, "for random centroids"),
+        ({"num_groups": 64}, ConfigError, "num_groups is 64"),
+        ({"routing_dim": 0}, ConfigError, "routing_dim is 0"),
     ],
 )
 def test_bad_requests_are_named_and_keep_nothing(service, model_folder, run_id, changes, error, part):
@@ -56,3 +66,40 @@ def test_a_text_beyond_the_context_is_analysed_with_a_warning(service, run_id):
     notes = " ".join(run_summary(service.database, run_id)["notes"])
     assert "more than the 256 the model was trained for" in notes
     assert "--max-tokens 256" in notes
+
+
+@pytest.mark.parametrize(("backend", "executed"), [("decomposed", "decomposed"), ("masked", "masked")])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_precision_and_backend_that_were_chosen_ran(service, model_folder, dtype, backend, executed):
+    request = AnalyzeRequest(
+        model=model_folder,
+        centroids="random",
+        top_k=1,
+        window=8,
+        repeats=1,
+        device="cpu",
+        dtype=dtype,
+        backend=backend,
+    )
+    summary = run_summary(service.database, analyze(service, TEXT, request))
+    assert (summary["device"], summary["dtype"], summary["backend"]) == ("cpu", dtype, executed)
+
+
+def test_random_centroids_are_drawn_as_requested(service, model_folder):
+    def groups(**drawn):
+        run = analyze(
+            service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", window=8, repeats=1, top_k=1, **drawn)
+        )
+        row = fetch_run(service.database, run)
+        with service.database.read() as connection:
+            query = "SELECT layer, position, membership FROM assignments WHERE run_id = ? ORDER BY ALL"
+            return row, connection.execute(query, [run]).fetchall()
+
+    row, first = groups(num_groups=6, routing_dim=8, seed=5)
+    config = run_config(row)
+    assert (config.num_groups, config.routing_dim, row["seed"]) == (6, 8, 5)
+    assert groups(num_groups=6, routing_dim=8, seed=5)[1] == first
+    assert groups(num_groups=6, routing_dim=8, seed=6)[1] != first
+    with lease_run_model(service, row) as loaded:
+        again = run_centroids(service, row, loaded)
+        assert again.sha256 == row["centroids_sha256"]

@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from focus_explorer.errors import ModelError
-from focus_explorer.services.models import LoadedModel, ModelStore
+from focus_explorer.services.models import LoadedModel, ModelStore, device_choices
+from focus_runtime.errors import DeviceError
+from focus_runtime.models.devices import Placement
 
 
 @pytest.fixture
@@ -18,13 +20,13 @@ def loads():
 
 @pytest.fixture
 def store(loads):
-    def load(name):
-        loads.append(name)
+    def load(name, placement, progress):
+        loads.append(name if placement.dtype == "float32" else f"{name} in {placement.dtype}")
         if name == "missing":
             raise ModelError("there is no such model")
         return LoadedModel(name, object(), object(), f"fingerprint of {name}")
 
-    return ModelStore(load)
+    return ModelStore(load, device="cpu")
 
 
 def test_the_model_loaded_last_is_kept_and_no_other(store, loads):
@@ -35,6 +37,36 @@ def test_the_model_loaded_last_is_kept_and_no_other(store, loads):
     with store.lease("b"), store.lease("a") as reloaded:
         assert reloaded is not first
     assert loads == ["a", "b", "a"]
+
+
+def test_another_precision_is_another_model(store, loads):
+    with store.lease("a") as first, store.lease("a", dtype="bfloat16") as other:
+        assert other is not first
+    with store.lease("a", device="cpu", dtype="bfloat16") as again:
+        assert again is other
+    assert loads == ["a", "a in bfloat16"]
+
+
+def test_a_store_may_prefer_a_precision(loads):
+    def load(name, placement, progress):
+        loads.append(placement)
+        return LoadedModel(name, object(), object(), "")
+
+    with ModelStore(load, device="cpu", dtype="bfloat16").lease("a"):
+        pass
+    assert loads == [Placement("cpu", "bfloat16")]
+
+
+def test_a_device_that_is_not_here_loads_nothing(store, loads):
+    with pytest.raises(DeviceError, match=r"device cuda:99 is not available"), store.lease("a", device="cuda:99"):
+        pass
+    assert loads == []
+
+
+def test_devices_are_offered_by_name_and_memory():
+    labels = device_choices()
+    assert labels[0][1] == "auto"
+    assert any(value == "cpu" and label.startswith("cpu (") and label.endswith(" GB)") for label, value in labels)
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_store_free(store, loads):

@@ -77,7 +77,7 @@ def test_balanced_assignment_has_equal_argmax_groups(fresh_seed):
 
 
 def test_balanced_potentials_are_the_ones_training_uses(monkeypatch):
-    from focus_runtime.studies import balancing as balance
+    from focus_runtime.studies import balancing_methods as balance
 
     calls = []
     original = balance.assign_balanced
@@ -115,7 +115,7 @@ def test_temperature_falls_geometrically_to_the_configured_one(passes):
 
 
 def test_the_balance_loss_is_added_and_moves_the_routers(monkeypatch):
-    from focus_runtime.studies import balancing as balance
+    from focus_runtime.studies import balancing_methods as balance
 
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(balance, "balance_loss", lambda g: seen.append(balance_loss(g)) or seen[-1])

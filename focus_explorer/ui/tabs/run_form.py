@@ -1,0 +1,133 @@
+"""The form of the Explore tab: model, centroids and settings of an analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from focus_explorer.services.analyze import BACKENDS, DTYPES, AnalyzeRequest
+from focus_explorer.services.centroids.files import uploaded_centroids
+from focus_explorer.services.centroids.fit import DrawnCentroids
+from focus_explorer.services.service import Service
+from focus_explorer.ui.text import HELP, LABELS
+
+DEFAULT_LIMIT = 4000  # tokens
+DRAWN = ("num_groups", "routing_dim", "seed")  # fields that random centroids alone have
+FIELDS = (
+    "model",
+    "centroids",
+    "top_k",
+    "window",
+    "num_sinks",
+    "assignment",
+    "max_tokens",
+    "device",
+    "dtype",
+    "backend",
+    *DRAWN,
+)
+
+
+def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
+    """Components of the form by their field of `AnalyzeRequest`.
+
+    Args:
+        service: whose centroid files are offered.
+        request: what the form is filled with.
+    """
+
+    def number(value: int, name: str, elem_id: str) -> gr.Number:
+        return gr.Number(value, label=LABELS[name], info=HELP[name], precision=0, min_width=120, elem_id=elem_id)
+
+    def choice(value: str, choices: Sequence[str], name: str) -> gr.Dropdown:
+        listed = list(dict.fromkeys([*choices, value]))
+        return gr.Dropdown(
+            listed, value=value, label=LABELS[name], info=HELP[name], min_width=120, elem_id=f"fe-{name}"
+        )
+
+    with gr.Group():
+        model = gr.Dropdown(
+            [request.model],
+            value=request.model,
+            label=LABELS["model"],
+            info=HELP["model"],
+            allow_custom_value=True,
+            elem_id="fe-model",
+        )
+        centroids = gr.Dropdown(
+            centroid_choices(service, request.centroids),
+            value=request.centroids,
+            label=LABELS["centroids"],
+            info=HELP["centroids"],
+            elem_id="fe-centroids",
+        )
+        with gr.Row():
+            top_k = number(1, "top_k", "fe-top-k")
+            window = number(128, "window", "fe-window")
+    with gr.Accordion(LABELS["more"], open=False):
+        with gr.Row():
+            sinks = number(4, "sinks", "fe-sinks")
+            limit = number(DEFAULT_LIMIT, "limit", "fe-limit")
+        assignment = gr.Radio(
+            ["causal", "sinkhorn"],
+            value="causal",
+            label=LABELS["assignment"],
+            info=HELP["assignment"],
+            elem_id="fe-assignment",
+        )
+        with gr.Row():
+            device = choice(request.device or "auto", ["auto", "cpu"], "device")
+            dtype = choice(request.dtype or "auto", ["auto", *DTYPES], "dtype")
+        backend = choice(request.backend, BACKENDS, "backend")
+        usual = DrawnCentroids().config()
+        with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
+            groups = number(usual.num_groups, "groups", "fe-groups")
+            routing_dim = number(usual.routing_dim, "routing_dim", "fe-routing-dim")
+            seed = number(request.seed, "seed", "fe-seed")
+    centroids.change(
+        lambda name: gr.update(visible=name == "random"),
+        centroids,
+        drawn,
+        show_progress="hidden",
+        queue=False,
+        api_visibility="private",
+    )
+    return {
+        "model": model,
+        "centroids": centroids,
+        "top_k": top_k,
+        "window": window,
+        "num_sinks": sinks,
+        "assignment": assignment,
+        "max_tokens": limit,
+        "device": device,
+        "dtype": dtype,
+        "backend": backend,
+        "num_groups": groups,
+        "routing_dim": routing_dim,
+        "seed": seed,
+    }
+
+
+def read_form(values: Sequence[Any]) -> AnalyzeRequest:
+    """The request that a form holds.
+
+    Args:
+        values: of the components of `build`, in their order.
+    """
+    chosen = dict(zip(FIELDS, values, strict=True))
+    chosen |= {"model": (chosen["model"] or "").strip(), "max_tokens": chosen["max_tokens"] or None}
+    if chosen["centroids"] == "random":
+        chosen["seed"] = chosen["seed"] or 0
+    else:  # what they were drawn like is in their file
+        for name in DRAWN:
+            del chosen[name]
+    return AnalyzeRequest(**chosen)
+
+
+def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
+    """(label, value): default, random, the preselected file, and every uploaded file by its hash."""
+    files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in uploaded_centroids(service.database)]
+    return list(dict.fromkeys([("default", "default"), ("random", "random"), (preselected, preselected), *files]))

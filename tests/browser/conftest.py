@@ -16,7 +16,9 @@ from focus_explorer.assets import asset_path
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
+from focus_explorer.services.training.processes import Trainings
 from focus_explorer.ui.scripts import link
+from tests.helpers import build_model, build_tokenizer
 
 FLAGS = [
     "--no-sandbox",
@@ -27,6 +29,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+HARBOUR = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 60
 SIZES = {"wide": {"width": 1440, "height": 900}, "narrow": {"width": 390, "height": 844}}
 
 
@@ -132,6 +135,32 @@ def open_page(chromium, page_url, first_run):
             return open_one(query, **how)
 
         yield open_run
+
+
+@pytest.fixture(scope="session")
+def tiny_site(tmp_path_factory):
+    """(address, service, text file) of a page over a tiny random model."""
+    folder = tmp_path_factory.mktemp("tiny-site")
+    build_model(vocab_size=512).save_pretrained(folder / "tiny")
+    build_tokenizer().save_pretrained(folder / "tiny")
+    service = Service(folder / "runs.duckdb")
+    chosen = AnalyzeRequest(model=str(folder / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
+    analyze(service, HARBOUR[:600], chosen)
+    (folder / "text.txt").write_text(HARBOUR)
+    flags = ("--db", service.database.path, "--model", folder / "tiny", "--centroids", "random")
+    with serving(*flags, port=7961) as url:
+        yield url, service, folder / "text.txt"
+    for row in Trainings(service).rows():  # a training outlives its page
+        if row["status"] == "running":
+            Trainings(service).stop(row["training_id"], wait=60)
+
+
+@pytest.fixture
+def tiny_page(chromium, tiny_site):
+    """(opener, service, text file); what was opened is closed after the test."""
+    url, service, text = tiny_site
+    with opening(chromium, url) as open_one:
+        yield open_one, service, text
 
 
 def _external(url):

@@ -138,7 +138,7 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     page = open_page()
     open_tab(page, "Centroids")
     card = page.locator(".fx-file-card", has_text="ships with the project")
-    expect(card).to_contain_text("Focus at k=1: 25.08")
+    expect(card).to_contain_text("Focus at k=1: 25.08", timeout=60_000)  # the files are read for the first time
     unused = page.locator(".fx-file-card", has_text="five-groups")
     expect(unused).to_contain_text("Not trained: random, seed 5")
     unused.get_by_test_id("fx-file-inspect").click()

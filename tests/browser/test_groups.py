@@ -285,7 +285,7 @@ def test_a_map_of_some_tokens_says_how_many_selected_ones_it_shows(open_page):
             const view = new MapView(app, document.createElement("div"));
             view.map = { positions: [0, 2, 4, 6, 8] };
             view.countDrawn();
-            return view.drawn.textContent;
+            return view.drawnNote.textContent;
           });
         }""".replace("SELECTION", module_script("core/selection.js")).replace("VIEW", module_script("map/view.js"))
     )

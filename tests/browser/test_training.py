@@ -8,46 +8,15 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import uploaded_centroids
-from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
 from focus_runtime.training.loop import TrainStep
-from tests.browser.conftest import opening, serving
-from tests.helpers import build_model, build_tokenizer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 STEPS = 900
-TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 60
 RUN = "[data-testid=fx-training-status]"
-
-
-@pytest.fixture(scope="module")
-def tiny_site(tmp_path_factory):
-    """(address, service, text file) of a page over a tiny random model."""
-    folder = tmp_path_factory.mktemp("training")
-    build_model(vocab_size=512).save_pretrained(folder / "tiny")
-    build_tokenizer().save_pretrained(folder / "tiny")
-    service = Service(folder / "runs.duckdb")
-    chosen = AnalyzeRequest(model=str(folder / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
-    analyze(service, TEXT[:600], chosen)
-    (folder / "text.txt").write_text(TEXT)
-    flags = ("--db", service.database.path, "--model", folder / "tiny", "--centroids", "random")
-    with serving(*flags, port=7961) as url:
-        yield url, service, folder / "text.txt"
-    for row in Trainings(service).rows():  # a training outlives its page
-        if row["status"] == "running":
-            Trainings(service).stop(row["training_id"], wait=60)
-
-
-@pytest.fixture
-def tiny_page(chromium, tiny_site):
-    """(opener, service, text file); what was opened is closed after the test."""
-    url, service, text = tiny_site
-    with opening(chromium, url) as open_one:
-        yield open_one, service, text
 
 
 def open_tab(open_one, **look):
@@ -112,7 +81,8 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     expect(page.locator(RUN)).to_have_text("stopped", timeout=60_000)
     [row] = Trainings(service).rows()
     assert 0 < row["step"] < STEPS
-    expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}")
+    # the page asks for a training that does not run every few seconds only
+    expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}", timeout=30_000)
 
     page.get_by_test_id("fx-training-resume").click()
     expect(page.locator(RUN)).to_have_text("running", timeout=120_000)

@@ -361,7 +361,7 @@ def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folde
     killed: list[int] = []
     killer = threading.Thread(target=kill_a_worker, args=(shared.pid, tmp_path / "ray", killed), daemon=True)
     killer.start()
-    out, errors = shared.communicate(timeout=240)
+    out, errors = shared.communicate(timeout=400)
     killer.join(timeout=5)
     assert shared.returncode == 0, errors
     assert len(killed) == 1

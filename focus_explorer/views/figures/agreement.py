@@ -17,12 +17,14 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         rows: of the table `agreement`.
     """
     layers = sorted({row[key] for row in rows for key in ("layer", "other_layer")})
-    columns, lines, values = [], [], []
+    place = {layer: layers[0] + number for number, layer in enumerate(layers)}  # side by side, whatever lies between
+    columns, lines, values, names = [], [], [], []
     for row in rows:
         for one, other in ((row["layer"], row["other_layer"]), (row["other_layer"], row["layer"])):
-            columns.append(one)
-            lines.append(other)
+            columns.append(place[one])
+            lines.append(place[other])
             values.append(row["adjusted_rand"])
+            names.append([one, other])
     figure = go.Figure()
     top = max(values)
     bar = colour_bar(preset, "Adjusted Rand index")
@@ -33,10 +35,10 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         values,
         limits=(min(0.0, min(values)), top),
         bar=bar,
-        hover="layers %{x} and %{customdata[0]:.0f}: %{marker.color:.3f}<extra></extra>",
+        hover="layers %{customdata[0]:.0f} and %{customdata[1]:.0f}: %{marker.color:.3f}<extra></extra>",
     )
-    figure.data[0].customdata = [[line] for line in lines]
-    neighbours = [row["adjusted_rand"] for row in rows if row["other_layer"] - row["layer"] == 1]
+    figure.data[0].customdata = names
+    neighbours = [row["adjusted_rand"] for row in rows if abs(place[row["other_layer"]] - place[row["layer"]]) == 1]
     widest = max(row["high"] - row["low"] for row in rows) / 2
     chance = max(row["shuffled_high"] for row in rows)
     count, units, unit = rows[0]["count"], rows[0]["units"], rows[0]["unit"]
@@ -45,7 +47,11 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. 95 % intervals over {units:,} "
         f"{unit}s are at most ±{widest:.3f} wide; shuffled groups reach at most {chance:.3f}."
     )
-    ends = [layers[0] - 0.5, layers[-1] + 0.5]
+    ends = [layers[0] - 0.5, place[layers[-1]] + 0.5]
+    shown = range(0, len(layers), -(-len(layers) // 8))
+    ticks: dict[str, Any] = {"nticks": 8}
+    if place[layers[-1]] != layers[-1]:  # some layers have no groups: their numbers are not the places
+        ticks = {"tickvals": [place[layers[i]] for i in shown], "ticktext": [str(layers[i]) for i in shown]}
     return finish(
         figure,
         preset,
@@ -53,6 +59,6 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         caption=caption,
         height=1.25,
         corner=f"n = {count:,} tokens, {len(layers)} layers",
-        xaxis=axis(preset, "Layer", range=ends, constrain="domain", nticks=8),
-        yaxis=axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", nticks=8),
+        xaxis=axis(preset, "Layer", range=ends, constrain="domain", **ticks),
+        yaxis=axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", **ticks),
     )

@@ -197,7 +197,9 @@ export class CompareSettings extends ComparePart {
         ? el(
             "span",
             { class: "fx-interval" },
-            `${text.random}: ${nats(random.delta_mean)} (${text.interval(nats(random.delta_low), nats(random.delta_high))}), ${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`,
+            `${text.random}: ${nats(random.delta_mean)} ` +
+            `(${text.interval(nats(random.delta_low), nats(random.delta_high))}), ` +
+            `${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`,
           )
         : null,
       isOwn ? el("span", { class: "fx-own-mark" }, text.own) : null,

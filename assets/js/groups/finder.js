@@ -244,7 +244,8 @@ export class GroupFinder {
     if (name === "class" || name === "purity") return `${hint} ${common.wordClassHint}`;
     if (name !== "mass") return hint;
     const { attention_tokens: tokens, attention_heads: heads } = this.data;
-    return `${hint} ${tokens === null ? text.massMissing : text.massMeasured(format.count(/** @type {number} */ (heads)), format.count(tokens))}`;
+    if (tokens === null) return `${hint} ${text.massMissing}`;
+    return `${hint} ${text.massMeasured(format.count(/** @type {number} */ (heads)), format.count(tokens))}`;
   }
 
   drawHead() {

@@ -107,5 +107,6 @@ function orderAfter(before, flow, counts) {
  */
 export function bandPath({ x0, x1, y0, y1 }, from, to) {
   const middle = (x0 + x1) / 2;
-  return `M${x0},${y0 + from}C${middle},${y0 + from} ${middle},${y1 + from} ${x1},${y1 + from}L${x1},${y1 + to}C${middle},${y1 + to} ${middle},${y0 + to} ${x0},${y0 + to}Z`;
+  return `M${x0},${y0 + from}C${middle},${y0 + from} ${middle},${y1 + from} ` +
+    `${x1},${y1 + from}L${x1},${y1 + to}C${middle},${y1 + to} ${middle},${y0 + to} ${x0},${y0 + to}Z`;
 }

@@ -6,7 +6,8 @@ import { keys as text } from "../strings/keys.js";
 /** @import { UiEvent } from "../core/types.js" */
 
 const TYPING =
-  "input:not([type=checkbox], [type=radio], [type=range], [type=button]), textarea, select, [contenteditable='true'], [contenteditable='']";
+  "input:not([type=checkbox], [type=radio], [type=range], [type=button]), textarea, select, " +
+  "[contenteditable='true'], [contenteditable='']";
 
 const MASTHEAD_TRIES = 600;
 /** @type {HTMLDialogElement | null} */
@@ -107,7 +108,8 @@ function build() {
         group.keys.flatMap(([keys, words]) => [keyNames(keys), el("dd", {}, words)]),
       ),
     );
-  const title = el("h2", { class: "fx-title", id: newId("keys"), tabindex: "-1", autofocus: true }, text.title); // a button in focus would scroll the sheet to its end
+  // The title takes the focus: a button would scroll the sheet to its end.
+  const title = el("h2", { class: "fx-title", id: newId("keys"), tabindex: "-1", autofocus: true }, text.title);
   const close = () => dialog.close();
   const tour = () => {
     close();

@@ -129,7 +129,8 @@ class Tour {
       : Math.min(Math.max(GAP, rect.left), document.documentElement.clientWidth - width - GAP);
     const top = fitsRight ? rect.top : tall ? rect.top + window.innerHeight / 3 : rect.bottom + GAP;
     this.node.style.left = `${left + window.scrollX}px`;
-    this.node.style.top = `${Math.min(top + window.scrollY, Math.max(0, document.documentElement.scrollHeight - height - GAP))}px`;
+    const lowest = Math.max(0, document.documentElement.scrollHeight - height - GAP);
+    this.node.style.top = `${Math.min(top + window.scrollY, lowest)}px`;
   }
 
   end() {

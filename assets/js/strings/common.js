@@ -12,7 +12,10 @@ export const common = {
   notMeasured: "not measured",
   nats: {
     subject: "nats",
-    hint: "The unit of a loss. The loss at a token is the model's surprise: minus the natural logarithm of the probability it gave to the token that came. 0 nats: it was certain; 0.69 nats: it gave one half. A loss 0.1 nats higher means a perplexity 10.5 % higher.",
+    hint:
+      "The unit of a loss. The loss at a token is the model's surprise: minus the natural logarithm of the " +
+      "probability it gave to the token that came. 0 nats: it was certain; 0.69 nats: it gave one half. A loss 0.1 " +
+      "nats higher means a perplexity 10.5 % higher.",
   },
   group: (label) => `Group ${label}`,
   selection: {
@@ -41,5 +44,7 @@ export const common = {
     other: "other sign",
   }),
   wordClassHint:
-    "Classes come from closed lists of English words, capital letters and punctuation, without a parser: every word has the class of its most frequent use. A token that continues a word is “rest of a word”. Text in other languages falls mostly under content words, names and punctuation.",
+    "Classes come from closed lists of English words, capital letters and punctuation, without a parser: every word " +
+    "has the class of its most frequent use. A token that continues a word is “rest of a word”. Text in other " +
+    "languages falls mostly under content words, names and punctuation.",
 };

@@ -22,20 +22,25 @@ export const overview = {
     routing: "Finding each token's groups; full attention does not need it",
     ratio: "End-to-end median divided by that of full attention",
     memory:
-      "Largest memory until the run was measured: of the whole process on a CPU, of what was given out on a GPU. Model and text are in it, and both ways of attention ran in one process, so it bounds both rather than telling them apart.",
+      "Largest memory until the run was measured: of the whole process on a CPU, of what was given out on a GPU. " +
+      "Model and text are in it, and both ways of attention ran in one process, so it bounds both rather than " +
+      "telling them apart.",
   }),
   modes: { full: "Full attention", focus: "Focus" },
   interval: (low, high, repeats) => (repeats === 1 ? "timed once" : `${low}–${high} ms, ${repeats} repeats`),
   none: "–",
   times: (ratio) => `${ratio}×`,
   slower: (ratio, tokens) =>
-    `Focus took ${ratio} the time of full attention on this text: at ${tokens} tokens sparse attention does not pay yet.`,
+    `Focus took ${ratio} the time of full attention on this text: at ${tokens} tokens sparse attention does not pay ` +
+    "yet.",
   faster: (ratio, speedup, tokens) =>
     `Focus took ${ratio} the time of full attention on this text: at ${tokens} tokens it is ${speedup} as fast.`,
   sameSpeed: (ratio, tokens) =>
-    `Focus took ${ratio} the time of full attention at ${tokens} tokens; the repeats overlap, so this is no clear difference.`,
+    `Focus took ${ratio} the time of full attention at ${tokens} tokens; the repeats overlap, so this is no clear ` +
+    "difference.",
   tooFew: (ratio, tokens, repeats) =>
-    `Focus took ${ratio} the time of full attention at ${tokens} tokens, but each was timed only ${repeats === 1 ? "once" : `${repeats} times`}: too few to call one faster.`,
+    `Focus took ${ratio} the time of full attention at ${tokens} tokens, but each was timed only ` +
+    `${repeats === 1 ? "once" : `${repeats} times`}: too few to call one faster.`,
   noTiming: "Speed was not measured in this run.",
   worse: (delta, low, high) => `Its predictions are worse: ${delta} nats per token (95 % interval ${low} to ${high}).`,
   better: (delta, low, high) =>
@@ -43,11 +48,13 @@ export const overview = {
   sameQuality: (delta, low, high) =>
     `Its predictions are neither clearly better nor worse: ${delta} nats per token (95 % interval ${low} to ${high}).`,
   setting: (kept, dominance) =>
-    `Speed and loss belong to this setting: ${kept} of pairs kept, and a layer's largest group has ${dominance} of the tokens on average.`,
+    `Speed and loss belong to this setting: ${kept} of pairs kept, and a layer's largest group has ${dominance} of ` +
+    "the tokens on average.",
   measuredOn: (device, dtype, backend) => `All layers together, measured on ${device}, ${dtype}, ${backend} backend.`,
   lossTitle: "Where Focus helps and hurts",
   lossHint:
-    "Loss with Focus minus loss with full attention, in nats, for every token. Bars above zero: Focus predicts that token worse.",
+    "Loss with Focus minus loss with full attention, in nats, for every token. Bars above zero: Focus predicts that " +
+    "token worse.",
   lossAxis: "loss difference (nats)",
   positionAxis: "token position",
   worseTrace: "Focus worse",
@@ -77,7 +84,8 @@ export const parts = {
 /** @satisfies {Words} */
 export const selection = {
   mean: (mean, count, rest) =>
-    `Selected tokens: Focus loses ${mean} nats per token on average over ${count} scored ${count === "1" ? "token" : "tokens"}${rest === null ? "" : `; all others: ${rest}`}.`,
+    `Selected tokens: Focus loses ${mean} nats per token on average over ${count} scored ` +
+    `${count === "1" ? "token" : "tokens"}${rest === null ? "" : `; all others: ${rest}`}.`,
   none: "None of the selected tokens is scored: the first token of a text has nothing before it.",
   trace: "selected",
   choose: "Select these",
@@ -99,7 +107,10 @@ export const job = {
 /** @satisfies {Words} */
 export const settings = {
   title: "Speed and predictions at other settings",
-  help: "This run's text is measured again at every top-k and window you name, with this run's model and centroids, and with two baselines nobody trained. Full attention and Focus take turns at every setting, so speed and predictions always belong together.",
+  help:
+    "This run's text is measured again at every top-k and window you name, with this run's model and centroids, and " +
+    "with two baselines nobody trained. Full attention and Focus take turns at every setting, so speed and " +
+    "predictions always belong together.",
   topK: "Top-k",
   topKHint: "How many groups a token belongs to; more groups keep more pairs",
   window: "Window",
@@ -110,7 +121,9 @@ export const settings = {
   empty: "Nothing is measured yet. Press Start: every cell fills in as soon as it is done and is kept with the run.",
   gridTitle: "Every setting",
   gridHint:
-    "Each cell: loss difference to full attention in nats per token with its 95 % interval, pairs kept, attention time with routing and the whole pass against full attention in the same cell. Below it the same for random centroids.",
+    "Each cell: loss difference to full attention in nats per token with its 95 % interval, pairs kept, attention " +
+    "time with routing and the whole pass against full attention in the same cell. Below it the same for random " +
+    "centroids.",
   gridCaption: "Loss difference, pairs kept and attention time by window and top-k",
   windowColumn: "Window",
   aloneColumn: "Window and sinks only",
@@ -133,21 +146,30 @@ export const settings = {
   shortSetting: (cell) => (cell.top_k ? `k ${cell.top_k}, w ${cell.window_size}` : `w ${cell.window_size}`),
   setting: (cell) => (cell.top_k ? `top-k ${cell.top_k}, window ${cell.window_size}` : `window ${cell.window_size}`),
   best: (setting, delta, low, high, pairs, time, hedge) =>
-    `Closest to full attention with this run's centroids: ${setting}, ${delta} nats per token (${low} to ${high}), with ${pairs} of pairs and ${time} the attention time${hedge}.`,
+    `Closest to full attention with this run's centroids: ${setting}, ${delta} nats per token (${low} to ${high}), ` +
+    `with ${pairs} of pairs and ${time} the attention time${hedge}.`,
   quickest: (setting, time, delta, low, high) =>
-    `Least attention time with this run's centroids: ${setting}, ${time} that of full attention, at ${delta} nats per token (${low} to ${high}).`,
+    `Least attention time with this run's centroids: ${setting}, ${time} that of full attention, at ${delta} nats ` +
+    `per token (${low} to ${high}).`,
   noneFaster:
-    "At no measured setting is Focus' attention clearly faster than full attention on this text: it is slower, or the repeats overlap, or there are fewer than three.",
+    "At no measured setting is Focus' attention clearly faster than full attention on this text: it is slower, or " +
+    "the repeats overlap, or there are fewer than three.",
   wholePass: (faster, count) =>
     `The whole pass, attention and all the rest, took less time in ${faster} of ${count} settings (medians).`,
   againstRandom: (better, worse, count) =>
-    `Against random centroids at the same setting: clearly better in ${better} of ${count} settings, clearly worse in ${worse} (intervals do not overlap).`,
+    `Against random centroids at the same setting: clearly better in ${better} of ${count} settings, clearly worse ` +
+    `in ${worse} (intervals do not overlap).`,
   measured: (scored, repeats, device, dtype, threads) =>
-    `${scored} scored tokens; ${repeats} timed repeats; ${device}, ${dtype}, ${threads}. Intervals: blocks of neighbouring tokens, resampled.`,
+    `${scored} scored tokens; ${repeats} timed repeats; ${device}, ${dtype}, ${threads}. Intervals: blocks of ` +
+    "neighbouring tokens, resampled.",
   threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
   plotTitle: "Speed and perplexity at the same setting",
   plotHint:
-    "Every point is one measured setting, labelled with its top-k (k) and window (w) where there is room. Down is better, left is cheaper. The height is full attention's perplexity times the exponential of the loss difference; bars are the 95 % interval of that difference, so full attention, the dashed line, has none. The dotted line joins the settings that no other measured setting beats in both, baselines and full attention included.",
+    "Every point is one measured setting, labelled with its top-k (k) and window (w) where there is room. Down is " +
+    "better, left is cheaper. The height is full attention's perplexity times the exponential of the loss " +
+    "difference; bars are the 95 % interval of that difference, so full attention, the dashed line, has none. The " +
+    "dotted line joins the settings that no other measured setting beats in both, baselines and full attention " +
+    "included.",
   xLabel: "Cost",
   x: { time: "Attention time", pairs: "Pairs kept" },
   xAxis: /** @type {Record<string, string>} */ ({
@@ -187,16 +209,23 @@ export const settings = {
 /** @satisfies {Words} */
 export const runs = {
   title: "This run beside another",
-  help: "Choose another stored run of exactly these tokens: other centroids, another checkpoint or another setting; any two runs can be chosen in the Runs tab. Groups have no names of their own, so in every layer the other run's groups are matched with this run's (Hungarian method: as many tokens as possible in matched groups).",
-  none: "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting; it then appears here.",
+  help:
+    "Choose another stored run of exactly these tokens: other centroids, another checkpoint or another setting; any " +
+    "two runs can be chosen in the Runs tab. Groups have no names of their own, so in every layer the other run's " +
+    "groups are matched with this run's (Hungarian method: as many tokens as possible in matched groups).",
+  none:
+    "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting; " +
+    "it then appears here.",
   choose: "Other run",
   pick: "Choose a run",
   notFound: (message) => `The run of this link cannot be shown: ${message}`,
   elsewhere: (side) => `${side.name || side.title} (another text)`,
   option: (run) =>
-    `${run.name ? `${run.name}: ` : ""}${run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
+    `${run.name ? `${run.name}: ` : ""}${run.centroids_name}, top-k ${run.config.top_k}, window ` +
+    `${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
   agreement: (changed, count, layer, overlap, rand) =>
-    `In layer ${layer}, ${changed} of ${count} tokens (by their top group) are in another group: ${overlap} in matched groups, adjusted Rand index ${rand}.`,
+    `In layer ${layer}, ${changed} of ${count} tokens (by their top group) are in another group: ${overlap} in ` +
+    `matched groups, adjusted Rand index ${rand}.`,
   mean: (overlap, rand, layers) =>
     `Over all ${layers} layers: ${overlap} of tokens in matched groups, adjusted Rand index ${rand}, on average.`,
   identical: "The two runs put every token of this layer into the same group.",
@@ -205,9 +234,12 @@ export const runs = {
   better: (delta, low, high, count) =>
     `The other run predicts better: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored tokens).`,
   same: (delta, low, high, count) =>
-    `Neither predicts clearly better: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored tokens).`,
+    `Neither predicts clearly better: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored ` +
+    "tokens).",
   randHint:
-    "Counts pairs of tokens that both runs put together or apart, corrected for chance: 1 is the same partition, about 0 is no more agreement than by chance. Matched groups alone look better than chance, because the matching picks the best names.",
+    "Counts pairs of tokens that both runs put together or apart, corrected for chance: 1 is the same partition, " +
+    "about 0 is no more agreement than by chance. Matched groups alone look better than chance, because the " +
+    "matching picks the best names.",
   randSubject: "the adjusted Rand index",
   chartTitle: "Agreement in every layer",
   chartHint: "Click a point to go to that layer.",
@@ -217,7 +249,8 @@ export const runs = {
   agreementAxis: "agreement",
   textTitle: "The text in both",
   textHint:
-    "Colours are this run's groups. Dotted underline: the other run puts this token into another group. Choose a token to select it everywhere; with the keyboard, arrows go from token to token and Enter chooses.",
+    "Colours are this run's groups. Dotted underline: the other run puts this token into another group. Choose a " +
+    "token to select it everywhere; with the keyboard, arrows go from token to token and Enter chooses.",
   own: "This run",
   other: "The other run, groups matched",
   unmatched: "a group without a partner",
@@ -228,7 +261,8 @@ export const runs = {
   page: (first, last, count) => `tokens ${first}–${last} of ${count}`,
   lossTitle: "Where the other run predicts better or worse",
   lossHint:
-    "Loss of the other run minus loss of this one, in nats, for every token. Above zero: the other run predicts that token worse.",
+    "Loss of the other run minus loss of this one, in nats, for every token. Above zero: the other run predicts " +
+    "that token worse.",
   lossAxis: "loss difference (nats)",
   positionAxis: "token position",
   worseTrace: "other run worse",
@@ -243,7 +277,8 @@ export const runs = {
 export const numbers = {
   caption: "Numbers of both runs",
   differentTexts: (first, second) =>
-    `These two runs are of different texts (${first} and ${second} tokens): no token of one is a token of the other, so their groups cannot be matched token by token.`,
+    `These two runs are of different texts (${first} and ${second} tokens): no token of one is a token of the ` +
+    "other, so their groups cannot be matched token by token.",
   caution:
     "Perplexities of different texts say which text is easier to predict; compare what Focus loses on each instead.",
   columns: ["Number", "This run", "The other run"],
@@ -266,7 +301,9 @@ export const numbers = {
     device: "Measured on",
   }),
   hints: /** @type {Record<string, string>} */ ({
-    loss: "Mean loss of Focus minus that of full attention on the same text, in nats per token; above zero Focus predicts worse",
+    loss:
+      "Mean loss of Focus minus that of full attention on the same text, in nats per token; above zero Focus " +
+      "predicts worse",
     pairs: "Share of all pairs of a token and an earlier one (or itself) that Focus keeps, mean over layers",
     far: "Of the pairs beyond window and sinks, the share kept because both tokens share a group, mean over layers",
     largest: "Share of the tokens in the largest group, mean over layers",
@@ -298,24 +335,32 @@ export const numbers = {
 /** @satisfies {Words} */
 export const lengths = {
   title: "From which length is Focus faster?",
-  help: "One attention layer of this run's model is timed at 256, 512, 1,024, … tokens on this machine, with groups in the shares they have in the open layer of this run, at the run's setting. The inputs are random numbers, and the groups stand in random order.",
+  help:
+    "One attention layer of this run's model is timed at 256, 512, 1,024, … tokens on this machine, with groups in " +
+    "the shares they have in the open layer of this run, at the run's setting. The inputs are random numbers, and " +
+    "the groups stand in random order.",
   time: "Time to spend",
   budgets: { 10: "10 s", 30: "30 s", 120: "2 min", 600: "10 min" },
   start: (layer) => `Measure layer ${layer}`,
   empty: (layer) => `Layer ${layer} is not measured yet.`,
   crossing: (layer, tokens, below, above) =>
-    `With the groups of layer ${layer}, Focus overtakes full attention at about ${tokens} tokens (interpolated between the measured ${below} and ${above}).`,
+    `With the groups of layer ${layer}, Focus overtakes full attention at about ${tokens} tokens (interpolated ` +
+    `between the measured ${below} and ${above}).`,
   fromStart: (layer, shortest, longest) =>
     `With the groups of layer ${layer}, Focus is faster at every measured length, ${shortest} to ${longest} tokens.`,
   never: (layer, longest) =>
-    `With the groups of layer ${layer}, Focus does not overtake full attention up to ${longest} tokens, the longest measured; nothing is claimed beyond.`,
+    `With the groups of layer ${layer}, Focus does not overtake full attention up to ${longest} tokens, the longest ` +
+    "measured; nothing is claimed beyond.",
   mixed: (layer, longest) =>
-    `With the groups of layer ${layer}, Focus is faster at some measured lengths but slower at ${longest} tokens, the longest; no length can be named from which it stays faster.`,
+    `With the groups of layer ${layer}, Focus is faster at some measured lengths but slower at ${longest} tokens, ` +
+    "the longest; no length can be named from which it stays faster.",
   unclear: "At the longest length the repeats of the two overlap, so this may not hold.",
   atLongest: (tokens, full, focus, ratio) =>
     `At ${tokens} tokens: full attention ${full}, Focus with routing ${focus} (${ratio} the time).`,
   setting: (points) =>
-    `Top-k ${points.top_k}, window ${points.window_size}; ${points.repeats} repeats, median with lowest and highest; ${points.device}, ${points.dtype}, ${points.threads === 1 ? "1 thread" : `${points.threads} threads`}, ${points.backend} backend.`,
+    `Top-k ${points.top_k}, window ${points.window_size}; ${points.repeats} repeats, median with lowest and ` +
+    `highest; ${points.device}, ${points.dtype}, ` +
+    `${points.threads === 1 ? "1 thread" : `${points.threads} threads`}, ${points.backend} backend.`,
   full: "full attention",
   focus: "Focus with routing",
   lengthAxis: "tokens",
@@ -330,7 +375,9 @@ export const lengths = {
 export const generation = {
   title: "The same prompt, continued both ways",
   help: (window) =>
-    `Full attention and Focus with this run's model, centroids and setting take turns, token by token. Within the first ${window} tokens Focus sees everything, so short prompts differ little. Colours are the groups of the open layer; arrow keys go from token to token and tell each one's group.`,
+    "Full attention and Focus with this run's model, centroids and setting take turns, token by token. Within the " +
+    `first ${window} tokens Focus sees everything, so short prompts differ little. Colours are the groups of the ` +
+    "open layer; arrow keys go from token to token and tell each one's group.",
   prompt: "Prompt",
   tokens: "Tokens to write",
   sampling: "Choice of tokens",

@@ -17,10 +17,12 @@ export const exporting = {
   }),
   help: /** @type {Record<string, string>} */ ({
     table:
-      "The same rows the views draw, with the run and its setting in every row. Parquet also carries where they come from.",
+      "The same rows the views draw, with the run and its setting in every row. Parquet also carries where they " +
+      "come from.",
     figure: "Sizes and type are set for print, on white. PDF and SVG are vectors; HTML works without a network.",
     bundle:
-      "One zip file with every table, the figures, what to cite, and a manifest from which `focus-explorer rebuild` makes the same tables again.",
+      "One zip file with every table, the figures, what to cite, and a manifest from which `focus-explorer rebuild` " +
+      "makes the same tables again.",
     report: "A few pages to read: setting, groups, sparsity, quality, speed and caveats.",
   }),
   table: "Table",
@@ -50,7 +52,8 @@ export const exporting = {
   text: "Include the text",
   textHelp: {
     without:
-      "Without the text: no table has rows in the order of the text, because tokens could be read back from it. Group statistics, categories and characteristic tokens stay, and these do show single words.",
+      "Without the text: no table has rows in the order of the text, because tokens could be read back from it. " +
+      "Group statistics, categories and characteristic tokens stay, and these do show single words.",
     with: "With the text: everything, also the text itself. Hand it on only if you may.",
   },
   make: "Make the file",

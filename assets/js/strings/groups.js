@@ -10,7 +10,9 @@ export const groups = {
 
   cards: {
     title: (layer) => `Groups of layer ${layer}`,
-    help: "Each group is described on its own. Letters are given per layer: group A of one layer has nothing to do with group A of another. Press a group to select its tokens in every view.",
+    help:
+      "Each group is described on its own. Letters are given per layer: group A of one layer has nothing to do with " +
+      "group A of another. Press a group to select its tokens in every view.",
     pressed: (label) => `Group ${label}`,
     select: "Select tokens",
     selected: "Selected",
@@ -25,7 +27,10 @@ export const groups = {
     nats: "nats",
     characteristic: "Stand out here",
     characteristicHint: (size, least) =>
-      `Tokens found more often in this group than in the rest of the text: log-odds ratio with an informative Dirichlet prior (Monroe and others 2008), the prior being the text’s own frequencies weighing ${size} tokens. The number on hover is in standard errors; at least ${least} and two uses are asked for. It ranks tokens, it is no test.`,
+      "Tokens found more often in this group than in the rest of the text: log-odds ratio with an informative " +
+      `Dirichlet prior (Monroe and others 2008), the prior being the text’s own frequencies weighing ${size} ` +
+      `tokens. The number on hover is in standard errors; at least ${least} and two uses are asked for. It ranks ` +
+      "tokens, it is no test.",
     score: (z, uses) => `${z} standard errors, ${uses} uses in this group`,
     none: "no token stands out",
     frequent: "Most frequent",
@@ -34,7 +39,8 @@ export const groups = {
     part: (name, share) => `${name} ${share}`,
     examples: "In context",
     examplesHint:
-      "From each third of the group’s tokens, in the order of the text, the one this group was most certain of. Press one to find it in the text.",
+      "From each third of the group’s tokens, in the order of the text, the one this group was most certain of. " +
+      "Press one to find it in the text.",
     goTo: (pos) => `Token ${pos}: show in the text`,
     empty: "No token of this text chose this group.",
     hit: (count, total) => `${count} of the ${total} selected tokens`,
@@ -61,15 +67,18 @@ export const groups = {
     searchPlaceholder: "e.g. said",
     matches: (shown, total) => `${shown} of ${total} groups`,
     above: (count, filled, expected, draws, seed) =>
-      `${count} of ${filled} groups with tokens are purer than 97.5 % of ${draws} shuffles (seed ${seed}); shuffled groups alone would give about ${expected}.`,
+      `${count} of ${filled} groups with tokens are purer than 97.5 % of ${draws} shuffles (seed ${seed}); shuffled ` +
+      `groups alone would give about ${expected}.`,
     nothing: "No group fits. Choose other filters, or a shorter token.",
     reset: "Reset filters",
     more: (count) => `Show all ${count} groups`,
     open: (label, layer) => `Group ${label} of layer ${layer}: select its tokens`,
     massMeasured: (heads, tokens) =>
-      `Measured on this run: mean over ${heads} heads and the first ${tokens} tokens as queries. Sparsity shows every head on its own.`,
+      `Measured on this run: mean over ${heads} heads and the first ${tokens} tokens as queries. Sparsity shows ` +
+      "every head on its own.",
     massMissing:
-      "It is not measured for this run yet: open Sparsity, and under “Attention kept” press “Measure attention mass”. The numbers then appear here.",
+      "It is not measured for this run yet: open Sparsity, and under “Attention kept” press “Measure attention " +
+      "mass”. The numbers then appear here.",
     measure: "Measure the attention kept",
     selectedBelow: (count, all) => `${count} of ${all}`,
     empty: "–",
@@ -86,32 +95,41 @@ export const groups = {
       ],
       share: [
         "Share",
-        "Tokens whose most probable group this is, over all tokens of the text. Below it the balance: this share over an even share (1 over the number of groups); 1× is perfect balance.",
+        "Tokens whose most probable group this is, over all tokens of the text. Below it the balance: this share " +
+        "over an even share (1 over the number of groups); 1× is perfect balance.",
       ],
       confidence: [
         "Confidence",
-        "The group’s own probability for its tokens, averaged over the tokens whose most probable group it is. 100 % is certain; an undecided layer gives 1 over the number of groups.",
+        "The group’s own probability for its tokens, averaged over the tokens whose most probable group it is. 100 " +
+        "% is certain; an undecided layer gives 1 over the number of groups.",
       ],
       entropy: [
         "Entropy",
-        "Undecidedness of the group’s tokens in nats: entropy of the probabilities of all groups, averaged over the tokens whose most probable group this is. 0 is certain; the logarithm of the number of groups is a tie of all.",
+        "Undecidedness of the group’s tokens in nats: entropy of the probabilities of all groups, averaged over the " +
+        "tokens whose most probable group this is. 0 is certain; the logarithm of the number of groups is a tie of " +
+        "all.",
       ],
       purity: [
         "Purity",
-        "Tokens of the commonest word class in the group, over all tokens of the group. Below it the same when the layer’s assignments are shuffled over the tokens and group sizes kept: mean, and in brackets the bound that 97.5 % of the shuffles stay below. Purity above the bound is bold.",
+        "Tokens of the commonest word class in the group, over all tokens of the group. Below it the same when the " +
+        "layer’s assignments are shuffled over the tokens and group sizes kept: mean, and in brackets the bound " +
+        "that 97.5 % of the shuffles stay below. Purity above the bound is bold.",
       ],
       lift: [
         "Lift",
-        "Purity over the share of the same word class in the whole text. 1 means that the group holds no more of it than the text does.",
+        "Purity over the share of the same word class in the whole text. 1 means that the group holds no more of it " +
+        "than the text does.",
       ],
       class: ["Commonest class", "The word class most tokens of the group belong to, and its share of the whole text."],
       mass: [
         "Attention kept",
-        "Share of the full model’s attention that lies inside the layer’s mask. It belongs to the layer, so all groups of a layer show the same.",
+        "Share of the full model’s attention that lies inside the layer’s mask. It belongs to the layer, so all " +
+        "groups of a layer show the same.",
       ],
       selected: [
         "Selected",
-        "Share of the group’s tokens that are selected: selected tokens whose most probable group this is, over all tokens of the group.",
+        "Share of the group’s tokens that are selected: selected tokens whose most probable group this is, over all " +
+        "tokens of the group.",
       ],
       tokens: ["Stand out", "Tokens most overrepresented against the rest of the text, strongest first."],
     },
@@ -119,7 +137,9 @@ export const groups = {
 
   flow: {
     title: "How groups flow from layer to layer",
-    help: "Each column is a layer, each block a group, as tall as its share of all tokens. Bands are the tokens two groups have in common. Press a band or a block to select its tokens; the selected part is drawn strong.",
+    help:
+      "Each column is a layer, each block a group, as tall as its share of all tokens. Bands are the tokens two " +
+      "groups have in common. Press a band or a block to select its tokens; the selected part is drawn strong.",
     layers: "Layers shown",
     presets: { near: "Neighbours", spread: "Spread out", chosen: "Chosen" },
     toggle: (layer) => `Layer ${layer}`,
@@ -143,7 +163,10 @@ export const groups = {
   agreement: {
     title: "Which layers sort tokens alike",
     help: "Press a square to open its row’s layer and see how its groups flow to the column’s layer.",
-    hint: "Adjusted Rand index of two layers’ groups, over all pairs of tokens: do the two layers agree on which tokens belong together, whatever the groups are called? 1 is the same grouping; 0 is what shuffled groups of the same sizes give on average; below 0 is less than chance. Every token counts with its most probable group.",
+    hint:
+      "Adjusted Rand index of two layers’ groups, over all pairs of tokens: do the two layers agree on which tokens " +
+      "belong together, whatever the groups are called? 1 is the same grouping; 0 is what shuffled groups of the " +
+      "same sizes give on average; below 0 is less than chance. Every token counts with its most probable group.",
     subject: "agreement",
     waiting: "Comparing the layers…",
     value: (value) => `Agreement ${value}`,

@@ -21,15 +21,20 @@ export const map = {
   showInText: "Show in the text",
   waiting: "Placing the tokens…",
   refining: (count) =>
-    `A quick map (PCA) is shown while UMAP places ${count} tokens. The first time this takes from seconds to a minute; then it is stored.`,
+    `A quick map (PCA) is shown while UMAP places ${count} tokens. The first time this takes from seconds to a ` +
+    "minute; then it is stored.",
   refineFailed: (message) => `UMAP could not be made; the quick map (PCA) stays. ${message}`,
   lassoed: (count) => (count === "1" ? "1 token on the map" : "tokens lassoed on the map"),
   layerCaption: (method, parts) =>
     `${method}: ${parts}. Tokens close together were routed alike in this layer; diamonds are the group centroids.`,
   allCaption: (method, parts, layer) =>
-    `${method}: ${parts}. Tokens close together have similar group probabilities in all layers; the colours are those of layer ${layer}. A diamond is no centroid: it stands at the mean place of one group’s tokens in layer ${layer}, and moves with the layer.`,
+    `${method}: ${parts}. Tokens close together have similar group probabilities in all layers; the colours are ` +
+    `those of layer ${layer}. A diamond is no centroid: it stands at the mean place of one group’s tokens in layer ` +
+    `${layer}, and moves with the layer.`,
   allHint:
-    "Routing vectors of different layers live in spaces of their own and cannot be placed together. So each token is one point here, made of its group probabilities in every layer (their square roots, one after the other); two tokens are near when their probabilities overlap much, averaged over the layers.",
+    "Routing vectors of different layers live in spaces of their own and cannot be placed together. So each token " +
+    "is one point here, made of its group probabilities in every layer (their square roots, one after the other); " +
+    "two tokens are near when their probabilities overlap much, averaged over the layers.",
   allSubject: "all layers",
   use: "Press a point to select its token, or draw a lasso around several.",
   drawn: (shown, total) =>
@@ -41,7 +46,9 @@ export const map = {
   trustworthiness: (value) => `Trustworthiness ${value}`,
   trustworthinessSubject: "trustworthiness",
   trustworthinessHint:
-    "From 0 to 1: how far points that are neighbours on this map are also neighbours in the full space, over at most 2,000 tokens. Above 0.9 near points can be trusted; below 0.8 do not read meaning into single neighbours. Distances between far clusters never mean much.",
+    "From 0 to 1: how far points that are neighbours on this map are also neighbours in the full space, over at " +
+    "most 2,000 tokens. Above 0.9 near points can be trusted; below 0.8 do not read meaning into single neighbours. " +
+    "Distances between far clusters never mean much.",
   centroids: "Centroids",
   means: "Means of the groups’ tokens",
   mean: (label, layer, count) => `Mean of group ${label}’s tokens in layer ${layer} (${count} tokens)`,

@@ -6,7 +6,9 @@
 export const runs = {
   empty: {
     title: "No run yet",
-    body: "Paste a text on the Explore page and press Explore. Every run is then listed here, to name, tag, reopen and compare.",
+    body:
+      "Paste a text on the Explore page and press Explore. Every run is then listed here, to name, tag, reopen and " +
+      "compare.",
   },
   noneMatch: "No run matches. Change or clear the filters.",
   loading: "Loading the runs…",
@@ -21,7 +23,8 @@ export const runs = {
   setting: (config) => `K=${config.num_groups}, k=${config.top_k}, w=${config.window}, s=${config.num_sinks}`,
   settingSubject: "the setting",
   settingHint:
-    "K: groups in a layer. k: groups a token joins. w: tokens this near always attend (the window). s: first tokens that every token may attend to (the sinks).",
+    "K: groups in a layer. k: groups a token joins. w: tokens this near always attend (the window). s: first tokens " +
+    "that every token may attend to (the sinks).",
   tokens: (count) => `${count} tokens`,
   perplexity: "Perplexity",
   perplexityHint: "How surprised the model is by the text, lower is better: full attention, then Focus.",

@@ -15,7 +15,9 @@ export const shell = {
   tabsLabel: "Views of this run",
   empty: {
     title: "No run to show yet",
-    body: "Paste a text, choose a model and its centroids, and start a run. The groups of every token in every layer, the attention mask and the comparison with full attention then appear here.",
+    body:
+      "Paste a text, choose a model and its centroids, and start a run. The groups of every token in every layer, " +
+      "the attention mask and the comparison with full attention then appear here.",
   },
   loadingRun: "Loading the run…",
   badPayload: (detail) => `This run cannot be shown: ${detail}.`,
@@ -32,30 +34,46 @@ export const shell = {
     notes: "Please note",
     factsSubject: "how it was run",
     factsHint: (device, dtype, backend) =>
-      `${device} is what it ran on: the processor (cpu) or a graphics card (cuda, mps). ${dtype} is the format the model's numbers have (dtype): bfloat16 takes half the memory of float32 and rounds more. ${backend} is the program part that computed Focus attention (backend): all of them compute the same pairs, at different speed. The seed fixes what is drawn at random.`,
+      `${device} is what it ran on: the processor (cpu) or a graphics card (cuda, mps). ${dtype} is the format the ` +
+      `model's numbers have (dtype): bfloat16 takes half the memory of float32 and rounds more. ${backend} is the ` +
+      "program part that computed Focus attention (backend): all of them compute the same pairs, at different " +
+      "speed. The seed fixes what is drawn at random.",
     settingsHint:
-      "K is the number of groups a layer sorts tokens into. Each token joins its top-k groups. A token sees the tokens of its groups, the nearest ones (the window), and the first few tokens of the text (the sinks). With causal assignment, a token's group depends on no later token.",
+      "K is the number of groups a layer sorts tokens into. Each token joins its top-k groups. A token sees the " +
+      "tokens of its groups, the nearest ones (the window), and the first few tokens of the text (the sinks). With " +
+      "causal assignment, a token's group depends on no later token.",
   },
   cards: {
     arrow: " → ",
     perplexity: {
       label: "Perplexity",
-      hint: "How surprised the model is by the text; lower is better. Left: full attention. Right: the same model with the Focus mask. Read it together with the pairs kept and the largest group: a mask that keeps nearly everything costs nothing and saves nothing.",
+      hint:
+        "How surprised the model is by the text; lower is better. Left: full attention. Right: the same model with " +
+        "the Focus mask. Read it together with the pairs kept and the largest group: a mask that keeps nearly " +
+        "everything costs nothing and saves nothing.",
       detail: (percent) => `${percent} with Focus`,
     },
     pairs: {
       label: "Pairs kept",
-      hint: "The share of token pairs a layer still computes under Focus, averaged over the layers. Full attention is 100 %; the best possible speed-up of attention is one divided by this share.",
+      hint:
+        "The share of token pairs a layer still computes under Focus, averaged over the layers. Full attention is " +
+        "100 %; the best possible speed-up of attention is one divided by this share.",
       detail: (low, high) => `${low} to ${high} across layers`,
     },
     dominance: {
       label: "Largest group, mean",
-      hint: "The share of tokens in a layer's largest group, averaged over the layers; below it the layer with the most, and what groups of equal size would have. If one group holds nearly all tokens the groups have collapsed, and Focus is full attention in disguise.",
+      hint:
+        "The share of tokens in a layer's largest group, averaged over the layers; below it the layer with the " +
+        "most, and what groups of equal size would have. If one group holds nearly all tokens the groups have " +
+        "collapsed, and Focus is full attention in disguise.",
       detail: (even, worst, layer) => `${worst} in layer ${layer}, even ${even}`,
     },
     attention: {
       label: "Attention time",
-      hint: "Time spent in attention alone on this text, all layers, median over repeats. Left: full attention. Right: Focus, without finding the groups. Below 1× Focus is quicker; above 1× it is slower. Compare has the whole pass, routing, and how far the repeats lie apart.",
+      hint:
+        "Time spent in attention alone on this text, all layers, median over repeats. Left: full attention. Right: " +
+        "Focus, without finding the groups. Below 1× Focus is quicker; above 1× it is slower. Compare has the whole " +
+        "pass, routing, and how far the repeats lie apart.",
       detail: (ratio, repeats) => `${ratio} the time, ${repeats === 1 ? "timed once" : `${repeats} repeats`}`,
     },
   },

@@ -31,7 +31,8 @@ export const sparsity = {
   }),
   maskTitle: (layer) => `Which pairs layer ${layer} computes`,
   maskHint:
-    "Each cell is a block of token pairs: the query token (down) looks back at the key token (across). The upper half is empty because no token sees later ones.",
+    "Each cell is a block of token pairs: the query token (down) looks back at the key token (across). The upper " +
+    "half is empty because no token sees later ones.",
   layersTitle: "Pairs kept in every layer",
   layersHint: "Click a bar to go to that layer, or a number in the table below.",
   query: "query token",
@@ -58,9 +59,12 @@ export const pairs = {
     in: "Zoom in",
     out: "Zoom out",
     whole: "Whole mask",
-    help: "Drag a rectangle to look closer, down to single pairs of tokens. Ctrl and scroll, pinch, or the keys + and − work too; 0 shows the whole mask.",
+    help:
+      "Drag a rectangle to look closer, down to single pairs of tokens. Ctrl and scroll, pinch, or the keys + and − " +
+      "work too; 0 shows the whole mask.",
     level: (rows, keys, size) =>
-      `Queries ${rows}, keys ${keys}. ${size === "1" ? "Each cell is one pair of tokens." : `Each cell is ${size} × ${size} pairs.`}`,
+      `Queries ${rows}, keys ${keys}. ` +
+      `${size === "1" ? "Each cell is one pair of tokens." : `Each cell is ${size} × ${size} pairs.`}`,
     range: (first, last) => `${first}–${last}`,
     clickLabel: "A click selects",
     clicks: { block: "Block", row: "Its queries", column: "Its keys" },
@@ -83,7 +87,9 @@ export const pairs = {
   },
 
   cursor: {
-    help: "With the keyboard: on the picture, Enter shows a cursor. The arrows move it, Enter selects its cell, Escape leaves it. Shift and the arrows move the picture.",
+    help:
+      "With the keyboard: on the picture, Enter shows a cursor. The arrows move it, Enter selects its cell, Escape " +
+      "leaves it. Shift and the arrows move the picture.",
     none: "No pairs: no token sees a later one.",
     part: (cause, pairs) => `${cause} ${pairs}`,
     block: (title, parts) => `Cursor on ${title}: ${parts}.`,
@@ -101,7 +107,8 @@ export const pairs = {
   nulls: {
     shuffled: "random groups of the same sizes",
     shuffledHint:
-      "What would be kept, on average, if all tokens swapped their groups at random: the groups keep their sizes and lose their meaning. Calculated exactly, nothing is drawn.",
+      "What would be kept, on average, if all tokens swapped their groups at random: the groups keep their sizes " +
+      "and lose their meaning. Calculated exactly, nothing is drawn.",
     windowOnly: "window and sinks only",
     windowOnlyHint: "What would be kept without any groups",
     layersHint:
@@ -110,7 +117,9 @@ export const pairs = {
 
   distance: {
     title: "Pairs kept by distance",
-    help: "How far the query looks back, in tokens, and which share of the pairs at that distance is computed. The distances double with every second bar.",
+    help:
+      "How far the query looks back, in tokens, and which share of the pairs at that distance is computed. The " +
+      "distances double with every second bar.",
     show: "Show",
     scopes: { layer: "This layer", mean: "Mean over layers" },
     waiting: "Counting pairs by distance…",
@@ -122,7 +131,9 @@ export const pairs = {
     span: "least and most of any layer",
     range: (low, high) => `${low} to ${high}`,
     far: (kept, shuffled) =>
-      `Beyond window and sinks the groups keep ${kept} of the pairs; random groups of the same sizes would keep ${shuffled}. How many pairs are kept follows from the sizes almost alone; whether they are the right ones is what “Attention kept” measures.`,
+      `Beyond window and sinks the groups keep ${kept} of the pairs; random groups of the same sizes would keep ` +
+      `${shuffled}. How many pairs are kept follows from the sizes almost alone; whether they are the right ones is ` +
+      "what “Attention kept” measures.",
     plotLabel: (scope) => `Pairs kept by distance, ${scope}`,
     table: "The same numbers as a table: pairs by distance",
     distanceColumn: "Distance",
@@ -130,12 +141,17 @@ export const pairs = {
 
   attention: {
     title: "Attention kept",
-    hint: "Not all pairs matter alike. Full attention gives each earlier token a probability; this is the share of that probability that falls on pairs the mask keeps. It is the unchanged model's own full attention, with no pair dropped in any layer before.",
+    hint:
+      "Not all pairs matter alike. Full attention gives each earlier token a probability; this is the share of that " +
+      "probability that falls on pairs the mask keeps. It is the unchanged model's own full attention, with no pair " +
+      "dropped in any layer before.",
     waiting: "Looking for a measurement…",
     invite: (tokens) =>
-      `How much of full attention lies inside the mask has not been measured for this run. It takes one more pass of the model over ${tokens} tokens and is stored with the run.`,
+      "How much of full attention lies inside the mask has not been measured for this run. It takes one more pass " +
+      `of the model over ${tokens} tokens and is stored with the run.`,
     cut: (tokens, whole) =>
-      `Only the first ${tokens} of the ${whole} tokens are measured, because the cost grows with the square of the length. No token sees a later one, so for those tokens nothing would differ.`,
+      `Only the first ${tokens} of the ${whole} tokens are measured, because the cost grows with the square of the ` +
+      "length. No token sees a later one, so for those tokens nothing would differ.",
     commandHint: "From the command line: focus-explorer analyze FILE --attention",
     measure: "Measure attention mass",
     stop: "Stop",
@@ -160,9 +176,11 @@ export const pairs = {
     distantKept: "of the distant attention",
     none: "none",
     summary: (kept, shuffled, window) =>
-      `The mask keeps ${kept} of full attention's probability. Random groups of the same sizes would keep ${shuffled}, window and sinks alone ${window}.`,
+      `The mask keeps ${kept} of full attention's probability. Random groups of the same sizes would keep ` +
+      `${shuffled}, window and sinks alone ${window}.`,
     summaryDistant: (kept, shuffled) =>
-      `Of the attention beyond window and sinks the groups keep ${kept}; random groups of the same sizes would keep ${shuffled}.`,
+      `Of the attention beyond window and sinks the groups keep ${kept}; random groups of the same sizes would keep ` +
+      `${shuffled}.`,
     denominator: (layers, heads, tokens) =>
       `Means over ${layers} layers, ${heads} heads and ${tokens} query positions.`,
     denominatorCut: (layers, heads, tokens, whole) =>
@@ -173,7 +191,10 @@ export const pairs = {
 
   links: {
     title: (layer) => `Strongest single links of layer ${layer}`,
-    hint: "A link is one query token looking back at one key token, in one head, further than the window and not at a sink. The percentage is the part of that query's attention which full attention spends on that one token. Click a link to see both tokens in the text.",
+    hint:
+      "A link is one query token looking back at one key token, in one head, further than the window and not at a " +
+      "sink. The percentage is the part of that query's attention which full attention spends on that one token. " +
+      "Click a link to see both tokens in the text.",
     kinds: { dropped: "What Focus drops", kept: "What Focus keeps" },
     kindHelp: { dropped: "No shared group: these are lost.", kept: "A shared group: kept in spite of the distance." },
     head: "Head",
@@ -185,7 +206,8 @@ export const pairs = {
     affinity: "Beside it stands how alike the groups of the two tokens are, their affinity.",
     affinitySubject: "affinity",
     affinityTitle:
-      "Group affinity: the probability that both tokens fall into the same group, if each drew its group from its own probabilities",
+      "Group affinity: the probability that both tokens fall into the same group, if each drew its group from its " +
+      "own probabilities",
     query: "reads",
     key: "from",
     open: (query, key, percent) => `Show tokens ${query} and ${key}, ${percent}, in the text`,

@@ -6,7 +6,8 @@
 export const sql = {
   title: "Ask the database",
   help: (seconds, rows) =>
-    `Your own SQL (DuckDB) over everything the page knows. It is only read: one SELECT, at most ${seconds} seconds and ${rows} rows, no files and no other database. Deleted runs are in it until they are removed for good.`,
+    `Your own SQL (DuckDB) over everything the page knows. It is only read: one SELECT, at most ${seconds} seconds ` +
+    `and ${rows} rows, no files and no other database. Deleted runs are in it until they are removed for good.`,
   label: "SQL query",
   examples: "Examples",
   run: "Run query",

@@ -18,20 +18,24 @@ export const statistics = {
     ],
     balance: [
       "Balance of sizes",
-      "The entropy of the group sizes divided by its largest possible value: 100 % when all groups are equally large, 0 % when one has every token.",
+      "The entropy of the group sizes divided by its largest possible value: 100 % when all groups are equally " +
+      "large, 0 % when one has every token.",
     ],
     confidence: ["Confidence", "The probability a token gave to its own group, mean over tokens."],
     entropy: [
       "Uncertainty",
-      "The entropy of a token's probabilities over the groups, mean over tokens, in nats: 0 when each token is certain of its group.",
+      "The entropy of a token's probabilities over the groups, mean over tokens, in nats: 0 when each token is " +
+      "certain of its group.",
     ],
     purity: [
       "Purity",
-      "The share of tokens whose category is the commonest one of their group. It rises with the number of groups and with the commonest category, so read it beside its baselines.",
+      "The share of tokens whose category is the commonest one of their group. It rises with the number of groups " +
+      "and with the commonest category, so read it beside its baselines.",
     ],
     nmi: [
       "Shared information",
-      "Normalised mutual information of groups and categories: 0 when a group says nothing about the category of a token, 1 when it says everything.",
+      "Normalised mutual information of groups and categories: 0 when a group says nothing about the category of a " +
+      "token, 1 when it says everything.",
     ],
     homogeneity: [
       "Homogeneity",
@@ -44,7 +48,8 @@ export const statistics = {
     v_measure: ["V-measure", "The harmonic mean of homogeneity and completeness."],
     stability: [
       "Same word, same group",
-      "For token types used at least five times: the share of their uses that lie in the group most of their uses lie in. 100 % means that the context never matters.",
+      "For token types used at least five times: the share of their uses that lie in the group most of their uses " +
+      "lie in. 100 % means that the context never matters.",
     ],
     pairs_kept: ["Pairs kept", "The share of causal token pairs the mask computes."],
     distant_pairs_kept: [
@@ -162,7 +167,8 @@ export const statistics = {
   baselines: {
     shuffled: [
       "Shuffled",
-      "The same statistic after all tokens of a layer swapped their groups at random: sizes stay, meaning goes. Mean and 95 % range of many shuffles, or the exact expectation.",
+      "The same statistic after all tokens of a layer swapped their groups at random: sizes stay, meaning goes. " +
+      "Mean and 95 % range of many shuffles, or the exact expectation.",
     ],
     random: [
       "Random",
@@ -170,11 +176,13 @@ export const statistics = {
     ],
     window: [
       "No groups",
-      "The same without any groups: one group of all tokens for sizes and categories, window and sinks alone for pairs and attention.",
+      "The same without any groups: one group of all tokens for sizes and categories, window and sinks alone for " +
+      "pairs and attention.",
     ],
     difference: [
       "Minus random",
-      "The value minus that of random centroids. Both are resampled together, so the interval is that of the difference.",
+      "The value minus that of random centroids. Both are resampled together, so the interval is that of the " +
+      "difference.",
     ],
   },
   indistinct: {
@@ -185,7 +193,8 @@ export const statistics = {
   },
   q: (value) => (value < 0.001 ? "q < 0.001" : `q = ${value.toFixed(3)}`),
   qHint:
-    "q is the p-value against shuffled groups, corrected for looking at many rows (Benjamini and Hochberg). Below 0.05, about one in twenty of such rows is chance.",
+    "q is the p-value against shuffled groups, corrected for looking at many rows (Benjamini and Hochberg). Below " +
+    "0.05, about one in twenty of such rows is chance.",
 
   overview: {
     title: "What the groups of this run are, over all layers",
@@ -193,7 +202,8 @@ export const statistics = {
     tokens: "Text",
     tokensValue: (tokens, units, unit) => `${tokens} tokens in ${units} ${unit}s`,
     tokensHelp: (unit) =>
-      `Intervals are 95 % bootstrap intervals: whole ${unit}s are drawn again and again, because tokens beside each other are not independent.`,
+      `Intervals are 95 % bootstrap intervals: whole ${unit}s are drawn again and again, because tokens beside each ` +
+      "other are not independent.",
     tagger: "Tagger",
     noTagger: "none: word lists",
     taggerHelp: "Parts of speech and syntactic relations are its guesses, not the truth.",
@@ -208,7 +218,8 @@ export const statistics = {
     },
     measureTitle: "Some of it is not measured yet",
     measureHelp:
-      "Full attention adds how much of it the mask keeps. It is slower: one more pass for each set of centroids, on the first 4,096 tokens at most.",
+      "Full attention adds how much of it the mask keeps. It is slower: one more pass for each set of centroids, on " +
+      "the first 4,096 tokens at most.",
     measure: "Measure tags and random centroids",
     measureAttention: "Measure full attention too",
     measuring: "Measuring",
@@ -218,7 +229,8 @@ export const statistics = {
     commandHint: (run) => `From the command line: \`focus-explorer statistics ${run}\``,
     columns: { name: "Statistic", value: "Value", n: "Tokens or pairs" },
     valueHint:
-      "Mean over all layers, and below it the 95 % interval. Pale: the number cannot be told from shuffled groups or from random centroids.",
+      "Mean over all layers, and below it the 95 % interval. Pale: the number cannot be told from shuffled groups " +
+      "or from random centroids.",
     nHint: "How many tokens, pairs or query positions it is a share or mean of, in each layer.",
     table: "Statistics of the run over all layers",
     explain: "Press or hover a name's question mark for what it means; docs/statistics.md has every formula.",
@@ -267,7 +279,9 @@ export const statistics = {
     randomBaseline: (random) => `random ${random}`,
     characteristic: "Stand out here",
     characteristicHint:
-      "Tokens used more often in this group than its share of the text would give: log-odds with an informative prior, in standard errors (z), at a false discovery rate of 5 % over all tokens and groups of the layer. The small number is z.",
+      "Tokens used more often in this group than its share of the text would give: log-odds with an informative " +
+      "prior, in standard errors (z), at a false discovery rate of 5 % over all tokens and groups of the layer. The " +
+      "small number is z.",
     noneStandOut: "No token stands out.",
     frequent: "Most frequent",
     z: (z, q, uses, all) => `z ${z}, ${q}, ${uses} of its ${all} uses in the text`,
@@ -275,7 +289,8 @@ export const statistics = {
     empty: "No token of this text chose this group.",
     tableTitle: "Categories by group",
     tableHelp:
-      "Share of the group's tokens, and below it how many times its share of the text. Darker: more than its share. Pale: not told from shuffled groups (q above 0.05).",
+      "Share of the group's tokens, and below it how many times its share of the text. Darker: more than its share. " +
+      "Pale: not told from shuffled groups (q above 0.05).",
     scheme: "Categories",
     category: "Category",
     inText: "Whole text",
@@ -287,7 +302,9 @@ export const statistics = {
 
   distances: {
     title: "Pairs kept by distance",
-    help: "The share of causal token pairs the mask computes, by how far the two tokens lie apart, with the 95 % interval.",
+    help:
+      "The share of causal token pairs the mask computes, by how far the two tokens lie apart, with the 95 % " +
+      "interval.",
     scopes: { layer: "This layer", mean: "Mean over layers" },
     axis: "distance in tokens",
     share: "share of pairs kept",
@@ -307,7 +324,8 @@ export const statistics = {
     windowOnly: "window and sinks only",
     pairsTitle: (layer) => `Distant words in one group, layer ${layer}`,
     pairsHelp:
-      "Nouns and names further apart than the window whose probabilities agree most. Affinity: the probability that both tokens draw the same group. Press a row's button to select both tokens.",
+      "Nouns and names further apart than the window whose probabilities agree most. Affinity: the probability that " +
+      "both tokens draw the same group. Press a row's button to select both tokens.",
     linksTitle: (layer) => `Strongest distant links of full attention, layer ${layer}`,
     linksHelp: "Single links beyond window and sinks, over all heads, by the probability full attention gives them.",
     linksMissing: "Full attention is not measured for this run; the overview has a button for it.",
@@ -326,20 +344,26 @@ export const statistics = {
     title: "Agreement with another run of the same tokens",
     help: "Two seeds, two centroid files or two settings: do they sort the tokens alike, layer by layer?",
     other: "Compare with",
-    none: "There is no other run of exactly these tokens. Explore the same text with other centroids or another setting, and this compares them.",
+    none:
+      "There is no other run of exactly these tokens. Explore the same text with other centroids or another " +
+      "setting, and this compares them.",
     choose: "Choose a run to compare with.",
     measures: { rand: "Adjusted Rand index", overlap: "Tokens in matched groups" },
     measureHints: {
-      rand: "Over all pairs of tokens: do both runs put them together or apart? 1 is the same grouping, 0 is chance; letters do not matter.",
+      rand:
+        "Over all pairs of tokens: do both runs put them together or apart? 1 is the same grouping, 0 is chance; " +
+        "letters do not matter.",
       overlap:
-        "The share of tokens in the same group once the groups of both runs are matched one to one as well as possible. Chance is far above 0.",
+        "The share of tokens in the same group once the groups of both runs are matched one to one as well as " +
+        "possible. Chance is far above 0.",
     },
     show: "Show",
     chart: (name) => `${name} by layer`,
     columns: { layer: "Layer", value: "Value", interval: "95 % interval", shuffled: "Shuffled", random: "Random" },
     key: { value: "the two runs", shuffled: "shuffled groups", random: "random centroids and the other run" },
     summary: (mean, shuffled, above, layers) =>
-      `Mean over layers ${mean}; shuffled groups give ${shuffled}. In ${above} of ${layers} layers the whole interval lies above shuffled groups.`,
+      `Mean over layers ${mean}; shuffled groups give ${shuffled}. In ${above} of ${layers} layers the whole ` +
+      "interval lies above shuffled groups.",
     option: (run) =>
       `${run.name || run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, ${run.date}`,
   },

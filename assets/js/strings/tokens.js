@@ -41,19 +41,28 @@ export const reading = {
   }),
   colouringHints: /** @type {Record<string, string>} */ ({
     group:
-      "Each token has the colour of its most probable group in this layer. Letters are given per layer: group A of one layer has nothing to do with group A of another.",
+      "Each token has the colour of its most probable group in this layer. Letters are given per layer: group A of " +
+      "one layer has nothing to do with group A of another.",
     confidence: "The probability of the token's most probable group in this layer.",
     entropy:
-      "How spread out the token's group probabilities are. None: one group has it all. Highest: every group is as probable as any other.",
-    loss: "Surprise of the model at this token with Focus, minus surprise with full attention, in nats. Above zero Focus predicts it worse.",
-    path: "Does the token stay with its companions from layer to layer? For every step to the next layer this takes the share of its group that goes into the same next group, and averages over the steps. Dark tokens move with the crowd; pale ones keep changing company.",
+      "How spread out the token's group probabilities are. None: one group has it all. Highest: every group is as " +
+      "probable as any other.",
+    loss:
+      "Surprise of the model at this token with Focus, minus surprise with full attention, in nats. Above zero " +
+      "Focus predicts it worse.",
+    path:
+      "Does the token stay with its companions from layer to layer? For every step to the next layer this takes the " +
+      "share of its group that goes into the same next group, and averages over the steps. Dark tokens move with " +
+      "the crowd; pale ones keep changing company.",
   }),
   groupKey: "most probable group",
   entropyKey: (high) => ["none", `highest (${high} nats)`],
   pathKey: (low, high) => [`changes company (${low})`, `moves with the crowd (${high})`],
   loadingLayer: "Loading this layer…",
   layerFailed: (message) => `This layer could not be loaded: ${message}`,
-  help: "Click a token for what it may attend to. Drag, Shift+click or Shift+arrow selects a range, Ctrl+C copies it. Arrow keys move, Home and End go to the ends of the text, Enter selects.",
+  help:
+    "Click a token for what it may attend to. Drag, Shift+click or Shift+arrow selects a range, Ctrl+C copies it. " +
+    "Arrow keys move, Home and End go to the ends of the text, Enter selects.",
   none: "No token passes the filter.",
   noneHelp: "Loosen or clear the filter to see the text again.",
   lineBreak: "line break",
@@ -85,7 +94,8 @@ export const reading = {
     anyKind: "any",
     kindSubject: "kind of word",
     kindHint:
-      "From lists of English words and capital letters, without a parser: a word has its most frequent class. Text in other languages falls mostly under content words, names and punctuation.",
+      "From lists of English words and capital letters, without a parser: a word has its most frequent class. Text " +
+      "in other languages falls mostly under content words, names and punctuation.",
     from: "From token",
     to: "to",
     mode: "Other tokens",
@@ -117,7 +127,9 @@ export const reading = {
     back: "May attend to",
     backTotal: (kept, all, share) => `${kept} of ${all} tokens up to here (${share}), itself included`,
     backHint:
-      "The tokens this one may look back at in this layer, by the reason. It is the mask that was executed: near within the window, a shared group, both, or one of the first tokens (sinks), which all may see. Marked above the token.",
+      "The tokens this one may look back at in this layer, by the reason. It is the mask that was executed: near " +
+      "within the window, a shared group, both, or one of the first tokens (sinks), which all may see. Marked above " +
+      "the token.",
     forward: "May be attended to by",
     forwardTotal: (kept, all, share) =>
       all === "0" ? "nothing comes after it" : `${kept} of ${all} later tokens (${share})`,
@@ -132,7 +144,8 @@ export const reading = {
     loss: "Loss",
     path: "Path through the layers",
     pathHint:
-      "The most probable group of this token in every layer; press a cell to go to that layer. A letter means something only within its layer, so the line below tells how far the token keeps its companions.",
+      "The most probable group of this token in every layer; press a cell to go to that layer. A letter means " +
+      "something only within its layer, so the line below tells how far the token keeps its companions.",
     pathCell: (layer, group, share) => `Layer ${layer}: group ${group}, with ${share} of the tokens`,
     consistency: (share, rank) =>
       `On average ${share} of its group moves to the same next group; ${rank} of the tokens keep company less.`,
@@ -142,7 +155,9 @@ export const reading = {
 /** @satisfies {Words} */
 export const legend = {
   title: "Groups",
-  hint: "Click a group to highlight its tokens. Letters are given per layer: group A of one layer has nothing to do with group A of another.",
+  hint:
+    "Click a group to highlight its tokens. Letters are given per layer: group A of one layer has nothing to do " +
+    "with group A of another.",
   confidence: (value) => `confidence ${value}`,
   confidenceHelp: "The confidence of each stands beside its share.",
   confidenceSubject: "confidence",

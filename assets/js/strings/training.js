@@ -6,7 +6,9 @@
 export const training = {
   empty: {
     title: "No training yet",
-    body: "Give a text, or leave the field empty to try it on the sample texts, and press Start training. The curve of its loss and the balance of its groups then grow here, step by step.",
+    body:
+      "Give a text, or leave the field empty to try it on the sample texts, and press Start training. The curve of " +
+      "its loss and the balance of its groups then grow here, step by step.",
   },
   loading: "Loading the trainings…",
   starting: (name) => `Starting “${name}”: reading the text and loading the model…`,
@@ -58,13 +60,16 @@ export const training = {
     ].join(", "),
   settingsSubject: "the settings",
   settingsHint:
-    "K is the number of groups a layer sorts tokens into; in use, a token joins its top-k groups. A token sees its groups, the nearest tokens (the window) and the first few tokens (the sinks). While training, groups act as a soft gate, and the balancing keeps one group from taking every token.",
+    "K is the number of groups a layer sorts tokens into; in use, a token joins its top-k groups. A token sees its " +
+    "groups, the nearest tokens (the window) and the first few tokens (the sinks). While training, groups act as a " +
+    "soft gate, and the balancing keeps one group from taking every token.",
   facts: (run, format) =>
     [
       run.model_id,
       run.texts.length === 1 ? run.texts[0] : `${run.texts.length} texts`,
       run.settings.seq_len
-        ? `${format.count(run.settings.seq_len)} tokens × ${format.count(run.settings.batch * (run.settings.accumulation || 1))} a step`
+        ? `${format.count(run.settings.seq_len)} tokens × ` +
+          `${format.count(run.settings.batch * (run.settings.accumulation || 1))} a step`
         : null,
       run.settings.learning_rate ? `learning rate ${run.settings.learning_rate}` : null,
       `seed ${run.seed}`,
@@ -92,7 +97,8 @@ export const training = {
       loss: "Mean surprise per token of the training text, in nats, with the soft gate; lower is better",
       perplexity: "The same as e to the power of the loss: as if choosing between so many equally likely tokens",
       dominance:
-        "Share of tokens in the largest group, mean over layers. 1/K would be even; near 100 % the groups have collapsed",
+        "Share of tokens in the largest group, mean over layers. 1/K would be even; near 100 % the groups have " +
+        "collapsed",
       worst: "The largest group of the layer where it is largest",
       pairs: "Share of token pairs that would still be computed with the final, hard mask; fewer is faster",
     },

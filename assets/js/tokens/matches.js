@@ -7,7 +7,9 @@ const SLOW = 3000; // ms after which a regular expression is given up
 
 const WORKER = `onmessage = ({ data }) => {
   const bounds = [];
-  for (const hit of data.text.matchAll(new RegExp(data.source, data.flags))) if (hit[0].length > 0) bounds.push(hit.index, hit.index + hit[0].length);
+  for (const hit of data.text.matchAll(new RegExp(data.source, data.flags))) {
+    if (hit[0].length > 0) bounds.push(hit.index, hit.index + hit[0].length);
+  }
   postMessage(bounds);
 };`;
 

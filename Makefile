@@ -51,8 +51,8 @@ unit: setup
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# One process drives the browser, which waits more than it computes; two workers take the other files, the longest first.
-# Each computes on one core. The static checks run beside them.
+# Browser tests wait more than they compute, so they run beside the others, each side on one core, and the static
+# checks beside both. Two workers for the other side were slower on two cores: they make twice what a session shares.
 test: setup
 	@$(MAKE) --no-print-directory --output-sync=target -j3 static test-browser test-rest
 
@@ -63,7 +63,7 @@ test-browser: setup
 	$(BIN)/python -m pytest -m browser $(ARGS)
 
 test-rest: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not browser" $(ARGS)
+	$(BIN)/python -m pytest -m "not browser" $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 bench: setup

@@ -151,10 +151,10 @@ def test_the_first_text_places_the_centroids_on_its_keys(fresh_seed):
 
 
 def test_online_k_means_finds_separated_clusters(fresh_seed):
-    """Vectors around four far directions end up with four centroids on them."""
+    """Vectors around four far directions end up with four centroids on them, each begun nearest to its own."""
     centres = torch.eye(8)[:4]
     clusters = Clusters.random(1, 4, 8, torch.Generator())
-    clusters.centroids = torch.nn.functional.normalize(centres + 0.4 * torch.randn(4, 8), dim=-1)[None].clone()
+    clusters.centroids = torch.nn.functional.normalize(centres + 0.15 * torch.randn(4, 8), dim=-1)[None].clone()
     clusters.seen = True
     for _ in range(30):
         rows = centres[torch.randint(4, (1, 1, 64))] + 0.05 * torch.randn(1, 1, 64, 8)

@@ -18,7 +18,6 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.first_run import FirstRun
 from focus_explorer.services.jobs import Job, JobRunner
-from focus_explorer.services.models import device_choices
 from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
@@ -67,7 +66,6 @@ class Explore:
     centroids: gr.Dropdown
     status: gr.HTML
     model: gr.Dropdown
-    device: gr.Dropdown
     finished: gr.State
     settings: tuple[Any, ...]  # top-k, window, sinks, assignment
     first: gr.HTML  # progress of the first run
@@ -153,7 +151,6 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         centroids=form["centroids"],
         status=status,
         model=form["model"],
-        device=form["device"],
         finished=finished,
         settings=tuple(form[name] for name in ("top_k", "window", "num_sinks", "assignment")),
         first=first,
@@ -286,13 +283,6 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
         return next(iter(runs), ""), status, *form
 
     blocks.load(initial, None, outputs, show_progress="hidden", api_visibility="private")
-    blocks.load(
-        lambda: gr.update(choices=device_choices()),
-        None,
-        explore.device,
-        show_progress="hidden",
-        api_visibility="private",
-    )  # not while the page is built: torch takes seconds to import
     _connect_first_run(blocks, service, request, explore)
 
 

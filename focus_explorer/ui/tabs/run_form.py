@@ -10,6 +10,7 @@ import gradio as gr
 from focus_explorer.services.analyze import BACKENDS, DTYPES, AnalyzeRequest
 from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids
+from focus_explorer.services.models import device_choices
 from focus_explorer.services.service import Service
 from focus_explorer.ui.text import HELP, LABELS
 
@@ -66,7 +67,7 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
         with gr.Row():
             top_k = number(1, "top_k", "fe-top-k")
             window = number(128, "window", "fe-window")
-    with gr.Accordion(LABELS["more"], open=False):
+    with gr.Accordion(LABELS["more"], open=False) as more:
         with gr.Row():
             sinks = number(4, "sinks", "fe-sinks")
             limit = number(DEFAULT_LIMIT, "limit", "fe-limit")
@@ -86,6 +87,13 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
             groups = number(usual.num_groups, "groups", "fe-groups")
             routing_dim = number(usual.routing_dim, "routing_dim", "fe-routing-dim")
             seed = number(request.seed, "seed", "fe-seed")
+    more.expand(
+        lambda: gr.update(choices=device_choices()),
+        None,
+        device,
+        show_progress="hidden",
+        api_visibility="private",
+    )  # not while the page is built or loaded: torch takes seconds to import
     centroids.change(
         lambda name: gr.update(visible=name == "random"),
         centroids,

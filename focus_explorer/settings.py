@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from focus_runtime.config import BACKENDS as BACKENDS
+from focus_runtime.config import DTYPES as DTYPES
 from focus_runtime.version import __version__
 
 VERSION = __version__

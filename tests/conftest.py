@@ -13,17 +13,6 @@ import torch
 
 from tests.helpers import build_model, build_tokenizer, random_ids
 
-LONGEST_FIRST = ("model", "slow")
-
-
-def pytest_collection_modifyitems(items):
-    """Put the files that last longest first, so that no worker begins one when the others are done."""
-    rank = {}
-    for item in items:
-        ranks = [place for place, mark in enumerate(LONGEST_FIRST) if item.get_closest_marker(mark)]
-        rank[item.path] = min([rank.get(item.path, len(LONGEST_FIRST)), *ranks])
-    items.sort(key=lambda item: rank[item.path])
-
 
 @pytest.fixture(autouse=True, scope="session")
 def own_database(tmp_path_factory):

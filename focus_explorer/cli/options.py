@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from focus_explorer.services.analyze import BACKENDS, DTYPES
-from focus_explorer.settings import SETTINGS
+from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS
 
 
 def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -35,7 +34,7 @@ def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = Tr
         parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
 
 
-def add_compute(parser: argparse.ArgumentParser, *, backend: bool = True) -> None:
+def add_compute(parser: argparse.ArgumentParser) -> None:
     """Add where the model runs and in which precision, and which backend computes Focus."""
     parser.add_argument(
         "--device",
@@ -48,13 +47,12 @@ def add_compute(parser: argparse.ArgumentParser, *, backend: bool = True) -> Non
         default="auto",
         help="of the model; auto is bfloat16 on a GPU that computes it, else float32 (default: auto)",
     )
-    if backend:
-        parser.add_argument(
-            "--backend",
-            choices=BACKENDS,
-            default="auto",
-            help="what computes Focus attention; all compute the same pairs (default: auto, the fastest)",
-        )
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="auto",
+        help="what computes Focus attention; all compute the same pairs (default: auto, the fastest)",
+    )
 
 
 def add_random_centroids(parser: argparse.ArgumentParser) -> None:

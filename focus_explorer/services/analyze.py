@@ -12,9 +12,6 @@ from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.service import Service
-from focus_runtime.config import BACKENDS, DTYPES
-
-__all__ = ["BACKENDS", "DTYPES", "AnalyzeRequest", "analyze"]  # forms and command lines take the names from here
 
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
@@ -76,8 +73,8 @@ class AnalyzeRequest:
             raise ConfigError(f"max_tokens is {self.max_tokens}", expected="at least 2")
         if self.repeats is not None and self.repeats < 1:
             raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
-        if self.backend not in BACKENDS:
-            raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(BACKENDS))
+        if self.backend not in settings.BACKENDS:
+            raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(settings.BACKENDS))
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
             raise ConfigError(

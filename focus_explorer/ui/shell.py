@@ -13,6 +13,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.first_run import check_first_run
 from focus_explorer.services.labels import purge_expired
+from focus_explorer.services.models import ModelStore
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
@@ -126,8 +127,9 @@ def build_app(*, database: str | Path | None = None, request: AnalyzeRequest | N
         request: model, centroids, device, precision and backend preselected in the form.
     """
     settings.quiet_libraries()
-    service = Service(database)
     request = request or AnalyzeRequest()
+    models = ModelStore(device=request.device or "auto", dtype=request.dtype or "auto")
+    service = Service(database, models=models)
     gr.set_static_paths(static_paths())
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
         gr.HTML(f'<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)

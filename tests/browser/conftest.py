@@ -99,7 +99,7 @@ def opening(chromium, url):
     """Opens pages; afterwards nothing may have gone wrong in a console or left this machine."""
     pages, problems = [], []
 
-    def open_one(query="", size="wide", scheme="light"):
+    def open_one(query="", size="wide", scheme="light", before=lambda page: None):
         key = (chromium, size, scheme)
         if key not in CONTEXTS:
             CONTEXTS[key] = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True)
@@ -108,6 +108,7 @@ def opening(chromium, url):
         page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
         page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
+        before(page)
         page.goto(url + query)
         page.wait_for_selector("[data-testid=fx-header]", timeout=90_000)
         return page

@@ -14,7 +14,7 @@ from focus_explorer.services.service import Service
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from tests.browser.conftest import serving
+from tests.browser.conftest import opening, serving
 from tests.helpers import build_model, build_tokenizer
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -100,6 +100,24 @@ def test_sparsity_shows_the_stored_counts(open_page, database):
     layer = fetch(Service(database).database, "layers", run_id=run_id).to_pylist()[4]
     page.locator("[data-testid=fx-mask] .main-svg").first.wait_for(timeout=30_000)
     assert f"{layer['retained_pairs']:.0%}".rstrip("%") in page.locator("#fe-view .fx-root").inner_text()
+
+
+def test_the_form_is_filled_like_the_run_of_the_link_but_for_what_was_typed(chromium, page_url, first_run):
+    with opening(chromium, page_url) as open_one:
+        window = open_one(f"?run={first_run}").locator("#fe-window input")
+        expect(window).to_have_value("16")  # not 128, with which the form begins
+
+    with opening(chromium, page_url) as open_one:
+        waiting = []
+        page = open_one(
+            f"?run={first_run}", before=lambda page: page.route("**/queue/join*", lambda route: waiting.append(route))
+        )
+        window = page.locator("#fe-window input")
+        window.fill("12")  # the run is shown; the answer that fills the form is still on its way
+        assert waiting
+        page.unroute("**/queue/join*")  # which lets the held requests go
+        page.wait_for_timeout(1000)
+        expect(window).to_have_value("12")
 
 
 def test_paste_explore_reopen_and_download(open_page, database, tmp_path):

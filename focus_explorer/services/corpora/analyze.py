@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -22,7 +23,7 @@ from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.corpus.ray_worker import Cluster, check_ray, work_on_ray
 from focus_runtime.corpus.source import Document, Skipped, Source
-from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, work_here
+from focus_runtime.corpus.worker import CorpusJob, Outcome, Task, check_gpu, work_here
 from focus_runtime.models.devices import AUTO, Placement
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
@@ -122,11 +123,10 @@ def _prepare(
     """The job but for its folder, and the values the register records."""
     how = request.how
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
-    how.check()
-    on_gpus = bool(request.gpus_per_worker)  # of the workers; this process may have none
-    with service.models.lease(how.model, device=_driver_device(request), dtype=how.dtype) as loaded:
+    with _lease(service, request) as loaded:
         centroids = fit_centroids(read, loaded, how.drawn)
-    placement = Placement("cuda", how.dtype or AUTO) if on_gpus else service.models.place(how.device, how.dtype)
+    elsewhere = Placement("cuda", how.dtype or AUTO)  # its workers choose what is left to auto
+    placement = elsewhere if _gpus_elsewhere(request) else service.models.place(*_device_and_dtype(request))
     requested: dict[str, Any] = {
         "top_k": how.top_k,
         "window": how.window,
@@ -173,9 +173,28 @@ def _prepare(
     return job, values
 
 
-def _driver_device(request: CorpusRequest) -> str | None:
-    """Where this process runs the model: workers with GPUs may be on other machines, and this one without."""
-    return "cpu" if request.gpus_per_worker else request.how.device
+def _gpus_elsewhere(request: CorpusRequest) -> bool:
+    """Whether the GPUs are the workers': they may be on other machines, and this process without one."""
+    return request.engine == "ray" and request.gpus_per_worker > 0
+
+
+def _device_and_dtype(request: CorpusRequest) -> tuple[str | None, str | None]:
+    """Where this process runs the model, and in which precision."""
+    if _gpus_elsewhere(request):
+        return "cpu", AUTO
+    return "cuda" if request.gpus_per_worker else request.how.device, request.how.dtype
+
+
+def _lease(service: Service, request: CorpusRequest) -> AbstractContextManager[LoadedModel]:
+    """The model in this process.
+
+    Raises:
+        InputError: it cannot be loaded, or this machine has no such device or precision.
+    """
+    device, dtype = _device_and_dtype(request)
+    if request.gpus_per_worker and device == "cuda":
+        check_gpu()
+    return service.models.lease(request.how.model, device=device, dtype=dtype)
 
 
 def _tagger(announce: Announce) -> str:
@@ -223,7 +242,7 @@ def _work(service: Service, request: CorpusRequest, job: CorpusJob, tasks: Itera
     if first is None:  # nothing to do: balancing random centroids would take longer than all of it
         return
     tasks = chain([first], tasks)
-    with service.models.lease(request.how.model, device=_driver_device(request), dtype=request.how.dtype) as loaded:
+    with _lease(service, request) as loaded:
         job = _balanced(request, job, loaded)
         if request.engine == "local":
             yield from work_here(job, tasks, (loaded.model, loaded.tokenizer))

@@ -47,8 +47,8 @@ class CorpusRequest:
         Raises:
             ConfigError: a number is out of range, or an option does not go with the engine.
         """
+        self.how.check()
         least = {
-            "max_tokens": (self.how.max_tokens, 2),
             "workers": (self.workers, 1),
             "threads": (self.threads, 1),
             "gpus_per_worker": (self.gpus_per_worker, 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -56,6 +56,14 @@ const start = () => {
 };
 start();
 """
+LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment")  # fields a run of the link fills
+# The load event answers after the reader may have begun to fill the form: what was changed by then stays.
+FILL_UNTOUCHED = """
+(run, ...shown) => {{
+  const names = {names}, usual = {usual};
+  return shown.map((value, at) => (run && names[at] in run && value === usual[at] ? run[names[at]] : value));
+}}
+"""
 
 
 @dataclass(slots=True)
@@ -67,7 +75,8 @@ class Explore:
     status: gr.HTML
     model: gr.Dropdown
     finished: gr.State
-    settings: tuple[Any, ...]  # top-k, window, sinks, assignment
+    like_run: gr.JSON  # what a run of the link fills the form with: {field: value}, hidden
+    fields: dict[str, Any]  # of the form: name -> component
     first: gr.HTML  # progress of the first run
     retry: gr.Button
 
@@ -126,7 +135,8 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 apply_default_css=False,
             )
     finished = gr.State("")
-    runner = Runner(service)
+    like_run = gr.JSON(visible=False)
+    runner = Runner(service, tuple(form))
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
     run.click(
         lambda: _bar(MESSAGES["waiting"], 0.0),
@@ -152,7 +162,8 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         status=status,
         model=form["model"],
         finished=finished,
-        settings=tuple(form[name] for name in ("top_k", "window", "num_sinks", "assignment")),
+        like_run=like_run,
+        fields=form,
         first=first,
         retry=retry,
     )
@@ -195,10 +206,15 @@ def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
 
 
 class Runner:
-    """Analyses started from the form, one for each visitor, stopped at their next stage."""
+    """Analyses started from the form, one for each visitor, stopped at their next stage.
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    Args:
+        service: database and model.
+        fields: names of the form's values, in their order.
+    """
+
+    def __init__(self, service: Service, fields: Sequence[str]) -> None:
+        self.service, self.fields = service, fields
         self._jobs = JobRunner()
         self._current: dict[str, Job] = {}  # by visitor
 
@@ -215,9 +231,9 @@ class Runner:
         Args:
             text: the text.
             request: of the browser; its session has one analysis at a time.
-            values: of the form, as `read_form` takes them.
+            values: of the form, one for each of its fields.
         """
-        chosen = read_form(values)
+        chosen = read_form(dict(zip(self.fields, values, strict=True)))
 
         def work(job: Job) -> str:
             return analyze(
@@ -267,22 +283,37 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
         request: centroids preselected in the form.
         explore: form and view.
     """
-    outputs = [explore.view, explore.status, explore.centroids, explore.model, *explore.settings]
+    fields = [explore.fields[name] for name in LIKE_RUN]
+    usual = [field.value for field in fields]
 
-    def initial(page: gr.Request) -> tuple[Any, ...]:
+    def initial(page: gr.Request) -> tuple[Any, Any, Any, Any]:
         run_id = page.query_params.get("run") if page else None
         try:
             choices = centroid_choices(service, request.centroids)
             runs = {run["run_id"]: run for run in list_runs(service.database)}
         except InputError as error:
-            return gr.skip(), alert(str(error)), *[gr.skip()] * (len(outputs) - 2)
+            return gr.skip(), alert(str(error)), gr.skip(), gr.skip()
+        offered = gr.update(choices=choices)
         if run_id in runs:
-            return run_id, gr.skip(), *_setting_of(runs[run_id], choices)
+            return run_id, gr.skip(), offered, _like_run(runs[run_id], [value for _, value in choices])
         status = alert(MESSAGES["other_run"].format(run=run_id)) if run_id else gr.skip()
-        form = [gr.update(choices=choices), *[gr.skip()] * (len(outputs) - 3)]
-        return next(iter(runs), ""), status, *form
+        return next(iter(runs), ""), status, offered, gr.skip()
 
-    blocks.load(initial, None, outputs, show_progress="hidden", api_visibility="private")
+    loaded = blocks.load(
+        initial,
+        None,
+        [explore.view, explore.status, explore.centroids, explore.like_run],
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    loaded.then(
+        None,
+        [explore.like_run, *fields],
+        fields,
+        js=FILL_UNTOUCHED.format(names=json.dumps(LIKE_RUN), usual=json.dumps(usual)),
+        show_progress="hidden",
+        api_visibility="private",
+    )
     _connect_first_run(blocks, service, request, explore)
 
 
@@ -322,11 +353,10 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
     explore.retry.click(again, None, outputs, **how)
 
 
-def _setting_of(run: dict[str, Any], choices: list[tuple[str, str]]) -> list[Any]:
-    """Values of the form that explore another text like this run: centroids, model, and the settings."""
-    config = run["config"]
-    known = [value for _, value in choices]
-    same = [name for name in (run["centroids_name"], run["centroids_sha256"]) if name in known]
-    centroids = gr.update(choices=choices, value=same[0]) if same else gr.update(choices=choices)
-    settings = [config[name] for name in ("top_k", "window", "num_sinks", "assignment")]
-    return [centroids, run["model_id"], *settings]
+def _like_run(run: dict[str, Any], centroids: list[str]) -> dict[str, Any]:
+    """Values of the form that explore another text like this run; its centroids only if they are offered."""
+    values = {"model": run["model_id"], **run["config"]}
+    same = [name for name in (run["centroids_name"], run["centroids_sha256"]) if name in centroids]
+    if same:
+        values["centroids"] = same[0]
+    return {name: values[name] for name in LIKE_RUN if name in values}

@@ -7,28 +7,16 @@ from typing import Any
 
 import gradio as gr
 
-from focus_explorer.services.analyze import BACKENDS, DTYPES, AnalyzeRequest
+from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids
 from focus_explorer.services.models import device_choices
 from focus_explorer.services.service import Service
+from focus_explorer.settings import BACKENDS, DTYPES
 from focus_explorer.ui.text import HELP, LABELS
 
 DEFAULT_LIMIT = 4000  # tokens
 DRAWN = ("num_groups", "routing_dim", "seed")  # fields that random centroids alone have
-FIELDS = (
-    "model",
-    "centroids",
-    "top_k",
-    "window",
-    "num_sinks",
-    "assignment",
-    "max_tokens",
-    "device",
-    "dtype",
-    "backend",
-    *DRAWN,
-)
 
 
 def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
@@ -38,16 +26,30 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
         service: whose centroid files are offered.
         request: what the form is filled with.
     """
+    form = _model_and_pairs(service, request)
+    with gr.Accordion(LABELS["more"], open=False) as more:
+        form |= _more(request)
+        with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
+            form |= _random_centroids(request)
+    more.expand(
+        lambda: gr.update(choices=device_choices()),
+        None,
+        form["device"],
+        show_progress="hidden",
+        api_visibility="private",
+    )  # not while the page is built or loaded: torch takes seconds to import
+    form["centroids"].change(
+        lambda name: gr.update(visible=name == "random"),
+        form["centroids"],
+        drawn,
+        show_progress="hidden",
+        queue=False,
+        api_visibility="private",
+    )
+    return form
 
-    def number(value: int, name: str, elem_id: str) -> gr.Number:
-        return gr.Number(value, label=LABELS[name], info=HELP[name], precision=0, min_width=120, elem_id=elem_id)
 
-    def choice(value: str, choices: Sequence[str], name: str) -> gr.Dropdown:
-        listed = list(dict.fromkeys([*choices, value]))
-        return gr.Dropdown(
-            listed, value=value, label=LABELS[name], info=HELP[name], min_width=120, elem_id=f"fe-{name}"
-        )
-
+def _model_and_pairs(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
     with gr.Group():
         model = gr.Dropdown(
             [request.model],
@@ -65,68 +67,57 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
             elem_id="fe-centroids",
         )
         with gr.Row():
-            top_k = number(1, "top_k", "fe-top-k")
-            window = number(128, "window", "fe-window")
-    with gr.Accordion(LABELS["more"], open=False) as more:
-        with gr.Row():
-            sinks = number(4, "sinks", "fe-sinks")
-            limit = number(DEFAULT_LIMIT, "limit", "fe-limit")
-        assignment = gr.Radio(
-            ["causal", "sinkhorn"],
-            value="causal",
-            label=LABELS["assignment"],
-            info=HELP["assignment"],
-            elem_id="fe-assignment",
-        )
-        with gr.Row():
-            device = choice(request.device or "auto", ["auto", "cpu"], "device")
-            dtype = choice(request.dtype or "auto", ["auto", *DTYPES], "dtype")
-        backend = choice(request.backend, BACKENDS, "backend")
-        usual = DrawnCentroids().config()
-        with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
-            groups = number(usual.num_groups, "groups", "fe-groups")
-            routing_dim = number(usual.routing_dim, "routing_dim", "fe-routing-dim")
-            seed = number(request.seed, "seed", "fe-seed")
-    more.expand(
-        lambda: gr.update(choices=device_choices()),
-        None,
-        device,
-        show_progress="hidden",
-        api_visibility="private",
-    )  # not while the page is built or loaded: torch takes seconds to import
-    centroids.change(
-        lambda name: gr.update(visible=name == "random"),
-        centroids,
-        drawn,
-        show_progress="hidden",
-        queue=False,
-        api_visibility="private",
+            top_k, window = _number(1, "top_k"), _number(128, "window")
+    return {"model": model, "centroids": centroids, "top_k": top_k, "window": window}
+
+
+def _more(request: AnalyzeRequest) -> dict[str, Any]:
+    with gr.Row():
+        sinks, limit = _number(4, "sinks"), _number(DEFAULT_LIMIT, "limit")
+    assignment = gr.Radio(
+        ["causal", "sinkhorn"],
+        value="causal",
+        label=LABELS["assignment"],
+        info=HELP["assignment"],
+        elem_id="fe-assignment",
     )
+    with gr.Row():
+        device = _choice(request.device or "auto", ["auto", "cpu"], "device")
+        dtype = _choice(request.dtype or "auto", ["auto", *DTYPES], "dtype")
     return {
-        "model": model,
-        "centroids": centroids,
-        "top_k": top_k,
-        "window": window,
         "num_sinks": sinks,
-        "assignment": assignment,
         "max_tokens": limit,
+        "assignment": assignment,
         "device": device,
         "dtype": dtype,
-        "backend": backend,
-        "num_groups": groups,
-        "routing_dim": routing_dim,
-        "seed": seed,
+        "backend": _choice(request.backend, BACKENDS, "backend"),
     }
 
 
-def read_form(values: Sequence[Any]) -> AnalyzeRequest:
-    """The request that a form holds.
+def _random_centroids(request: AnalyzeRequest) -> dict[str, Any]:
+    """Fields that `DRAWN` names."""
+    usual = DrawnCentroids().config()
+    return {
+        "num_groups": _number(usual.num_groups, "groups"),
+        "routing_dim": _number(usual.routing_dim, "routing_dim"),
+        "seed": _number(request.seed, "seed"),
+    }
 
-    Args:
-        values: of the components of `build`, in their order.
-    """
-    chosen = dict(zip(FIELDS, values, strict=True))
-    chosen |= {"model": (chosen["model"] or "").strip(), "max_tokens": chosen["max_tokens"] or None}
+
+def _number(value: int, name: str) -> gr.Number:
+    return gr.Number(
+        value, label=LABELS[name], info=HELP[name], precision=0, min_width=120, elem_id=f"fe-{name.replace('_', '-')}"
+    )
+
+
+def _choice(value: str, choices: Sequence[str], name: str) -> gr.Dropdown:
+    listed = list(dict.fromkeys([*choices, value]))
+    return gr.Dropdown(listed, value=value, label=LABELS[name], info=HELP[name], min_width=120, elem_id=f"fe-{name}")
+
+
+def read_form(chosen: dict[str, Any]) -> AnalyzeRequest:
+    """The request that a form holds: a value for each component of `build`."""
+    chosen = chosen | {"model": (chosen["model"] or "").strip(), "max_tokens": chosen["max_tokens"] or None}
     if chosen["centroids"] == "random":
         chosen["seed"] = chosen["seed"] or 0
     else:  # what they were drawn like is in their file

@@ -139,13 +139,13 @@ def _read(centroids: Centroids | Path) -> Centroids:
     return load_centroids(centroids) if isinstance(centroids, Path) else centroids
 
 
-def check_device(job: CorpusJob) -> None:
-    """Refuse a device this process does not have, before any work.
+def check_gpu() -> None:
+    """Refuse `--gpus-per-worker` in a process without a GPU, before any work.
 
     Raises:
         ModelError: it sees no GPU.
     """
-    if job.device == "cuda" and not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         raise ModelError(f"{socket.gethostname()} has no GPU for it", expected="one", fix="leave out --gpus-per-worker")
 
 
@@ -153,7 +153,8 @@ def _load(job: CorpusJob) -> tuple[Any, Any]:
     from focus_runtime.models.devices import place
     from focus_runtime.models.loading import fingerprint, load_model
 
-    check_device(job)
+    if job.device == "cuda":
+        check_gpu()
     placement = place(job.device, job.dtype)
     model, tokenizer = load_model(job.model, device=placement.device, dtype=placement.dtype, cache_dir=job.cache_dir)
     if fingerprint(model) != job.fingerprint:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from focus_runtime.attention.fused import fused_available, fused_reason
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.devices import processor_name
 
 MODES = ("full", "focus")
 WARM_UP_TOKENS = 256
@@ -121,10 +122,8 @@ def peak_bytes(device: torch.device) -> int:
 
 def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
     facts = {
-        "cpu": name,
+        "cpu": processor_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),

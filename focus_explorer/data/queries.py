@@ -100,7 +100,7 @@ QUERIES: dict[str, str] = {
             SELECT layer, sum(local_only) AS local_only, sum(group_only) AS group_only,
                 sum(local_and_group) AS local_and_group, sum(sink_only) AS sink_only, sum(dropped) AS dropped
             FROM masks WHERE run_id = $run_id GROUP BY layer)
-        SELECT y.layer, y.attention_kind, y.dominance, y.retained_pairs, y.attention_mass_retained,
+        SELECT y.layer, y.attention_kind, y.dominance, y.retained_pairs, y.attention_mass_retained, y.sliding_window,
             CAST(p.local_only AS BIGINT) AS local_only, CAST(p.group_only AS BIGINT) AS group_only,
             CAST(p.local_and_group AS BIGINT) AS local_and_group, CAST(p.sink_only AS BIGINT) AS sink_only,
             CAST(p.dropped AS BIGINT) AS dropped,
@@ -206,6 +206,7 @@ QUERIES: dict[str, str] = {
         SELECT t.run_id FROM texts t JOIN texts this USING (ids)
         WHERE this.run_id = $run_id AND t.run_id <> $run_id""",
     "layer_numbers": "SELECT layer FROM layers WHERE run_id = $run_id ORDER BY layer",
+    "sliding_windows": "SELECT layer, sliding_window FROM layers WHERE run_id = $run_id ORDER BY layer",
     "assignment_table": """
         SELECT layer, position, membership, top_group, confidence, entropy
         FROM assignments WHERE run_id = $run_id

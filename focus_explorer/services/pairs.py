@@ -18,7 +18,7 @@ from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.progress import Progress
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.run_model import lease_run_model
-from focus_explorer.services.runs import run_config, token_ids
+from focus_explorer.services.runs import pair_rules, run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.pairs import distance_payload, links_payload, mass_payload, mean_payload, tile_payload
 from focus_explorer.views.payloads.pairs import (
@@ -30,8 +30,8 @@ from focus_explorer.views.payloads.pairs import (
     DistancePayload,
     MaskTilePayload,
 )
-from focus_runtime.config import FocusConfig
 from focus_runtime.mask.distances import count_by_distance, shuffled_sharing
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.mask.tiles import count_tile
 
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
@@ -97,7 +97,7 @@ class PairViews:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._layers: OrderedDict[tuple[str, int], tuple[NDArray[np.int64], FocusConfig]] = OrderedDict()
+        self._layers: OrderedDict[tuple[str, int], tuple[NDArray[np.int64], PairRule]] = OrderedDict()
         self._means: dict[str, DistanceMeanPayload] = {}
         self._jobs = JobRunner()
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class PairViews:
         Raises:
             InputError: nothing of the rectangle lies within the text, or there is no such layer.
         """
-        membership, config = self._layer(run_id, layer)
+        membership, rule = self._layer(run_id, layer)
         total = membership.size
         rows, keys = ((max(0, low), min(total, high)) for low, high in (rows, keys))
         if rows[0] >= rows[1] or keys[0] >= keys[1]:
@@ -122,35 +122,34 @@ class PairViews:
         side = max(rows[1] - rows[0], keys[1] - keys[0])
         size = -(-side // (MOST_CELLS if side <= LARGE_TOKENS else LARGE_CELLS))
         rows, keys = ((low // size * size, min(total, -(-high // size) * size)) for low, high in (rows, keys))
-        counts = count_tile(membership, rows, keys, config.window, config.num_sinks, size)
+        counts = count_tile(membership, rows, keys, rule, size)
         return tile_payload(counts, rows, keys, size)
 
     def distances(self, run_id: str, layer: int) -> DistancePayload:
         """Pairs of one layer by distance and cause, with both null models."""
-        membership, config = self._layer(run_id, layer)
-        return distance_payload(count_by_distance(membership, config.window, config.num_sinks))
+        return distance_payload(count_by_distance(*self._layer(run_id, layer)))
 
     def distance_mean(self, run_id: str) -> DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
         if run_id not in self._means:
-            config = run_config(fetch_run(self.service.database, run_id))
-            layers = _memberships(self.service, run_id).values()
-            counts = [count_by_distance(bits, config.window, config.num_sinks) for bits in layers]
+            rules = pair_rules(self.service.database, fetch_run(self.service.database, run_id))
+            layers = _memberships(self.service, run_id)
+            counts = [count_by_distance(bits, rules[layer]) for layer, bits in layers.items()]
             self._means[run_id] = mean_payload(counts)  # a few kilobytes, and runs never change
         return self._means[run_id]
 
-    def _layer(self, run_id: str, layer: int) -> tuple[NDArray[np.int64], FocusConfig]:
-        """Groups of one layer and the run's settings; the latest few are kept, runs never change."""
+    def _layer(self, run_id: str, layer: int) -> tuple[NDArray[np.int64], PairRule]:
+        """Groups of one layer and which pairs it allows; the latest few are kept, runs never change."""
         key = (run_id, layer)
         with self._lock:
             if key in self._layers:
                 self._layers.move_to_end(key)
                 return self._layers[key]
-        config = run_config(fetch_run(self.service.database, run_id))
+        rules = pair_rules(self.service.database, fetch_run(self.service.database, run_id))
         rows = fetch(self.service.database, "layer_membership", run_id=run_id, layer=layer)
         if not rows.num_rows:
             raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-        groups = rows["membership"].to_numpy(), config
+        groups = rows["membership"].to_numpy(), rules[layer]
         with self._lock:
             self._layers[key] = groups
             while len(self._layers) > KEPT_LAYERS:

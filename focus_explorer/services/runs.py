@@ -13,6 +13,7 @@ from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
 from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.store.database import Database
 
 MOST_TOKEN_ROWS = 5000
@@ -36,7 +37,10 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         timings.setdefault(row["stage"], {})[row["mode"]] = spread
         timings[row["stage"]].setdefault("peak_memory_bytes", {})[row["mode"]] = row["peak_memory_bytes"]
     layers = fetch(database, "layers", run_id=run_id).to_pylist()
-    far = [layer["group_only"] + layer["dropped"] for layer in layers]
+    rules = pair_rules(database, run)
+    far = [
+        layer["group_only"] + layer["dropped"] - rules[layer["layer"]].unreached(run["num_tokens"]) for layer in layers
+    ]
     kept = [layer["group_only"] / total for layer, total in zip(layers, far, strict=True) if total]
     return {
         "run_id": run_id,
@@ -133,6 +137,18 @@ def token_ids(database: Database, run_id: str) -> list[int]:
 def run_config(run: dict[str, Any]) -> FocusConfig:
     """The settings a run was executed with, from its row."""
     return FocusConfig.from_json(run["config"])
+
+
+def pair_rules(database: Database, run: dict[str, Any]) -> dict[int, PairRule]:
+    """Which pairs each layer of a run allows.
+
+    Args:
+        database: with the run.
+        run: its row.
+    """
+    config = run["config"] if isinstance(run["config"], dict) else json.loads(run["config"])
+    rows = fetch(database, "sliding_windows", run_id=run["run_id"]).to_pylist()
+    return {row["layer"]: PairRule(config["window"], config["num_sinks"], row["sliding_window"]) for row in rows}
 
 
 def _parsed(run: dict[str, Any]) -> dict[str, Any]:

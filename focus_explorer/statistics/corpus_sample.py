@@ -40,8 +40,7 @@ def corpus_sample(corpus: CorpusData) -> Sample:
     return Sample(
         layers=corpus.layer_numbers,
         num_groups=config["num_groups"],
-        window=config["window"],
-        num_sinks=config["num_sinks"],
+        rules=[corpus.pair_rules[layer] for layer in corpus.layer_numbers],
         focus=focus,
         random=random,
         pieces=list(numbers),

@@ -74,7 +74,7 @@ def measure(
     """
     resampler = Resampler(sample.units, resamples=resamples, seed=seed)
     longest = int((np.arange(sample.num_tokens) - sample.starts).max()) + 1
-    bins = Bins.of(longest, sample.window)
+    bins = Bins.of(longest, sample.rules)
     layers = []
     for place in range(len(sample.layers)):
         layers.append(_layer(sample, place, resampler, bins, seed))
@@ -135,8 +135,8 @@ def _shuffle(
         layers["stability"] = tables.max(axis=2).sum(axis=1) / focus.by_type.sum()
     assert focus.pairs is not None
     sharing = focus.pairs.sharing
-    pairs, ruled = focus.pairs.pairs.sum(), focus.pairs.ruled.sum()
-    layers["pairs_kept"] = np.array([(ruled + (pairs - ruled) * sharing) / pairs])
+    pairs, ruled, undecided = (part.sum() for part in (focus.pairs.pairs, focus.pairs.ruled, focus.pairs.undecided))
+    layers["pairs_kept"] = np.array([(ruled + undecided * sharing) / pairs])
     layers["distant_pairs_kept"] = layers["distant_mass_kept"] = np.array([sharing])
     if "mass_kept" in focus.layer:
         local, sinks, grouped, dropped = sample.mass["focus"].shares[place].mean(axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.statistics.resample import Resampler, Values
 from focus_runtime.mask.distances import distance_bins, shuffled_sharing
+from focus_runtime.mask.rule import PairRule
 
 Ints = NDArray[np.int64]
 TABLE_ENTRIES = 1 << 24  # entries of the running counts held at once
@@ -16,17 +18,17 @@ TABLE_ENTRIES = 1 << 24  # entries of the running counts held at once
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """B ranges of distances, none of them on both sides of the window: (B,) first and last distance."""
+    """B ranges of distances, none on both sides of a window or a sliding window: (B,) first and last distance."""
 
     first: Ints
     last: Ints
 
     @classmethod
-    def of(cls, longest: int, window: int) -> Bins:
-        """Octaves up to the longest document, cut at the window."""
+    def of(cls, longest: int, rules: Sequence[PairRule]) -> Bins:
+        """Octaves up to the longest document, cut where the window and the reach of any layer end."""
         starts = distance_bins(longest, per_octave=1)[0]
-        if window + 1 < longest:
-            starts = np.unique(np.append(starts, window + 1))
+        cuts = {distance + 1 for rule in rules for distance in (rule.near, rule.farthest(longest))}
+        starts = np.unique(np.append(starts, [cut for cut in cuts if cut < longest])).astype(np.int64)
         return cls(starts, np.append(starts[1:], longest) - 1)
 
 
@@ -36,37 +38,40 @@ class PairCounts:
 
     Attributes:
         pairs: (U, B) all of them; ruled: those that window and sinks keep; kept: those the mask keeps.
+        undecided: (U, B) those in the layer's reach that the groups decide.
         sharing: probability that two tokens share a group when assignments are permuted.
     """
 
     pairs: Values
     ruled: Values
     kept: Values
+    undecided: Values
     sharing: float
 
 
-def count_pairs(
-    membership: Ints, starts: Ints, bins: Bins, window: int, num_sinks: int, resampler: Resampler
-) -> PairCounts:
+def count_pairs(membership: Ints, starts: Ints, bins: Bins, rule: PairRule, resampler: Resampler) -> PairCounts:
     """Count one layer's pairs, exactly.
 
     Args:
         membership: (T,) bit sets; starts: (T,) where each token's document begins.
-        bins: ranges of distances.
-        window, num_sinks: of the mask.
+        bins: ranges of distances, cut at the rule's window and reach.
+        rule: of the mask.
         resampler: of the T tokens.
     """
     place = np.arange(membership.size)
-    pairs, ruled = _by_rule(place, starts, bins, window, num_sinks, resampler)
+    farthest = rule.farthest(place.size)
+    pairs, ruled = _by_rule(place, starts, bins, rule, resampler)
     shared = _shared(membership, place, starts, bins, resampler)
-    far = bins.first > window
-    kept = np.where(far, shared, pairs)
-    for sink in range(num_sinks):
+    near, in_reach = bins.first <= rule.near, bins.first <= farthest
+    kept = np.where(near, pairs, np.where(in_reach, shared, 0.0))
+    for sink in range(rule.num_sinks):
         key = starts + sink
         distance = place - key
-        alone = (distance > window) & ((membership & membership[np.minimum(key, place)]) == 0)
+        far = (distance > rule.near) & (distance <= farthest)
+        alone = far & ((membership & membership[np.minimum(key, place)]) == 0)
         kept += counts_by_distance(resampler, alone, distance, bins)
-    return PairCounts(pairs, ruled, kept, shuffled_sharing(membership))
+    undecided = np.where(in_reach, pairs - ruled, 0.0)
+    return PairCounts(pairs, ruled, kept, undecided, shuffled_sharing(membership))
 
 
 def counts_by_distance(resampler: Resampler, selected: NDArray[np.bool_], distance: Ints, bins: Bins) -> Values:
@@ -85,21 +90,19 @@ def counts_by_distance(resampler: Resampler, selected: NDArray[np.bool_], distan
     return resampler.tally(codes, cells, selected.astype(np.float64))
 
 
-def _by_rule(
-    place: Ints, starts: Ints, bins: Bins, window: int, num_sinks: int, resampler: Resampler
-) -> tuple[Values, Values]:
+def _by_rule(place: Ints, starts: Ints, bins: Bins, rule: PairRule, resampler: Resampler) -> tuple[Values, Values]:
     zero = np.zeros_like(place)
     pairs = np.zeros((resampler.bins, bins.first.size))
     ruled = np.zeros_like(pairs)
-    back = place - starts
+    back, farthest = place - starts, rule.farthest(place.size)
     for number, (first, last) in enumerate(zip(bins.first.tolist(), bins.last.tolist(), strict=True)):
         here = np.clip(np.minimum(back, last) - first + 1, 0, None)
         pairs[:, number] = resampler.tally(zero, 1, here.astype(np.float64))[:, 0]
-        if last <= window:
+        if last <= rule.near:
             ruled[:, number] = pairs[:, number]
-        else:  # sinks lie at distances back - s + 1 to back
-            sinks = np.clip(np.minimum(back, last) - np.maximum(back - num_sinks + 1, first) + 1, 0, None)
-            ruled[:, number] = resampler.tally(zero, 1, np.minimum(sinks, num_sinks).astype(np.float64))[:, 0]
+        elif first <= farthest:  # sinks lie at distances back - s + 1 to back
+            sinks = np.clip(np.minimum(back, last) - np.maximum(back - rule.num_sinks + 1, first) + 1, 0, None)
+            ruled[:, number] = resampler.tally(zero, 1, np.minimum(sinks, rule.num_sinks).astype(np.float64))[:, 0]
     return pairs, ruled
 
 

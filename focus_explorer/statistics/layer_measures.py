@@ -11,6 +11,7 @@ from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs
 from focus_explorer.statistics.group_purity import group_purity_estimates
 from focus_explorer.statistics.resample import Estimate, Resampler, Values, ratio
 from focus_explorer.statistics.sample import Groups, Sample
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.contingency import balance, contingency, dominance, information, purity
 
 LEAST_USES = 5  # of a token type, for its stability
@@ -70,7 +71,7 @@ def measure_layer(
     for name in sample.schemes:
         _categories(measured, sample, name, top, resampler, None if leading is None else leading[name])
     _stability(measured, sample, top, resampler)
-    _pairs(measured, sample, groups.membership[place], resampler, bins)
+    _pairs(measured, sample, groups.membership[place], sample.rules[place], resampler, bins)
     _mass(measured, sample, place, centroids, resampler)
     return measured
 
@@ -140,15 +141,23 @@ def _stability(measured: Measured, sample: Sample, top: NDArray[np.int64], resam
     measured.tokens["stability"] = int(eligible.sum())
 
 
-def _pairs(measured: Measured, sample: Sample, membership: NDArray[np.int64], resampler: Resampler, bins: Bins) -> None:
-    counts = count_pairs(membership, sample.starts, bins, sample.window, sample.num_sinks, resampler)
+def _pairs(
+    measured: Measured,
+    sample: Sample,
+    membership: NDArray[np.int64],
+    rule: PairRule,
+    resampler: Resampler,
+    bins: Bins,
+) -> None:
+    counts = count_pairs(membership, sample.starts, bins, rule, resampler)
     measured.pairs = counts
     kept, pairs, ruled = (part.sum(axis=1) for part in (counts.kept, counts.pairs, counts.ruled))
+    undecided = counts.undecided.sum(axis=1)
     measured.layer["pairs_kept"] = quotient(resampler, kept, pairs)
     measured.tokens["pairs_kept"] = int(pairs.sum())
-    if (pairs - ruled).sum() > 0:
-        measured.layer["distant_pairs_kept"] = quotient(resampler, kept - ruled, pairs - ruled)
-        measured.tokens["distant_pairs_kept"] = int((pairs - ruled).sum())
+    if undecided.sum() > 0:
+        measured.layer["distant_pairs_kept"] = quotient(resampler, kept - ruled, undecided)
+        measured.tokens["distant_pairs_kept"] = int(undecided.sum())
 
 
 def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Estimate:

@@ -81,8 +81,9 @@ def _mean_counts(parts: list[PairCounts]) -> PairCounts:
     first = parts[0]
     return PairCounts(
         first.pairs.sum(axis=0)[None],
-        first.ruled.sum(axis=0)[None],
+        np.mean([part.ruled.sum(axis=0) for part in parts], axis=0)[None],
         kept,
+        np.mean([part.undecided.sum(axis=0) for part in parts], axis=0)[None],
         float(np.mean([part.sharing for part in parts])),
     )
 
@@ -107,7 +108,9 @@ def _rows(
     resampler: Resampler,
 ) -> list[dict[str, Any]]:
     rows = []
-    pairs, ruled, kept = (values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept))
+    pairs, ruled, kept, undecided = (
+        values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept, part.undecided)
+    )
     for number in range(bins.first.size):
         low, high = shares[number].interval(resampler.count)
         by_rule = float(ruled[number] / pairs[number])
@@ -120,7 +123,7 @@ def _rows(
             "share": shares[number].value,
             "low": low,
             "high": high,
-            "shuffled": by_rule + (1 - by_rule) * part.sharing,
+            "shuffled": by_rule + float(undecided[number] / pairs[number]) * part.sharing,
             "window_only": by_rule,
             "units": resampler.count,
             "unit": sample.unit,
@@ -185,7 +188,8 @@ def long_range_rows(
     top = chosen.argmax(axis=1) if places.size else np.zeros(0, dtype=int)
     affinity = chosen @ chosen.T
     same_document = sample.starts[places][:, None] == sample.starts[places][None, :]
-    distant = (places[:, None] - places[None, :]) > sample.window
+    rule, apart = sample.rules[sample.layers.index(layer)], places[:, None] - places[None, :]
+    distant = (apart > rule.near) & (apart <= rule.farthest(sample.num_tokens))
     affinity[~(distant & same_document & (top[:, None] == top[None, :]))] = -1.0
     rows: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
 
@@ -30,7 +31,7 @@ def run_sample(database: Database, run_id: str) -> Sample:
     """
     run = fetch_run(database, run_id)
     config, count = json.loads(run["config"]), run["num_tokens"]
-    names = ("all_assignments", "pieces", "token_tags", "baseline_assignments", "attention_queries")
+    names = ("all_assignments", "pieces", "token_tags", "baseline_assignments", "attention_queries", "sliding_windows")
     rows = fetch_several(database, names, run_id=run_id)
     layers = np.unique(rows["all_assignments"]["layer"].to_numpy())
     pieces = rows["pieces"]["piece"].to_pylist()
@@ -42,11 +43,14 @@ def run_sample(database: Database, run_id: str) -> Sample:
     notes = [] if tagged else [NO_TAGGER]
     if not random.num_rows:
         notes.append(NO_RANDOM)
+    sliding = dict(
+        zip(*(rows["sliding_windows"][name].to_pylist() for name in ("layer", "sliding_window")), strict=True)
+    )
+    rules = [PairRule(config["window"], config["num_sinks"], sliding.get(layer)) for layer in layers.tolist()]
     return Sample(
         layers=layers.tolist(),
         num_groups=config["num_groups"],
-        window=config["window"],
-        num_sinks=config["num_sinks"],
+        rules=rules,
         focus=_groups(rows["all_assignments"], layers, count),
         random=_groups(random, layers, count) if random.num_rows else None,
         pieces=list(numbers),

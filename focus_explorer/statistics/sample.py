@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from focus_runtime.mask.rule import PairRule
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -49,7 +51,7 @@ class Sample:
 
     Attributes:
         layers: layer numbers, in order.
-        window, num_sinks: of the mask that was executed.
+        rules: of the mask that was executed, one for each layer.
         focus: the groups of the run or corpus; random: those of random centroids, None where they were not measured.
         pieces: V different texts of tokens; piece: (T,) numbers of them.
         schemes: name -> categories, `pos` and `dep` from a tagger or `word` from word lists.
@@ -61,8 +63,7 @@ class Sample:
 
     layers: list[int]
     num_groups: int
-    window: int
-    num_sinks: int
+    rules: list[PairRule]
     focus: Groups
     random: Groups | None
     pieces: list[str]

@@ -16,8 +16,8 @@ from focus_explorer.views.payloads.pairs import (
     MaskTilePayload,
 )
 from focus_explorer.views.run import encode
-from focus_runtime.mask.causes import CAUSES
 from focus_runtime.mask.distances import DistanceCounts
+from focus_runtime.mask.rule import CAUSES
 
 DIGITS = 6
 

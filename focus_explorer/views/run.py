@@ -22,7 +22,7 @@ from focus_explorer.views.payloads.runs import (
     RunPayload,
     TimingPayload,
 )
-from focus_runtime.mask.causes import CAUSES
+from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.measure.intervals import moving_block_interval
 
 Rows = list[dict[str, Any]]
@@ -67,7 +67,7 @@ def run_payload(
         "pieces": pieces,
         "top": encode(tops),
         "groups": _groups(groups, frequent, len(layers), info["config"]["num_groups"]),
-        "layers": [_layer(layer) for layer in layers],
+        "layers": [_layer(layer, run["num_tokens"]) for layer in layers],
         "losses": {"full": encode(nll["full"].astype(np.float32)), "focus": encode(nll["focus"].astype(np.float32))},
         "quality": _quality(nll),
         "timings": [_timing(row) for row in timings],
@@ -170,8 +170,9 @@ def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> lis
     return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]
 
 
-def _layer(row: dict[str, Any]) -> LayerPayload:
-    distant = row["group_only"] + row["dropped"]
+def _layer(row: dict[str, Any], num_tokens: int) -> LayerPayload:
+    rule = PairRule(0, sliding_window=row["sliding_window"])
+    distant = row["group_only"] + row["dropped"] - rule.unreached(num_tokens)
     pairs: CausesPayload = {
         "local_only": row["local_only"],
         "group_only": row["group_only"],
@@ -185,6 +186,7 @@ def _layer(row: dict[str, Any]) -> LayerPayload:
         "dominance": row["dominance"],
         "retained_pairs": row["retained_pairs"],
         "distant_kept": row["group_only"] / distant if distant else None,
+        "sliding_window": row["sliding_window"],
         "pairs": pairs,
     }
 

@@ -16,7 +16,8 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_runtime.mask.blocks import count_pairs
-from focus_runtime.mask.rule import CAUSES, PairRule, allowed_pairs
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
 from tests.browser.conftest import module_script, opening, serving
 from tests.browser.test_page import set_layer, shown_run, stored
@@ -90,7 +91,7 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
         }""".replace("MODULE", module_script("tokens/links.js")),
         [[str(value) for value in member], window, sinks],
     )
-    counts = count_pairs(member, window, sinks)
+    counts = count_pairs(member, PairRule(window, sinks))
     for cause, (back, forward) in zip(CAUSES[:-1], found, strict=True):
         itself = count if cause == "local_and_group" else 0
         if cause in ("local_only", "local_and_group"):  # a token of no group meets itself only by being near

@@ -93,17 +93,24 @@ test("a match covers the tokens it begins and ends in", () => {
   }
 });
 
-test("links follow the rule of the mask: near, same group, both, sink", () => {
+for (const sliding of [null, 9, 3]) {
+  const within = sliding === null ? "" : ` within a sliding window of ${sliding}`;
+  test(`links follow the rule of the mask: near, same group, both, sink${within}`, () => checkLinks(sliding));
+}
+
+function checkLinks(sliding) {
   const groups = times(60, () => below(4));
   const [window, sinks, pos] = [5, 2, below(60)];
   const run = {
     numTokens: 60,
     config: { window, num_sinks: sinks },
+    layers: [{ sliding_window: sliding }],
     shareGroup: (_, a, b) => groups[a] === groups[b],
   };
   const links = new Links(run, 0, pos);
   for (let other = 0; other < 60; other += 1) {
-    const near = Math.abs(pos - other) <= window;
+    const distance = Math.abs(pos - other);
+    const near = distance <= window;
     const shared = groups[pos] === groups[other];
     const sink = Math.min(pos, other) < sinks;
     const cause = near
@@ -115,12 +122,12 @@ test("links follow the rule of the mask: near, same group, both, sink", () => {
         : sink
           ? "sink_only"
           : null;
-    assert.equal(links.cause(other), cause);
+    assert.equal(links.cause(other), distance >= (sliding ?? Infinity) ? null : cause);
   }
   const parts = LINK_CAUSES.flatMap((cause) => links.back(cause)).sort((a, b) => a - b);
   assert.deepEqual(parts, links.back());
   assert.ok(links.forward().every((other) => other > pos));
-});
+}
 
 test("CSV quotes what needs it and ends its lines as spreadsheets expect", () => {
   assert.equal(

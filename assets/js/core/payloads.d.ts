@@ -60,6 +60,7 @@ export interface LayerPayload {
   dominance: number;
   retained_pairs: number;
   distant_kept: number | null;
+  sliding_window: number | null;
   pairs: CausesPayload;
 }
 

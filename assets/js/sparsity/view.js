@@ -51,7 +51,7 @@ export class SparsityView {
   attention;
   /** @type {Mask} */
   maskData;
-  /** @type {Run} */
+  /** @type {{ run: Run, sliding: number | null } | undefined} */
   explained;
 
   /**
@@ -231,12 +231,13 @@ export class SparsityView {
     };
   }
 
-  // Kept while the run stays: a hint in focus must not be replaced.
+  // Kept while run and sliding window stay: a hint in focus must not be replaced.
   explainCauses() {
-    const { run, tooltip } = this.app;
-    if (this.explained === run) return;
-    this.explained = run;
-    const hints = text.causeHints(run.config.window, run.config.num_sinks);
+    const { run, tooltip, layerIndex } = this.app;
+    const { sliding_window: sliding } = run.layers[layerIndex];
+    if (this.explained?.run === run && this.explained.sliding === sliding) return;
+    this.explained = { run, sliding };
+    const hints = text.causeHints(run.config.window, run.config.num_sinks, sliding);
     const lines = CAUSES.map((cause) =>
       el(
         "span",
@@ -253,9 +254,9 @@ export class SparsityView {
     this.explainCauses();
     const { causes } = this.maskData;
     const { config, layers } = this.app.run;
-    const { pairs } = layers[this.app.layerIndex];
+    const { pairs, sliding_window: sliding } = layers[this.app.layerIndex];
     const total = sum(causes.map((cause) => pairs[cause]));
-    const hints = text.causeHints(config.window, config.num_sinks);
+    const hints = text.causeHints(config.window, config.num_sinks, sliding);
     const scale =
       this.kind === "main" ? [] : [el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh)];
     this.legend.replaceChildren(

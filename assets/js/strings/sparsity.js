@@ -22,12 +22,15 @@ export const sparsity = {
     sink_only: "sink",
     dropped: "dropped",
   },
-  causeHints: (window, sinks) => ({
-    local_only: `Kept because the two tokens are at most ${window} apart`,
+  causeHints: (window, sinks, slidingWindow) => ({
+    local_only: `Kept because the two tokens are at most ${Math.min(window, (slidingWindow ?? Infinity) - 1)} apart`,
     group_only: "Kept because the two tokens share a group",
     local_and_group: "Near each other and in a shared group",
     sink_only: `Kept because the key is one of the first ${sinks} tokens`,
-    dropped: "Not computed",
+    dropped:
+      slidingWindow === null
+        ? "Not computed"
+        : `Not computed; this layer never looks farther back than ${slidingWindow} tokens, with or without Focus`,
   }),
   maskTitle: (layer) => `Which pairs layer ${layer} computes`,
   maskHint:

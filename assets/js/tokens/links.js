@@ -7,6 +7,7 @@
 /**
  * What the links need of a run.
  * @typedef {{ numTokens: number, config: { window: number, num_sinks: number },
+ *   layers: { sliding_window: number | null }[],
  *   shareGroup: (layerIndex: number, pos: number, other: number) => boolean }} LinkedRun
  */
 
@@ -29,12 +30,15 @@ export class Links {
    */
   constructor(run, layerIndex, pos) {
     const { window, num_sinks: sinks } = run.config;
+    const reach = run.layers[layerIndex].sliding_window ?? run.numTokens; // of the layer's own attention
     this.pos = pos;
     this.layerIndex = layerIndex;
     this.numTokens = run.numTokens;
     this.codes = new Uint8Array(run.numTokens); // 0: no attention either way; else 1 + place in LINK_CAUSES
     for (let other = 0; other < run.numTokens; other += 1) {
-      const near = Math.abs(pos - other) <= window ? NEAR : 0;
+      const distance = Math.abs(pos - other);
+      if (distance >= reach) continue;
+      const near = distance <= window ? NEAR : 0;
       const code = near + (run.shareGroup(layerIndex, pos, other) ? SHARED : 0);
       this.codes[other] = code === 0 && Math.min(pos, other) < sinks ? SINK : code;
     }

@@ -12,7 +12,6 @@ import { sparsity as sparsityText } from "../strings/sparsity.js";
 import { reading as readingText } from "../strings/tokens.js";
 import { lossWords } from "./details.js";
 import { LINK_CAUSES } from "./links.js";
-/** @import { ConfigPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { Cause } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
@@ -127,6 +126,9 @@ export class TokenPanel {
     const layer = app.run.layerIds[links.layerIndex];
     const label = (way === "back" ? text.selectedBack : text.selectedForward)(format.count(links.pos), layer);
     const select = () => app.select(selectTokens(positions, "tokens", label));
+    const { config, layers } = app.run;
+    const sliding = layers[links.layerIndex].sliding_window;
+    const hints = sparsityText.causeHints(config.window, config.num_sinks, sliding);
     return el(
       "div",
       { class: "fx-detail-part", "data-way": way },
@@ -135,7 +137,7 @@ export class TokenPanel {
       el(
         "ul",
         { class: "fx-link-list" },
-        LINK_CAUSES.map((cause) => causeRow(way, cause, links[way](cause), app.run.config)),
+        LINK_CAUSES.map((cause) => causeRow(way, cause, links[way](cause), hints[cause])),
       ),
       positions.length > 1
         ? buttonOf(text.select, select, { class: "fx-button fx-small", "data-key": `select-${way}` })
@@ -247,10 +249,9 @@ export class TokenPanel {
  * @param {"back" | "forward"} way
  * @param {Cause} cause
  * @param {number[]} positions
- * @param {ConfigPayload} config
+ * @param {string} hint
  */
-function causeRow(way, cause, positions, config) {
-  const hint = sparsityText.causeHints(config.window, config.num_sinks)[cause];
+function causeRow(way, cause, positions, hint) {
   const mark = el(
     "span",
     { class: "fx-link-sample", "data-link": cause, "data-way": way, "aria-hidden": "true" },

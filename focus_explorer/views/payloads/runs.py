@@ -65,6 +65,7 @@ class LayerPayload(TypedDict):
     dominance: float
     retained_pairs: float
     distant_kept: float | None
+    sliding_window: int | None
     pairs: CausesPayload
 
 

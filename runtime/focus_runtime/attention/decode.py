@@ -17,7 +17,8 @@ from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.flash import masked_flash
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.rule import PairRule, allowed_to_last_queries
+from focus_runtime.mask.dense import allowed_to_last_queries
+from focus_runtime.mask.rule import PairRule
 
 MAX_QUERIES = 16  # more queries see most keys between them, whatever their groups
 GATHER_FROM = 1280  # keys; below this reading all of them under the mask is faster, benchmarks/decode_cpu.py

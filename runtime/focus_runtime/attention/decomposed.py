@@ -18,7 +18,8 @@ from torch import Tensor
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.inclusion_exclusion import causal_sets
 from focus_runtime.clock import StageClock
-from focus_runtime.mask.rule import PairRule, narrow
+from focus_runtime.mask.dense import narrow
+from focus_runtime.mask.rule import PairRule
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
 

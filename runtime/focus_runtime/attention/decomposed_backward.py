@@ -30,7 +30,8 @@ from focus_runtime.attention.flash import flash_backward
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.inclusion_exclusion import causal_sets
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.rule import PairRule, narrow
+from focus_runtime.mask.dense import narrow
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 
 

@@ -31,7 +31,8 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import PairRule, token_positions
+from focus_runtime.mask.dense import token_positions
+from focus_runtime.mask.rule import PairRule
 
 BLOCK = 128  # tokens per block side, FlexAttention's default
 NEVER = 1 << 30  # a position later than every query; doubled it still fits int32

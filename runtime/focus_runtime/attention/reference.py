@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.rule import PairRule, allowed_to_last_queries
+from focus_runtime.mask.dense import allowed_to_last_queries
+from focus_runtime.mask.rule import PairRule
 
 
 def attend_allowed(

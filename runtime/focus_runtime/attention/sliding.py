@@ -13,7 +13,8 @@ from torch import Tensor
 
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.rule import PairRule, allowed_pairs
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
 
 BLOCK = 512
 

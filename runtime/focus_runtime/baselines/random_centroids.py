@@ -68,12 +68,12 @@ class ComposedHandle(Handle):
         self.focus, self.model = focus, focus.model
 
     def retained_pairs(self) -> float:
-        config, assignments = self.focus.config, self.focus.assignments()
+        rules, assignments = self.focus.pair_rules(), self.focus.assignments()
         if not assignments:
             raise InputError("no forward pass has run yet", fix="score or run a text first, then ask what was read")
         shares = [
-            pair_shares(row.cpu().numpy(), config.window, config.num_sinks)[0]
-            for assignment in assignments.values()
+            pair_shares(row.cpu().numpy(), rules[index])[0]
+            for index, assignment in assignments.items()
             for row in assignment.membership
         ]
         return sum(shares) / len(shares)

@@ -21,6 +21,7 @@ from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.state import STATE, FocusLayer, SoftGate
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import InputError, ModelError
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
@@ -79,6 +80,14 @@ class FocusModel:
     def focused_layers(self) -> list[int]:
         """Layers that run Focus; the others keep their own attention."""
         return [layer.index for layer in self._layers() if layer.router is not None]
+
+    def pair_rules(self) -> dict[int, PairRule]:
+        """Which pairs each focused layer allows, its own sliding window included."""
+        return {
+            layer.index: PairRule(self.config.window, self.config.num_sinks, layer.sliding)
+            for layer in self._layers()
+            if layer.router is not None
+        }
 
     def backends(self) -> dict[int, str]:
         """Which backend ran the latest Focus call, by layer."""

@@ -28,7 +28,8 @@ from focus_runtime.composition.cache import START_OVER, GroupHistory, check_cont
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.mask.rule import PairRule, token_positions
+from focus_runtime.mask.dense import token_positions
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import OTHER_MODEL
 
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
@@ -279,6 +280,7 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
     rule = _rule(owner.config)
     membership_BT = _groups(layer, call)
     if layer.sliding is not None and call.total > layer.sliding:
+        layer.current_pass.backend = "sliding"
         focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
         return sliding_attention(
             call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus

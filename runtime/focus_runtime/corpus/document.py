@@ -23,6 +23,7 @@ from focus_runtime.corpus.folder import Tables
 from focus_runtime.corpus.source import Document
 from focus_runtime.errors import TextError
 from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.timing import synchronise
 from focus_runtime.models.structure import context_length
@@ -281,7 +282,8 @@ def _assignments(focus: FocusModel, learned: _Groups, random_baseline: _Groups |
 
 def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
     groups, tokens = learned.probabilities.shape[2], learned.membership.shape[1]
-    counts = pair_totals(learned.membership, focus.config.window, focus.config.num_sinks)
+    rules = focus.pair_rules()
+    counts = pair_totals(learned.membership, [rules[layer] for layer in focus.focused_layers])
     top = learned.probabilities.argmax(axis=2)
     largest = (top[:, :, None] == np.arange(groups)).sum(axis=1).max(axis=1)
     dropped = counts[:, CAUSES.index("dropped")]
@@ -290,39 +292,7 @@ def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
         pa.array(largest / tokens),
         pa.array(1.0 - dropped / (tokens * (tokens + 1) // 2)),
         *(pa.array(counts[:, n]) for n in range(len(CAUSES))),
+        pa.array([rules[layer].sliding_window for layer in focus.focused_layers], pa.int64()),
     ]
-    return pa.Table.from_arrays(columns, names=["layer", "dominance", "retained_pairs", *CAUSES])
-
-
-def pair_totals(membership: NDArray[np.int64], window: int, num_sinks: int) -> NDArray[np.int64]:
-    """Exact pair counts by cause of all layers at once, as `count_pairs` has them but over the whole text.
-
-    Args:
-        membership: (L, T) bit sets.
-        window: pairs at most this far apart are local.
-        num_sinks: first tokens every token may attend to.
-
-    Returns:
-        (L, 5) in the order of `CAUSES`.
-    """
-    layers, total = membership.shape
-    alone = np.count_nonzero(membership, axis=1)  # tokens that share a group with themselves: all that have one
-    shared = np.array([_sharing(row) for row in membership], dtype=np.int64)
-    small = membership.astype(np.uint8) if int(membership.max(initial=0)) < 256 else membership
-    both, near = alone.copy(), total
-    for distance in range(1, min(window, total - 1) + 1):
-        both += np.count_nonzero(small[:, distance:] & small[:, : total - distance], axis=1)
-        near += total - distance
-    sinks = np.zeros(layers, dtype=np.int64)
-    for sink in range(min(num_sinks, max(0, total - window - 1))):
-        far = small[:, sink + window + 1 :] & small[:, sink : sink + 1]
-        sinks += far.shape[1] - np.count_nonzero(far, axis=1)
-    dropped = total * (total + 1) // 2 - near - (shared - both) - sinks
-    return np.stack([near - both, shared - both, both, sinks, dropped], axis=1)
-
-
-def _sharing(membership: NDArray[np.int64]) -> int:
-    """Causal pairs, each token with itself included, that share a group: from counts of each membership, never T^2."""
-    signatures, counts = np.unique(membership, return_counts=True)
-    meet = (signatures[:, None] & signatures[None, :]) != 0
-    return int(counts @ meet @ counts + counts[signatures != 0].sum()) // 2
+    names = ["layer", "dominance", "retained_pairs", *CAUSES, "sliding_window"]
+    return pa.Table.from_arrays(columns, names=names)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.causes import CAUSES
+from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.mask.tiles import TABLE_ENTRIES, Ints
 
 
@@ -22,8 +22,8 @@ class DistanceCounts:
         sharing: probability that two tokens share a group once the groups are permuted at random.
         shuffled: (B,) expected share of pairs kept under a random permutation of the groups.
         window_only: (B,) share of pairs kept by window and sinks alone.
-        beyond, beyond_shared: pairs beyond the window whose key is no sink, and those of them that share a group: what
-            `sharing` is the expectation of.
+        beyond, beyond_shared: pairs in the layer's reach, beyond the window, whose key is no sink, and those of them
+            that share a group: what `sharing` is the expectation of.
     """
 
     first: Ints
@@ -44,25 +44,26 @@ def distance_bins(num_tokens: int, per_octave: int = 2) -> tuple[Ints, Ints]:
     return starts, np.append(starts[1:], num_tokens) - 1
 
 
-def count_by_distance(membership: Ints, window: int, num_sinks: int) -> DistanceCounts:
+def count_by_distance(membership: Ints, rule: PairRule) -> DistanceCounts:
     """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures.
 
     Args:
         membership: (T,) int64 bit sets.
-        window: w.
-        num_sinks: s.
+        rule: window, sinks and the layer's own sliding window.
     """
     total = membership.size
     first, last = distance_bins(total)
-    starts = np.unique(np.append(first, min(window + 1, total - 1)))  # no stretch lies on both sides of the window
+    farthest = rule.farthest(total)
+    cuts = [min(rule.near + 1, total - 1), min(farthest + 1, total - 1)]
+    starts = np.unique(np.append(first, cuts))  # no stretch lies on both sides of the window, or of the reach
     every = np.arange(total)
     pairs = np.add.reduceat(total - every, starts)
-    near = starts <= window
-    sinks = np.where(near, 0, np.add.reduceat(np.minimum(num_sinks, total - every), starts))
-    shared = -np.diff(np.append(_shared_from(membership, starts), 0))
+    near, in_reach = starts <= rule.near, starts <= farthest
+    sinks = np.where(near | ~in_reach, 0, np.add.reduceat(np.minimum(rule.num_sinks, total - every), starts))
+    shared = np.where(in_reach, -np.diff(np.append(shared_from(membership, starts), 0)), 0)
     sinks_shared = np.zeros(starts.size, dtype=np.int64)
-    for j in range(min(num_sinks, total)):
-        far = every[j + window + 1 :]
+    for j in range(min(rule.num_sinks, total)):
+        far = every[j + rule.near + 1 : j + farthest + 1]
         hit = far[(membership[far] & membership[j]) != 0] - j
         sinks_shared += np.bincount(np.searchsorted(starts, hit, "right") - 1, minlength=starts.size)
     both, sink_only = np.where(near, shared, 0), sinks - sinks_shared
@@ -75,6 +76,7 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
     counts["dropped"] = pairs - sum(counts.values())
     sharing = shuffled_sharing(membership)
     by_rule = np.where(near, pairs, sinks)
+    undecided = np.where(in_reach, pairs - by_rule, 0)  # by window and sinks: the groups decide
 
     def binned(values: Any) -> Any:
         return np.add.reduceat(values, np.searchsorted(starts, first), axis=-1)
@@ -84,15 +86,23 @@ def count_by_distance(membership: Ints, window: int, num_sinks: int) -> Distance
         last,
         binned(np.stack([counts[cause] for cause in CAUSES])),
         sharing,
-        binned(by_rule + (pairs - by_rule) * sharing) / binned(pairs),
+        binned(by_rule + undecided * sharing) / binned(pairs),
         binned(by_rule) / binned(pairs),
-        int((pairs - by_rule).sum()),
+        int(undecided.sum()),
         int((counts["group_only"] - sinks_shared).sum()),
     )
 
 
-def _shared_from(membership: Ints, distances: Ints) -> Ints:
-    """Pairs with a shared group that lie at least so far apart, for each of some distances."""
+def shared_from(membership: Ints, distances: Ints) -> Ints:
+    """Pairs with a shared group that lie at least so far apart, for each of some distances.
+
+    Args:
+        membership: (T,) int64 bit sets.
+        distances: (D,) tokens.
+
+    Returns:
+        (D,) int64.
+    """
     total = membership.size
     signatures, code = np.unique(membership, return_inverse=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0

@@ -1,6 +1,7 @@
-"""Which pairs of tokens may attend to each other.
+"""Which pairs of tokens may attend to each other, and why; importing it costs nothing. As tensors: dense.py.
 
-Pair (i, j) is allowed when j <= i and (membership[i] & membership[j] or i - j <= window or j < num_sinks).
+Pair (i, j) is allowed when j <= i and (membership[i] & membership[j] or i - j <= window or j < num_sinks). In a layer
+with a sliding window of its own it is allowed only if i - j < sliding_window too.
 Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared group, far), `local_and_group`,
 `sink_only` (far, no shared group, j is a sink), `dropped`.
 """
@@ -9,12 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from focus_runtime.mask.causes import CAUSES
-
-__all__ = ["CAUSES", "PairRule", "allowed_pairs", "allowed_to_last_queries", "narrow", "token_positions"]
+CAUSES = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,62 +20,32 @@ class PairRule:
     Attributes:
         window: w, pairs with i - j <= w are allowed.
         num_sinks: s, keys j < s are allowed.
+        sliding_window: tokens that the layer's own attention reaches, the query's own among them; None for all.
     """
 
     window: int
     num_sinks: int = 0
+    sliding_window: int | None = None
 
+    @property
+    def near(self) -> int:
+        """Largest distance at which a pair is allowed whatever its groups."""
+        return self.window if self.sliding_window is None else min(self.window, self.sliding_window - 1)
 
-def allowed_pairs(
-    membership_q: Tensor, membership_k: Tensor, position_q: Tensor, position_k: Tensor, rule: PairRule
-) -> Tensor:
-    """The hard mask between some queries and some keys (METHOD section 3, with sinks).
+    def farthest(self, num_tokens: int) -> int:
+        """Largest distance of any allowed pair in a text of so many tokens; at least 0.
 
-    Args:
-        membership_q, membership_k: (..., Tq) and (..., Tk) int64 bit sets.
-        position_q, position_k: (..., Tq) and (..., Tk) integers counted from the first real token.
-        rule: window and sinks.
+        Args:
+            num_tokens: T.
+        """
+        longest = max(0, num_tokens - 1)
+        return longest if self.sliding_window is None else min(longest, self.sliding_window - 1)
 
-    Returns:
-        (..., Tq, Tk) bool.
-    """
-    distance = position_q[..., :, None] - position_k[..., None, :]
-    shared = (membership_q[..., :, None] & membership_k[..., None, :]) != 0
-    return (distance >= 0) & (shared | (distance <= rule.window) | (position_k[..., None, :] < rule.num_sinks))
+    def unreached(self, num_tokens: int) -> int:
+        """Causal pairs of a text of so many tokens that the layer's own attention does not reach either.
 
-
-def token_positions(membership: Tensor, key_padding: Tensor | None) -> Tensor:
-    """Positions counted from the first real token: (B, Tk) int64; padding before it gets negative numbers."""
-    count = torch.arange(membership.shape[1], device=membership.device).expand_as(membership)
-    if key_padding is None:
-        return count
-    return count - key_padding.to(torch.int8).argmax(dim=1, keepdim=True)
-
-
-def allowed_to_last_queries(
-    membership: Tensor, length_q: int, rule: PairRule, key_padding: Tensor | None = None
-) -> Tensor:
-    """The hard mask between the last tokens of each text and all its tokens.
-
-    Args:
-        membership: (B, Tk) int64 bit sets.
-        length_q: Tq, the queries are the last Tq of the Tk tokens.
-        rule: window and sinks.
-        key_padding: (B, Tk) bool, True for real tokens; padding is allowed to no query.
-
-    Returns:
-        (B, Tq, Tk) bool.
-    """
-    first = membership.shape[1] - length_q
-    position = token_positions(membership, key_padding)
-    allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, rule)
-    return allowed if key_padding is None else allowed & key_padding[:, None, :]
-
-
-def narrow(membership: Tensor) -> Tensor:
-    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost."""
-    largest = int(membership.max())
-    for dtype in (torch.uint8, torch.int16, torch.int32):
-        if largest <= torch.iinfo(dtype).max and int(membership.min()) >= 0:
-            return membership.to(dtype)
-    return membership
+        Args:
+            num_tokens: T.
+        """
+        distances = max(0, num_tokens - 1 - self.farthest(num_tokens))
+        return distances * (distances + 1) // 2

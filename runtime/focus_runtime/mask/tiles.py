@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.causes import CAUSES
+from focus_runtime.mask.rule import CAUSES, PairRule
 
 EDGES_AT_ONCE = 1 << 21  # (query, cell edge) look-ups held at once
 TABLE_ENTRIES = 1 << 24  # entries of the table of running counts held at once
@@ -16,16 +16,13 @@ TABLE_ENTRIES = 1 << 24  # entries of the table of running counts held at once
 Ints = NDArray[np.int64]
 
 
-def count_tile(
-    membership: Ints, rows: tuple[int, int], keys: tuple[int, int], window: int, num_sinks: int, block_size: int
-) -> Ints:
+def count_tile(membership: Ints, rows: tuple[int, int], keys: tuple[int, int], rule: PairRule, block_size: int) -> Ints:
     """Exact pair counts by cause in one rectangle of the mask.
 
     Args:
         membership: (T,) int64 bit sets.
         rows, keys: first and one past the last query and key, within 0 to T.
-        window: w.
-        num_sinks: s.
+        rule: window, sinks and the layer's own sliding window.
         block_size: tokens per cell side; 1 gives single pairs.
 
     Returns:
@@ -43,12 +40,12 @@ def count_tile(
     for first in range(rows[0], rows[1], step):
         queries = np.arange(first, min(first + step, rows[1]))
         cells = slice((first - rows[0]) // block_size, -(-(queries[-1] + 1 - rows[0]) // block_size))
-        counts[:, cells] = _causes_of_rows(queries, edges, code, meet, window, num_sinks, block_size)
+        counts[:, cells] = _causes_of_rows(queries, edges, code, meet, rule, block_size)
     return counts
 
 
 def _causes_of_rows(
-    queries: Ints, edges: Ints, code: Ints, meet: NDArray[np.bool_], window: int, num_sinks: int, block_size: int
+    queries: Ints, edges: Ints, code: Ints, meet: NDArray[np.bool_], rule: PairRule, block_size: int
 ) -> Ints:
     """(5, blocks of rows, cells): running counts of keys that share a group, read off at each row's borders."""
     present, own = np.unique(code[queries], return_inverse=True)
@@ -67,10 +64,11 @@ def _causes_of_rows(
         keys, shared = (np.diff(np.add.reduceat(part, blocks, axis=0, dtype=np.int64), axis=1) for part in running)
         return keys, shared
 
-    zero, near = np.zeros_like(queries), np.maximum(0, queries - window)
-    pairs, shared = between(zero, queries + 1)
+    first, near = np.maximum(0, queries - rule.farthest(code.size)), np.maximum(0, queries - rule.near)
+    pairs = between(np.zeros_like(queries), queries + 1)[0]
+    shared = between(first, queries + 1)[1]
     local, both = between(near, queries + 1)
-    sinks, sinks_shared = between(zero, np.minimum(num_sinks, near))
+    sinks, sinks_shared = between(first, np.minimum(rule.num_sinks, near))
     sink_only, group_only = sinks - sinks_shared, shared - both
     counts = {"local_only": local - both, "group_only": group_only, "local_and_group": both, "sink_only": sink_only}
     counts["dropped"] = pairs - sum(counts.values())

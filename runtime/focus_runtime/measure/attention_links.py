@@ -20,6 +20,7 @@ from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
 from focus_runtime.measure.attention_mass import MASS_CAUSES, full_probabilities, pair_causes
 from focus_runtime.measure.loss import check_positions, final_hidden
@@ -82,6 +83,7 @@ def measure_attention(
     routers = random_centroids(model, config.replace(layers=tuple(membership)))
     focus = compose(model, routers, assignment="sinkhorn")
     layers: list[LayerAttention] = []
+    rules = focus.pair_rules()
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
@@ -90,11 +92,9 @@ def measure_attention(
             query,
             key,
             groups[layer.index],
-            window=config.window,
-            num_sinks=config.num_sinks,
+            rules[layer.index],
             scale=scale,
             softcap=softcap,
-            sliding_window=layer.sliding,
             top=top,
         )
         layers.append(LayerAttention(layer.index, shares, links, queries))
@@ -114,12 +114,10 @@ def mass_and_links(
     query: Tensor,
     key: Tensor,
     membership: Tensor,
+    rule: PairRule,
     *,
-    window: int,
-    num_sinks: int,
     scale: float,
     softcap: float | None = None,
-    sliding_window: int | None = None,
     top: int = TOP,
 ) -> tuple[NDArray[np.float64], Links, NDArray[np.float64]]:
     """Shares by cause and strongest links of one sequence, in blocks of query rows.
@@ -127,15 +125,14 @@ def mass_and_links(
     Args:
         query: (1, Hq, T, D); key: (1, Hkv, T, D).
         membership: (1, T) int64 bit sets.
-        window: w; num_sinks: s.
-        scale, softcap, sliding_window: as in `mass_by_cause`.
+        rule, scale, softcap: as in `mass_by_cause`.
         top: links kept of each kind and head.
 
     Returns:
         (Hq, 4) shares as in `mass_by_cause`, links and (T, 4) shares of single queries as in `LayerAttention`.
     """
     _, heads, length, _ = query.shape
-    reach = length if sliding_window is None else min(sliding_window, length)
+    reach = rule.farthest(length) + 1
     rows = max(1, attention_mass.BLOCK_SCORES // (heads * length))
     by_query = torch.zeros(length, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     total = torch.zeros(heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
@@ -145,7 +142,7 @@ def mass_and_links(
         first = max(0, start - reach + 1)
         part = key[:, :, first:stop]
         weights = full_probabilities(query[:, :, start:stop], part, start - first, reach, scale, softcap)[0]
-        causes = pair_causes(membership, slice(start, stop), slice(first, stop), window, num_sinks)[0]
+        causes = pair_causes(membership, slice(start, stop), slice(first, stop), rule)[0]
         shares = torch.einsum("hqk,qkc->hqc", weights, causes.to(weights.dtype)).double()
         total += shares.sum(dim=1)
         by_query[start:stop] = shares.mean(dim=0)

@@ -8,7 +8,7 @@ before. Every pair has one cause: `local` (i - j <= w), else `sinks` (j < s), el
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import PairRule, allowed_pairs
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 
 MASS_CAUSES = ("local", "sinks", "group", "dropped")
@@ -123,6 +124,7 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tens
     """
     groups = {} if membership is None else membership
     shares: dict[int, Tensor] = {}
+    rules = focus.pair_rules()
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is not None:
@@ -130,11 +132,9 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tens
                 query,
                 key,
                 groups[layer.index],
-                window=focus.config.window,
-                num_sinks=focus.config.num_sinks,
+                rules[layer.index],
                 scale=scale,
                 softcap=softcap,
-                sliding_window=layer.sliding,
             )
 
     def route(index: int, hidden: Tensor) -> None:
@@ -154,28 +154,25 @@ def mass_by_cause(
     query: Tensor,
     key: Tensor,
     membership: Tensor,
+    rule: PairRule,
     *,
-    window: int,
-    num_sinks: int,
     scale: float,
     softcap: float | None = None,
-    sliding_window: int | None = None,
 ) -> Tensor:
     """Probability of full causal attention by cause, mean over query positions, in blocks of query rows.
 
     Args:
         query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
         membership: (B, T) int64 bit sets.
-        window: w; num_sinks: s.
+        rule: window, sinks and the layer's own sliding window, which bounds full attention too.
         scale: factor on the scores.
         softcap: scores become softcap * tanh(scores / softcap); None for no cap.
-        sliding_window: the layer attends to its last so many tokens only, the query's own among them.
 
     Returns:
         (B, Hq, 4) float64 in the order of `MASS_CAUSES`, adding up to 1.
     """
     batch, heads, length, _ = query.shape
-    reach = length if sliding_window is None else min(sliding_window, length)
+    reach = rule.farthest(length) + 1
     rows = max(1, BLOCK_SCORES // (batch * heads * length))
     total = torch.zeros(batch, heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     for start in range(0, length, rows):
@@ -184,7 +181,7 @@ def mass_by_cause(
         weights = full_probabilities(
             query[:, :, start:stop], key[:, :, first:stop], start - first, reach, scale, softcap
         )
-        causes = pair_causes(membership, slice(start, stop), slice(first, stop), window, num_sinks).to(weights.dtype)
+        causes = pair_causes(membership, slice(start, stop), slice(first, stop), rule).to(weights.dtype)
         total += torch.einsum("bhqk,bqkc->bhqc", weights, causes).double().sum(dim=2)
     return total / length
 
@@ -216,15 +213,14 @@ def full_probabilities(
     return scores.masked_fill((distance < 0) | (distance >= reach), float("-inf")).softmax(dim=-1)
 
 
-def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_sinks: int) -> Tensor:
+def pair_causes(membership: Tensor, rows: slice, keys: slice, rule: PairRule) -> Tensor:
     """The one cause of every causal pair.
 
     Args:
         membership: (B, T) int64 bit sets.
         rows: which tokens are queries.
         keys: which tokens are keys.
-        window: w.
-        num_sinks: s.
+        rule: window, sinks and the layer's own sliding window.
 
     Returns:
         (B, rows, keys, 4) bool in the order of `MASS_CAUSES`.
@@ -232,8 +228,8 @@ def pair_causes(membership: Tensor, rows: slice, keys: slice, window: int, num_s
     position = torch.arange(membership.shape[1], device=membership.device)
     sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
     none = torch.zeros_like(membership)
-    rule = PairRule(window, num_sinks)
-    local = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], PairRule(window))
+    no_sinks = replace(rule, num_sinks=0)
+    local = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], no_sinks)
     near = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], rule)
     allowed = allowed_pairs(*sides, rule)
     return torch.stack([local, near & ~local, allowed & ~near, ~allowed], dim=-1)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import TextError
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import CAUSES, PairRule
+from focus_runtime.mask.totals import pair_totals
 
 CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
 
@@ -99,21 +100,23 @@ class Quality:
     distant_kept: float
 
 
-def pair_shares(membership: NDArray[np.int64], window: int, num_sinks: int) -> tuple[float, float]:
+def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, float]:
     """Retained pairs and distant pairs kept of one layer.
 
     Args:
         membership: (T,) bit sets.
-        window: w.
-        num_sinks: s.
+        rule: window, sinks and the layer's own sliding window.
 
     Returns:
-        Allowed pairs over causal pairs; kept over all pairs beyond window and sinks, 1 when there are none.
+        Allowed pairs over causal pairs; kept over all pairs beyond window and sinks that the layer reaches, 1 when
+        there are none.
     """
-    counts = count_pairs(membership, window, num_sinks, max_blocks=32)  # one block would take O(T^2) time
-    far = counts.total("group_only") + counts.total("dropped")
+    total = membership.size
+    counts = dict(zip(CAUSES, pair_totals(membership[None], [rule])[0].tolist(), strict=True))
+    far = counts["group_only"] + counts["dropped"] - rule.unreached(total)
     # sink pairs that also share a group count as group_only; they are few and kept by both causes
-    return counts.retained_pairs, counts.total("group_only") / far if far else 1.0
+    kept = counts["group_only"] / far if far else 1.0
+    return 1.0 - counts["dropped"] / (total * (total + 1) // 2), kept
 
 
 def dominance(probabilities: Tensor) -> float:
@@ -137,12 +140,12 @@ def evaluate_focus(focus: FocusModel, sequences: Tensor) -> Quality:
     """Perplexity under the hard mask on (N, T) sequences, with balance and sparsity."""
     total, count = 0.0, 0
     rows: list[tuple[float, float, float]] = []
+    rules = focus.pair_rules()
     for ids in sequences.to(next(focus.model.parameters()).device).split(1):
         nll = token_nll(focus.model, final_hidden(focus.model, ids), ids)
         total, count = total + nll.double().sum().item(), count + nll.numel()
-        for assignment in focus.assignments().values():
-            membership = assignment.membership[0].cpu().numpy()
-            shares = pair_shares(membership, focus.config.window, focus.config.num_sinks)
+        for index, assignment in focus.assignments().items():
+            shares = pair_shares(assignment.membership[0].cpu().numpy(), rules[index])
             rows.append((dominance(assignment.probabilities), *shares))
     mean = np.mean(rows, axis=0)
     return Quality(math.exp(total / count), count, float(mean[0]), float(mean[1]), float(mean[2]))

@@ -67,7 +67,7 @@ def score(model: Any, sequences: Tensor) -> Scores:
         for index, assignment in (focus.assignments() if focus is not None else {}).items():
             assert focus is not None
             membership = assignment.membership[0].cpu().numpy()
-            kept = pair_shares(membership, focus.config.window, focus.config.num_sinks)
+            kept = pair_shares(membership, focus.pair_rules()[index])
             shares.setdefault(index, []).append((dominance(assignment.probabilities), *kept))
     columns = np.array([np.mean(rows, axis=0) for _, rows in sorted(shares.items())]).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])

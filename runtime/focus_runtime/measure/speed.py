@@ -21,6 +21,7 @@ from focus_runtime.clock import StageClock
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_bytes, reset_peak_memory
 from focus_runtime.models.precision import dtype_name
@@ -210,7 +211,7 @@ def layer_speed(
     focus(clock)
     stages = {"routing": statistics.median(routing_ms)}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
-    counts = count_pairs(groups[0].cpu().numpy(), setting.window, setting.num_sinks)
+    counts = count_pairs(groups[0].cpu().numpy(), PairRule(setting.window, setting.num_sinks))
     full, sparse = statistics.median(full_ms), statistics.median(focus_ms)
     backend = setting.backend
     if backend == "auto":

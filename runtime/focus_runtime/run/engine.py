@@ -202,7 +202,7 @@ def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list
 
 def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
     modules = attention_modules(focus.model)
-    traces = []
+    rules, traces = focus.pair_rules(), []
     for index, assignment in focus.assignments().items():
         membership = assignment.membership[0].cpu().numpy()
         potential = assignment.potential if assignment.potential.dim() == 1 else assignment.potential[0]
@@ -215,7 +215,8 @@ def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
                 routing=vectors[index][0].float().cpu().numpy(),
                 centroids=focus.routers[index].centroids.detach().float().cpu().numpy(),
                 potential=potential.detach().float().cpu().numpy(),
-                counts=count_pairs(membership, focus.config.window, focus.config.num_sinks),
+                counts=count_pairs(membership, rules[index]),
+                sliding_window=rules[index].sliding_window,
             )
         )
     return traces
@@ -268,6 +269,12 @@ def _notes(
             f"{kept} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
         )
     length = len(tokens.ids)
+    short = [layer.sliding_window for layer in layers if layer.sliding_window is not None]
+    if short and min(short) < length:
+        notes.append(
+            f"{len(short)} layer(s) attend to their last {min(short):,} tokens only, with or without Focus; pairs "
+            "farther apart count as dropped."
+        )
     if length < tokens.total_tokens:
         notes.append(f"The text was cut to its first {length:,} of {tokens.total_tokens:,} tokens.")
     beyond = _beyond_context(model, length)

@@ -131,8 +131,8 @@ def measure_setting(
 
 def _shares(focus: FocusModel) -> list[tuple[float, float]]:
     """Retained pairs and dominance by layer."""
-    window, sinks = focus.config.window, focus.config.num_sinks
+    rules = focus.pair_rules()
     return [
-        (pair_shares(assignment.membership[0].cpu().numpy(), window, sinks)[0], dominance(assignment.probabilities))
-        for assignment in focus.assignments().values()
+        (pair_shares(assignment.membership[0].cpu().numpy(), rules[index])[0], dominance(assignment.probabilities))
+        for index, assignment in focus.assignments().items()
     ]

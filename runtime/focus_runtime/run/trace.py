@@ -25,6 +25,7 @@ class LayerTrace:
         centroids: (K, G) float32.
         potential: (K,) float32 column potential that was used.
         counts: pairs by cause in blocks.
+        sliding_window: tokens that the layer's own attention reaches, the query's own among them; None for all.
         attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
             measured.
     """
@@ -37,6 +38,7 @@ class LayerTrace:
     centroids: NDArray[np.float32]
     potential: NDArray[np.float32]
     counts: BlockCounts
+    sliding_window: int | None = None
     attention_mass_retained: float | None = None
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_runtime.mask.causes import CAUSES
+from focus_runtime.mask.rule import CAUSES
 from focus_runtime.run.trace import LayerTrace, Trace
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
@@ -138,6 +138,7 @@ def _layers(run_id: str, trace: Trace) -> pa.Table:
             "dominance": layer.dominance,
             "retained_pairs": layer.counts.retained_pairs,
             "attention_mass_retained": layer.attention_mass_retained,
+            "sliding_window": layer.sliding_window,
             "column_potential": layer.potential.tolist(),
             "centroids": layer.centroids.tolist(),
         }

@@ -138,6 +138,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             documents BIGINT NOT NULL, skipped VARCHAR NOT NULL, status VARCHAR NOT NULL);
         """,
     ),
+    ("0008_sliding_window", "ALTER TABLE layers ADD COLUMN sliding_window BIGINT;"),
 )
 
 

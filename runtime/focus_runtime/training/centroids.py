@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from focus_runtime.composition.attach import FocusModel, SoftGate, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TrainingError
-from focus_runtime.mask.rule import PairRule, allowed_pairs
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import (
     check_positions,
     dominance,
@@ -256,6 +257,7 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
     Returns:
         Dominance, its mean and largest over layers, and retained pairs.
     """
+    rules = focus.pair_rules()
     shares, kept = [], []
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
@@ -263,23 +265,22 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
         router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
         router.has_potential = True
         shares.append(dominance(assignment.probabilities))
-        kept.append(retained_pairs(assignment.membership[0], focus.config.window, focus.config.num_sinks))
+        kept.append(retained_pairs(assignment.membership[0], rules[index]))
     return float(np.mean(shares)), max(shares), float(np.mean(kept))
 
 
-def retained_pairs(membership: Tensor, window: int, num_sinks: int) -> float:
+def retained_pairs(membership: Tensor, rule: PairRule) -> float:
     """Share of causal pairs that the hard mask keeps, from 1,024 evenly spaced query rows of a longer text.
 
     Args:
         membership: (T,) K-bit integers.
-        window: pairs at most this far apart are kept.
-        num_sinks: first tokens every token may attend to.
+        rule: window, sinks and the layer's own sliding window.
     """
     length = membership.shape[0]
     count = min(length, ROWS_COUNTED)
     position = torch.arange(length, device=membership.device)
     rows = position if count == length else torch.linspace(0, length - 1, count, device=membership.device).long()
-    allowed = allowed_pairs(membership[rows], membership, rows, position, PairRule(window, num_sinks))
+    allowed = allowed_pairs(membership[rows], membership, rows, position, rule)
     return allowed.sum().item() / (rows + 1).sum().item()
 
 

@@ -8,6 +8,7 @@ import pytest
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.rows import SCHEMA
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
+from focus_runtime.mask.rule import PairRule
 
 TOKENS = 600
 
@@ -28,8 +29,7 @@ def sample(fresh_seed):
     return Sample(
         layers=[3, 7],
         num_groups=4,
-        window=5,
-        num_sinks=2,
+        rules=[PairRule(5, 2), PairRule(5, 2, 40)],
         focus=groups(tops, rng),
         random=groups(rng.integers(0, 4, (2, TOKENS)), rng),
         pieces=[f" word{n}" for n in range(12)],

@@ -8,10 +8,11 @@ import torch
 
 from focus_explorer.statistics import distances
 from focus_explorer.statistics.resample import Resampler
-from focus_runtime.mask.rule import PairRule, allowed_pairs
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
 
 
-def dense(membership, starts, window, num_sinks):
+def dense(membership, starts, rule):
     """(T, T) causal pairs within a document, those window and sinks keep, and those the mask keeps."""
     total = membership.size
     causal = np.zeros((total, total), dtype=bool)
@@ -23,14 +24,16 @@ def dense(membership, starts, window, num_sinks):
         square = np.ix_(places, places)
         none = torch.zeros_like(bits)
         causal[square] = np.tril(np.ones((places.size, places.size), dtype=bool))
-        ruled[square] = allowed_pairs(none, none, position, position, PairRule(window, num_sinks)).numpy()
-        kept[square] = allowed_pairs(bits, bits, position, position, PairRule(window, num_sinks)).numpy()
+        ruled[square] = allowed_pairs(none, none, position, position, rule).numpy()
+        kept[square] = allowed_pairs(bits, bits, position, position, rule).numpy()
     return causal, ruled, kept
 
 
 @pytest.mark.parametrize("few_entries", [False, True])
+@pytest.mark.parametrize("sliding", [None, 20, 3, 1])
 @pytest.mark.parametrize("window", [0, 3, 40])
-def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, few_entries):
+def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, sliding, few_entries):
+    rule = PairRule(window, 2, sliding)
     if few_entries:
         monkeypatch.setattr(distances, "TABLE_ENTRIES", 150)
     generator = np.random.default_rng(fresh_seed)
@@ -41,10 +44,13 @@ def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, few
     units = np.sort(generator.integers(0, 6, total))
     _, units = np.unique(units, return_inverse=True)
     resampler = Resampler(units, resamples=2)
-    bins = distances.Bins.of(max(lengths), window)
-    found = distances.count_pairs(membership, starts, bins, window, 2, resampler)
+    bins = distances.Bins.of(max(lengths), [PairRule(window, 2), rule])
+    found = distances.count_pairs(membership, starts, bins, rule, resampler)
     apart = np.arange(total)[:, None] - np.arange(total)[None, :]
-    for name, pairs in zip(("pairs", "ruled", "kept"), dense(membership, starts, window, 2), strict=True):
+    pairs, ruled, kept = dense(membership, starts, rule)
+    undecided = pairs & ~ruled & (apart < (sliding or total))
+    counted = {"pairs": pairs, "ruled": ruled, "kept": kept, "undecided": undecided}
+    for name, pairs in counted.items():
         for number, (first, last) in enumerate(zip(bins.first, bins.last, strict=True)):
             rows = (pairs & (apart >= first) & (apart <= last)).sum(axis=1)
             assert getattr(found, name)[:, number].tolist() == np.bincount(units, rows).tolist(), name

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention
-from focus_runtime.mask.rule import PairRule, allowed_pairs
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 from tests.runtime.attention.by_keyword import differentiable_attention, reference_attention, straight_through_attention
 

@@ -6,26 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from focus_runtime.corpus.document import DocumentAnalyst, DocumentOptions, pair_totals
+from focus_runtime.corpus.document import DocumentAnalyst, DocumentOptions
 from focus_runtime.corpus.source import Document
 from focus_runtime.errors import TextError
-from focus_runtime.mask.blocks import count_pairs
-from focus_runtime.mask.rule import CAUSES
 from focus_runtime.run.engine import RunOptions, analyze
 from tests.helpers import build_centroids, build_model
 
 TEXT = "the harbour was quiet and the cat sat on the mat; nobody came, nobody left. " * 2
-
-
-@pytest.mark.parametrize(("groups", "top_k"), [(3, 1), (12, 4), (40, 2)])
-def test_pair_totals_are_the_exact_counts(fresh_seed, groups, top_k):
-    generator = np.random.default_rng(fresh_seed)
-    for length, window, sinks in ((1, 0, 4), (2, 5, 1), (37, 4, 3), (60, 0, 0), (90, 89, 2), (90, 20, 200)):
-        order = generator.random((3, length, groups)).argsort(axis=2)[:, :, :top_k]
-        membership = np.left_shift(np.int64(1), order.astype(np.int64)).sum(axis=2)
-        membership[2, ::3] = 0  # tokens without a group
-        expected = [[count_pairs(row, window, sinks).total(cause) for cause in CAUSES] for row in membership]
-        np.testing.assert_array_equal(pair_totals(membership, window, sinks), expected)
 
 
 def test_learned_and_random_groups_are_those_of_the_engine(tiny_model, tokenizer):

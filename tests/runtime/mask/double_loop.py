@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from focus_runtime.mask.rule import PairRule
 
-def cause(membership, i, j, window, sinks):
+
+def cause(membership, i, j, rule):
     """Why pair (i, j), j <= i, is allowed; from the definition in METHOD section 3."""
+    window, sinks = rule.window, rule.num_sinks
+    if rule.sliding_window is not None and i - j >= rule.sliding_window:
+        return "dropped"
     near, shared = i - j <= window, bool(int(membership[i]) & int(membership[j]))
     if near:
         return "local_and_group" if shared else "local_only"
@@ -16,6 +21,7 @@ def cause(membership, i, j, window, sinks):
     return "sink_only" if j < sinks else "dropped"
 
 
+rules = st.builds(PairRule, st.integers(0, 50), st.integers(0, 50), st.none() | st.integers(1, 45))
 memberships = st.lists(st.integers(0, 31), min_size=1, max_size=40).map(np.array)
 
 

@@ -7,20 +7,22 @@ import pytest
 
 from focus_runtime.mask import tiles as pairs
 from focus_runtime.mask.distances import count_by_distance, distance_bins, shuffled_sharing
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, draw
 
 
+@pytest.mark.parametrize("sliding", [None, 1, 4, 23, 61])
 @pytest.mark.parametrize(("window", "sinks", "table"), [(0, 0, 1 << 24), (6, 3, 130), (100, 2, 1), (5, 90, 1 << 24)])
-def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table):
+def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table, sliding):
+    rule, reach = PairRule(window, sinks, sliding), sliding or 61
     monkeypatch.setattr(pairs, "TABLE_ENTRIES", table)
     membership, _ = draw(fresh_seed, 61)
-    counted = count_by_distance(membership, window, sinks)
+    counted = count_by_distance(membership, rule)
     expected = np.zeros((5, 61), dtype=np.int64)
     for i in range(61):
         for j in range(i + 1):
-            expected[CAUSES.index(cause(membership, i, j, window, sinks)), i - j] += 1
-    far = [(i, j) for i in range(61) for j in range(sinks, i - window)]
+            expected[CAUSES.index(cause(membership, i, j, rule)), i - j] += 1
+    far = [(i, j) for i in range(61) for j in range(sinks, i - window) if i - j < reach]
     assert counted.beyond == len(far)
     assert counted.beyond_shared == sum(bool(membership[i] & membership[j]) for i, j in far)
     assert counted.first[0] == 0
@@ -28,7 +30,8 @@ def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, t
     np.testing.assert_array_equal(counted.first[1:], counted.last[:-1] + 1)
     for number, (first, last) in enumerate(zip(counted.first, counted.last, strict=True)):
         np.testing.assert_array_equal(counted.counts[:, number], expected[:, first : last + 1].sum(axis=1))
-        kept = sum(i - j <= window or j < sinks for i in range(61) for j in range(i + 1) if first <= i - j <= last)
+        here = [(i, j) for i in range(61) for j in range(i + 1) if first <= i - j <= last]
+        kept = sum(i - j < reach and (i - j <= window or j < sinks) for i, j in here)
         assert counted.window_only[number] == pytest.approx(kept / expected[:, first : last + 1].sum())
 
 
@@ -39,12 +42,12 @@ def test_the_null_is_the_mean_over_shuffles(fresh_seed):
     assert shuffled_sharing(membership) == pytest.approx(sharing)
     shares, beyond = [], []
     for _ in range(2000):
-        counted = count_by_distance(generator.permutation(membership), 3, 2)
+        counted = count_by_distance(generator.permutation(membership), PairRule(3, 2, 30))
         shares.append(1 - counted.counts[-1] / counted.counts.sum(axis=0))
         beyond.append(counted.beyond_shared / counted.beyond)
     assert abs(np.mean(beyond) - sharing) < 5 * np.std(beyond) / np.sqrt(len(beyond))
     error = 5 * np.std(shares, axis=0) / np.sqrt(len(shares)) + 1e-9
-    assert (np.abs(np.mean(shares, axis=0) - count_by_distance(membership, 3, 2).shuffled) < error).all()
+    assert (np.abs(np.mean(shares, axis=0) - count_by_distance(membership, PairRule(3, 2, 30)).shuffled) < error).all()
 
 
 def test_bins_cover_every_distance_once_for_any_length():

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from focus_runtime.mask.blocks import count_pairs
-from focus_runtime.mask.rule import PairRule, allowed_pairs
-from tests.runtime.mask.double_loop import cause, memberships
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
+from tests.runtime.mask.double_loop import cause, memberships, rules
 
 
 @settings(max_examples=40, deadline=None)
-@given(memberships, st.integers(0, 50), st.integers(0, 50))
-def test_allowed_pairs_agree_with_the_definition_and_the_counts(membership, window, sinks):
+@given(memberships, rules)
+def test_allowed_pairs_agree_with_the_definition_and_the_counts(membership, rule):
     bits, position = torch.from_numpy(membership)[None], torch.arange(len(membership))[None]
-    allowed = allowed_pairs(bits, bits, position, position, PairRule(window, sinks))[0]
+    allowed = allowed_pairs(bits, bits, position, position, rule)[0]
     for i in range(len(membership)):
         for j in range(len(membership)):
-            assert bool(allowed[i, j]) == (j <= i and cause(membership, i, j, window, sinks) != "dropped")
-    counted = count_pairs(membership, window, sinks)
+            assert bool(allowed[i, j]) == (j <= i and cause(membership, i, j, rule) != "dropped")
+    counted = count_pairs(membership, rule)
     assert int(allowed.sum()) == counted.counts.sum() - counted.total("dropped")
 
 

@@ -9,6 +9,7 @@ import torch
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
 from focus_runtime.measure.attention_links import LINK_KINDS, mass_and_links, measure_attention
 from focus_runtime.measure.attention_mass import mass_under_groups, pair_causes
@@ -44,12 +45,10 @@ def test_links_are_the_largest_of_a_dense_computation(monkeypatch, fresh_seed, s
     key = torch.randn(1, 2, 33, 8, generator=generator, dtype=torch.float64)
     membership = 1 << torch.randint(0, 3, (1, 33), generator=generator)
     weights = dense(query, key, 0.7, sliding or 10**9)
-    shares, links, queries = mass_and_links(
-        query, key, membership, window=4, num_sinks=2, scale=0.7, sliding_window=sliding, top=20
-    )
+    shares, links, queries = mass_and_links(query, key, membership, PairRule(4, 2, sliding), scale=0.7, top=20)
     assert np.allclose(queries.sum(axis=1), 1.0)
     assert np.allclose(queries.mean(axis=0), shares.mean(axis=0))
-    causes = pair_causes(membership, slice(0, 33), slice(0, 33), 4, 2)[0].numpy()
+    causes = pair_causes(membership, slice(0, 33), slice(0, 33), PairRule(4, 2))[0].numpy()
     assert np.allclose(queries, np.einsum("hqk,qkc->qc", weights, causes) / 4, atol=1e-6)
     for kind in LINK_KINDS:
         queries, keys, values = links[kind]

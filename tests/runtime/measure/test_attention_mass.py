@@ -9,6 +9,7 @@ import torch
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import OBSERVER
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
 from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept, mass_by_cause
 from focus_runtime.models.structure import attention_modules
@@ -82,11 +83,9 @@ def test_blocks_of_any_size_agree_and_a_sliding_window_is_kept(monkeypatch, fres
     expected = dense_shares(weights, membership, 4, 2)
     for scores_at_once in (1, 3000, 1 << 22):
         monkeypatch.setattr(attention_mass, "BLOCK_SCORES", scores_at_once)
-        shares = mass_by_cause(query, key, membership, window=4, num_sinks=2, scale=0.5, softcap=2.0, sliding_window=20)
+        shares = mass_by_cause(query, key, membership, PairRule(4, 2, 20), scale=0.5, softcap=2.0)
         np.testing.assert_allclose(shares.numpy(), expected, atol=1e-12)
-        single = mass_by_cause(
-            query.float(), key.float(), membership, window=4, num_sinks=2, scale=0.5, softcap=2.0, sliding_window=20
-        )
+        single = mass_by_cause(query.float(), key.float(), membership, PairRule(4, 2, 20), scale=0.5, softcap=2.0)
         np.testing.assert_allclose(single.numpy(), expected, atol=1e-5)
 
 

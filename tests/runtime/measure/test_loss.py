@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import loss as measure
 from focus_runtime.measure.loss import dominance, evaluate_focus, evaluate_full, final_hidden, pair_shares, token_nll
 from focus_runtime.measure.timing import Spread
@@ -66,25 +67,28 @@ def test_evaluate_focus_with_every_group_is_full_attention(tiny_model):
     assert (quality.retained_pairs, quality.distant_kept) == (1.0, 1.0)
 
 
-def test_pair_shares_by_a_double_loop(fresh_seed):
+@pytest.mark.parametrize("sliding", [None, 20, 4])
+def test_pair_shares_by_a_double_loop(fresh_seed, sliding):
+    reach = sliding or 60
     membership = np.random.default_rng(fresh_seed).integers(1, 8, 60)
     window, sinks = 5, 3
     causal = [(i, j) for i in range(60) for j in range(i + 1)]
     shared = {(i, j) for i, j in causal if membership[i] & membership[j]}
-    kept = [p for p in causal if p in shared or p[0] - p[1] <= window or p[1] < sinks]
-    far = [p for p in causal if p[0] - p[1] > window and (p in shared or p[1] >= sinks)]
-    retained, distant = pair_shares(membership, window, sinks)
+    reached = [p for p in causal if p[0] - p[1] < reach]
+    kept = [p for p in reached if p in shared or p[0] - p[1] <= window or p[1] < sinks]
+    far = [p for p in reached if p[0] - p[1] > window and (p in shared or p[1] >= sinks)]
+    retained, distant = pair_shares(membership, PairRule(window, sinks, sliding))
     assert retained == pytest.approx(len(kept) / len(causal))
-    assert distant == pytest.approx(sum(p in shared for p in far) / len(far))
+    assert distant == pytest.approx(sum(p in shared for p in far) / len(far) if far else 1.0)
 
 
 def test_pair_shares_when_nothing_is_far():
-    assert pair_shares(np.array([1, 2, 1]), 2, 0) == (1.0, 1.0)
+    assert pair_shares(np.array([1, 2, 1]), PairRule(2)) == (1.0, 1.0)
 
 
 def test_pair_shares_of_a_long_text_are_quick(fresh_seed):
     membership = 1 << np.random.default_rng(fresh_seed).integers(0, 4, 16_384)
-    retained, distant = pair_shares(membership, 128, 4)
+    retained, distant = pair_shares(membership, PairRule(128, 4))
     assert retained == pytest.approx(0.26, abs=0.01)
     assert distant == pytest.approx(0.25, abs=0.01)
 

@@ -12,6 +12,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.speed import (
     LayerSetting,
@@ -159,7 +160,7 @@ def test_a_layer_is_timed_with_what_it_kept():
     row = layer_speed(SMALL, 96, repeats=3, seed=5)
     check_ratio(row)
     membership = layer_inputs(SMALL, 96, seed=5)[3][0].numpy()
-    assert row["retained_pairs"] == pytest.approx(count_pairs(membership, 8, 2).retained_pairs)
+    assert row["retained_pairs"] == pytest.approx(count_pairs(membership, PairRule(8, 2)).retained_pairs)
     assert row["limit"] == pytest.approx(1 / row["retained_pairs"])
     assert row["full_ms"]["repeats"] == row["focus_ms"]["repeats"] == row["routing_ms"]["repeats"] == 3
     both = row["focus_ms"]["median"] + row["routing_ms"]["median"]

@@ -12,6 +12,7 @@ import torch
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError, TrainingError, TrainingStopped
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.text.sequences import encode_texts
@@ -145,14 +146,16 @@ def test_validate_reports_quality_beside_its_conditions(tiny_model):
     assert tiny_model.config._attn_implementation == "eager"
 
 
-def test_retained_pairs_of_a_step_are_those_of_the_mask(fresh_seed):
+@pytest.mark.parametrize("sliding", [None, 40])
+def test_retained_pairs_of_a_step_are_those_of_the_mask(fresh_seed, sliding):
     from focus_runtime.mask.blocks import count_pairs
 
+    rule = PairRule(10, 2, sliding)
     membership = 1 << torch.randint(0, 4, (300,))
-    exact = count_pairs(membership.numpy(), 10, 2).retained_pairs
-    assert retained_pairs(membership, 10, 2) == pytest.approx(exact, abs=1e-12)
+    exact = count_pairs(membership.numpy(), rule).retained_pairs
+    assert retained_pairs(membership, rule) == pytest.approx(exact, abs=1e-12)
     longer = 1 << torch.randint(0, 4, (3000,))
-    assert retained_pairs(longer, 10, 2) == pytest.approx(count_pairs(longer.numpy(), 10, 2).retained_pairs, abs=5e-3)
+    assert retained_pairs(longer, rule) == pytest.approx(count_pairs(longer.numpy(), rule).retained_pairs, abs=5e-3)
 
 
 def test_the_weights_are_hashed_once_before_and_once_after(tiny_model, tokenizer, count_calls):

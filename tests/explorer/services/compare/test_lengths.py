@@ -10,6 +10,7 @@ from focus_explorer.errors import NotFoundError
 from focus_explorer.services.compare.lengths import lengths, measure_lengths
 from focus_explorer.services.run_payload import load_run
 from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import membership_like
 
 pytestmark = pytest.mark.slow
@@ -24,6 +25,6 @@ def test_lengths_are_measured_and_kept(two_runs):
     assert lengths(service, first)["layers"][str(layer)] == found
     rows = fetch(service.database, "layer_membership", run_id=first, layer=layer)["membership"].to_numpy()
     made = membership_like(torch.from_numpy(rows.copy()), 256, torch.Generator().manual_seed(256))[0].numpy()
-    assert found["points"][0]["retained_pairs"] == pytest.approx(count_pairs(made, 8, 4).retained_pairs)
+    assert found["points"][0]["retained_pairs"] == pytest.approx(count_pairs(made, PairRule(8, 4)).retained_pairs)
     with pytest.raises(NotFoundError, match="no layer 99"):
         measure_lengths(service, first, 99)

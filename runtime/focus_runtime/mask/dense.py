@@ -1,0 +1,64 @@
+"""The pair rule of rule.py as boolean tensors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from focus_runtime.mask.rule import PairRule
+
+
+def allowed_pairs(
+    membership_q: Tensor, membership_k: Tensor, position_q: Tensor, position_k: Tensor, rule: PairRule
+) -> Tensor:
+    """The hard mask between some queries and some keys (METHOD section 3, with sinks).
+
+    Args:
+        membership_q, membership_k: (..., Tq) and (..., Tk) int64 bit sets.
+        position_q, position_k: (..., Tq) and (..., Tk) integers counted from the first real token.
+        rule: window and sinks.
+
+    Returns:
+        (..., Tq, Tk) bool.
+    """
+    distance = position_q[..., :, None] - position_k[..., None, :]
+    shared = (membership_q[..., :, None] & membership_k[..., None, :]) != 0
+    allowed = (distance >= 0) & (shared | (distance <= rule.window) | (position_k[..., None, :] < rule.num_sinks))
+    return allowed if rule.sliding_window is None else allowed & (distance < rule.sliding_window)
+
+
+def token_positions(membership: Tensor, key_padding: Tensor | None) -> Tensor:
+    """Positions counted from the first real token: (B, Tk) int64; padding before it gets negative numbers."""
+    count = torch.arange(membership.shape[1], device=membership.device).expand_as(membership)
+    if key_padding is None:
+        return count
+    return count - key_padding.to(torch.int8).argmax(dim=1, keepdim=True)
+
+
+def allowed_to_last_queries(
+    membership: Tensor, length_q: int, rule: PairRule, key_padding: Tensor | None = None
+) -> Tensor:
+    """The hard mask between the last tokens of each text and all its tokens.
+
+    Args:
+        membership: (B, Tk) int64 bit sets.
+        length_q: Tq, the queries are the last Tq of the Tk tokens.
+        rule: window and sinks.
+        key_padding: (B, Tk) bool, True for real tokens; padding is allowed to no query.
+
+    Returns:
+        (B, Tq, Tk) bool.
+    """
+    first = membership.shape[1] - length_q
+    position = token_positions(membership, key_padding)
+    allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, rule)
+    return allowed if key_padding is None else allowed & key_padding[:, None, :]
+
+
+def narrow(membership: Tensor) -> Tensor:
+    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost."""
+    largest = int(membership.max())
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        if largest <= torch.iinfo(dtype).max and int(membership.min()) >= 0:
+            return membership.to(dtype)
+    return membership

@@ -18,7 +18,7 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.pairs import measure_attention
 from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import dispatch
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_a_tile_of_single_pairs_names_every_cause(own):
     counts, bits = tile_counts(tile), membership(own, 1)
     for i in range(40, 71):
         for j in range(61):
-            expected = [int(j <= i and cause(bits, i, j, 6, 2) == name) for name in CAUSES]
+            expected = [int(j <= i and cause(bits, i, j, PairRule(6, 2)) == name) for name in CAUSES]
             assert counts[:, i - 40, j].tolist() == expected
 
 
@@ -133,7 +133,8 @@ def test_attention_is_measured_once_asked_and_equals_the_models_own(own):
     probabilities = fetch(service.database, "assignments", run_id=run_id).to_pandas()
     for row in range(2):
         bits, layer = membership(own, row), weights[row][0].double().numpy()
-        causes = np.array([[cause(bits, i, j, 6, 2) if j <= i else "" for j in range(total)] for i in range(total)])
+        rule = PairRule(6, 2)
+        causes = np.array([[cause(bits, i, j, rule) if j <= i else "" for j in range(total)] for i in range(total)])
         kept = 1 - (layer * (causes == "dropped")).sum(axis=(1, 2)) / total
         np.testing.assert_allclose(found["mass_kept"][row], kept, atol=1e-5)
         links = ask(own, "attention_links", layer=row)

@@ -45,7 +45,9 @@ def test_a_stored_run_has_the_numbers_it_had(service):
 
 
 def test_the_page_receives_what_it_received(service):
-    assert digest(load_run(service.database, RUN)) == EXPECTED["payload_sha256"]
+    payload = load_run(service.database, RUN)
+    assert {layer.pop("sliding_window") for layer in payload["layers"]} == {None}  # new since then
+    assert digest(payload) == EXPECTED["payload_sha256"]
     assert digest(mask_blocks(service.database, RUN, 1)) == EXPECTED["mask_sha256"]
 
 

@@ -28,3 +28,13 @@ def service(tmp_path_factory):
 def run_id(service, model_folder):
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=8, num_sinks=2, repeats=2)
     return analyze(service, TEXT, request, command="focus-explorer test")
+
+
+@pytest.fixture(scope="session")
+def sliding_run(service, tmp_path_factory):
+    """A run of a model all of whose layers attend to their last 24 tokens only, with the same text and settings."""
+    folder = tmp_path_factory.mktemp("sliding-model")
+    build_model("Mistral", vocab_size=512, sliding_window=24).save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    request = AnalyzeRequest(model=str(folder), centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
+    return analyze(service, TEXT, request, command="focus-explorer test")

@@ -121,7 +121,10 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
 
         yield statistics_table(database, run_id, what)
     elif what in _QUERIES:
-        yield fetch_in_order(database, _QUERIES[what], run_id)
+        rows = fetch_in_order(database, _QUERIES[what], run_id)
+        if what == "layers" and rows["sliding_window"].null_count == rows.num_rows:  # 0.1 had no such column
+            rows = rows.drop_columns("sliding_window")
+        yield rows
     else:
         yield from _COMPOSED[what](database, run)
 

@@ -138,7 +138,28 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             documents BIGINT NOT NULL, skipped VARCHAR NOT NULL, status VARCHAR NOT NULL);
         """,
     ),
-    ("0008_sliding_window", "ALTER TABLE layers ADD COLUMN sliding_window BIGINT;"),
+    (
+        "0008_pairs",
+        """
+        ALTER TABLE layers ADD COLUMN sliding_window BIGINT;
+        CREATE VIEW pairs AS
+        WITH rules AS (
+            SELECT r.run_id, y.layer, CAST(json_extract(r.config, '$.window') AS BIGINT) AS near,
+                CAST(json_extract(r.config, '$.num_sinks') AS BIGINT) AS sinks,
+                coalesce(y.sliding_window, r.num_tokens) AS reach
+            FROM runs r JOIN layers y USING (run_id))
+        SELECT q.run_id, q.layer, q.position AS query, k.position AS key,
+            CASE WHEN q.position - k.position >= u.reach THEN 'dropped'
+                WHEN q.position - k.position <= u.near AND q.membership & k.membership <> 0 THEN 'local_and_group'
+                WHEN q.position - k.position <= u.near THEN 'local_only'
+                WHEN q.membership & k.membership <> 0 THEN 'group_only'
+                WHEN k.position < u.sinks THEN 'sink_only'
+                ELSE 'dropped' END AS cause
+        FROM rules u
+        JOIN assignments q ON q.run_id = u.run_id AND q.layer = u.layer
+        JOIN assignments k ON k.run_id = u.run_id AND k.layer = u.layer AND k.position <= q.position;
+        """,
+    ),
 )
 
 

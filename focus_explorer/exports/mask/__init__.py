@@ -1,0 +1,1 @@
+"""The mask of one layer pair by pair, as files."""

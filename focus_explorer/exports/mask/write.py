@@ -1,0 +1,130 @@
+"""The pairs that one layer's mask keeps, each with its cause, as Parquet, CSV or a SciPy sparse matrix.
+
+Files are written a few rows of the mask at a time, so that memory does not grow with the text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import InputError
+from focus_explorer.exports.tables.sources import provenance
+from focus_explorer.services.runs import pair_rules
+from focus_runtime.files import replacing
+from focus_runtime.mask.kept import KeptPairs, kept_pairs
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.store.database import Database
+
+MASK = "mask"  # its name among the exports
+MASK_ABOUT = "Every pair of tokens that one layer's mask keeps, with its cause; --layer is needed."
+SUFFIXES = {"parquet": ".parquet", "npz": ".npz", "csv": ".csv"}
+SCHEMA = pa.schema([("query", pa.int32()), ("key", pa.int32()), ("cause", pa.dictionary(pa.int8(), pa.string()))])
+
+Pieces = Callable[[], Iterator[KeptPairs]]
+
+
+def write_mask(
+    database: Database,
+    run_id: str,
+    layer: int,
+    file_format: str,
+    out: str | Path,
+    *,
+    rows: tuple[int, int] | None = None,
+) -> Path:
+    """Write the kept pairs of some queries atomically.
+
+    Args:
+        database: has the run.
+        run_id: of the run.
+        layer: layer number.
+        file_format: "parquet" or "csv" with the columns query, key and cause, or "npz": a SciPy CSR matrix of shape
+            (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
+        out: file to write; folders above it are made.
+        rows: first and one past the last query; the whole text when None.
+
+    Raises:
+        InputError: unknown run, layer or format, rows outside the text, or the file cannot be written; nothing
+            half-written stays.
+    """
+    if file_format not in SUFFIXES:
+        raise InputError(f"there is no format {file_format!r} of a mask", expected=" or ".join(SUFFIXES))
+    run = fetch_run(database, run_id)
+    membership = fetch(database, "layer_membership", run_id=run_id, layer=layer)["membership"].to_numpy()
+    total = membership.size
+    if not total:
+        raise InputError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    first, last = rows or (0, total)
+    if not 0 <= first < last <= total:
+        raise InputError(f"rows is {first}:{last}", expected=f"A:B with 0 <= A < B <= {total}, the tokens of the run")
+    rule = pair_rules(database, run)[layer]
+    about = provenance(run) | {"table": MASK, "layer": str(layer), "rows": f"{first}:{last}", "causes": list(CAUSES)}
+
+    def pieces() -> Iterator[KeptPairs]:
+        return kept_pairs(membership, rule, (first, last))
+
+    target = Path(os.path.expanduser(out))
+    with replacing(target) as part:
+        if file_format == "npz":
+            _write_matrix(pieces, total, (first, last), about, part)
+        else:
+            _write_rows(pieces(), file_format, about, part)
+    return target
+
+
+def _write_rows(pieces: Iterator[KeptPairs], file_format: str, about: dict[str, Any], part: Path) -> None:
+    names = pa.array(CAUSES)
+    schema = SCHEMA.with_metadata({"focus_explorer": json.dumps(about, sort_keys=True, ensure_ascii=False)})
+    if file_format == "csv":
+        schema = schema.set(2, pa.field("cause", pa.string()))
+    writer: Any = pyarrow.csv.CSVWriter if file_format == "csv" else pyarrow.parquet.ParquetWriter
+    with writer(part, schema) as file:
+        for piece in pieces:
+            cause = pa.DictionaryArray.from_arrays(piece.cause, names)
+            columns = [piece.query, piece.key, cause.dictionary_decode() if file_format == "csv" else cause]
+            file.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
+
+
+def _write_matrix(pieces: Pieces, total: int, rows: tuple[int, int], about: dict[str, Any], part: Path) -> None:
+    """What `scipy.sparse.load_npz` reads; one pass counts, one writes the keys, one the causes."""
+    counts = np.zeros(total, dtype=np.int64)
+    for piece in pieces():
+        counts += np.bincount(piece.query, minlength=total)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    stored = int(starts[-1])
+    wide = np.int32 if max(stored, total) <= np.iinfo(np.int32).max else np.int64  # SciPy wants both alike
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        _member(file, "indptr", starts.astype(wide))
+        _member(file, "format", np.array(b"csr"))
+        _member(file, "shape", np.array([total, total]))
+        _member(file, "focus_explorer", np.array(json.dumps(about, sort_keys=True, ensure_ascii=False)))
+        _long_member(file, "indices", stored, wide, (piece.key.astype(wide) for piece in pieces()))
+        _long_member(file, "data", stored, np.int8, (piece.cause + np.int8(1) for piece in pieces()))
+
+
+def _member(file: zipfile.ZipFile, name: str, values: NDArray[Any]) -> None:
+    with file.open(f"{name}.npy", "w") as member:
+        np.lib.format.write_array(member, values)
+
+
+def _long_member(
+    file: zipfile.ZipFile, name: str, length: int, kind: type[np.integer], pieces: Iterator[NDArray[Any]]
+) -> None:
+    """An array whose values come in pieces."""
+    header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (length,)}
+    with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, header)
+        for piece in pieces:
+            member.write(np.ascontiguousarray(piece).data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, NotFoundError
 from focus_explorer.progress import Progress
 from focus_explorer.services.run_model import lease_run_model
-from focus_explorer.services.runs import run_config
+from focus_explorer.services.runs import pair_rules, run_config
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.crossover import crossing
 from focus_explorer.views.payloads.comparisons import (
@@ -21,6 +22,7 @@ from focus_explorer.views.payloads.comparisons import (
     LengthPayload,
     MeasuredLengths,
 )
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.store.comparisons import write_length
 
 SHORTEST, LONGEST = 256, 1 << 18
@@ -72,7 +74,7 @@ def measure_lengths(
     rows = fetch(service.database, "layer_membership", run_id=run_id, layer=layer)
     if not rows.num_rows:
         raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-    membership = rows["membership"].to_numpy()
+    membership, rules = rows["membership"].to_numpy(), pair_rules(service.database, run)
     start, length, last = time.monotonic(), SHORTEST, 0.0
     while length <= LONGEST:
         spent = time.monotonic() - start
@@ -82,7 +84,7 @@ def measure_lengths(
         began = time.monotonic()
         with lease_run_model(service, run) as loaded:
             began = time.monotonic()  # not the wait for the model
-            row = _measure(run, loaded.model, layer, membership, length, repeats)
+            row = _measure(run, loaded.model, rules[layer], layer, membership, length, repeats)
         last = time.monotonic() - began
         write_length(service.database, row)
         length *= 2
@@ -90,14 +92,14 @@ def measure_lengths(
 
 
 def _measure(
-    run: dict[str, Any], model: Any, layer: int, membership: np.ndarray, length: int, repeats: int
+    run: dict[str, Any], model: Any, rule: PairRule, layer: int, membership: np.ndarray, length: int, repeats: int
 ) -> dict[str, Any]:
     import torch
 
     from focus_runtime.measure.speed import LayerSetting, layer_speed, membership_like
 
     config, parameter = run_config(run), next(model.parameters())
-    setting = LayerSetting.of_model(model, config)
+    setting = replace(LayerSetting.of_model(model, config), sliding_window=rule.sliding_window)
     groups = membership_like(torch.from_numpy(membership.copy()), length, torch.Generator().manual_seed(length))
     measured = layer_speed(
         setting, length, repeats=repeats, seed=length, device=str(parameter.device), membership=groups

@@ -17,14 +17,18 @@ from transformers import StaticCache
 
 from focus_runtime.attention import choose_backend, focus_attention
 from focus_runtime.attention.flash import causal_flash
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.clock import StageClock
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_bytes, reset_peak_memory
 from focus_runtime.models.precision import dtype_name
+from focus_runtime.models.structure import attention_modules, sliding_window_of
 from focus_runtime.routing.router import CentroidRouter
 
 STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
@@ -41,6 +45,7 @@ class LayerSetting:
         dtype: "float32" or "bfloat16".
         backend: of `focus_attention`.
         routing: config of the router that is timed, with its own assignment and width; from the other fields when None.
+        sliding_window: tokens that the layer's own attention reaches, under Focus and without; None for all.
     """
 
     heads: int = 12
@@ -54,11 +59,21 @@ class LayerSetting:
     backend: str = "auto"
     hidden_size: int | None = None
     routing: FocusConfig | None = None
+    sliding_window: int | None = None
 
     @classmethod
     def of_model(cls, model: Any, config: FocusConfig) -> LayerSetting:
-        """A layer of the model's own shape and type; its router is timed in the given configuration."""
+        """A layer of the model's own shape and type; its router is timed in the given configuration.
+
+        Its sliding window is None unless all layers have one: Focus runs on the others where there are any.
+
+        Args:
+            model: a Hugging Face causal language model.
+            config: of Focus.
+        """
         shape = model.config.get_text_config()
+        windows = [sliding_window_of(module) for module in attention_modules(model).values()]
+        own = [window for window in windows if window is not None]
         return cls(
             heads=shape.num_attention_heads,
             key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
@@ -70,7 +85,13 @@ class LayerSetting:
             dtype=dtype_name(model),
             hidden_size=shape.hidden_size,
             routing=config,
+            sliding_window=max(own) if len(own) == len(windows) else None,
         )
+
+    @property
+    def rule(self) -> PairRule:
+        """Which pairs Focus allows."""
+        return PairRule(self.window, self.num_sinks, self.sliding_window)
 
     @property
     def width(self) -> int:
@@ -196,24 +217,21 @@ def layer_speed(
     groups = drawn if membership is None else membership.to(device)
     router = _router(setting, device)
     hidden = torch.randn(1, length, setting.width, device=device)
-    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks, "backend": setting.backend}
-
-    def focus(clock: StageClock | None = None) -> Any:
-        return focus_attention(query, key, value, groups, clock=clock, **options)
-
-    focus(), full_attention(query, key, value), router.assign(hidden)
+    sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
+    full, focus = _calls(setting, sliding, (query, key, value), groups)
+    focus(None), full(), router.assign(hidden)
     full_ms, focus_ms, routing_ms = [], [], []
     for _ in range(repeats):
-        full_ms.append(milliseconds(lambda: full_attention(query, key, value), where))
-        focus_ms.append(milliseconds(focus, where))
+        full_ms.append(milliseconds(full, where))
+        focus_ms.append(milliseconds(lambda: focus(None), where))
         routing_ms.append(milliseconds(lambda: router.assign(hidden), where))
     clock = StageClock(device=where)
     focus(clock)
     stages = {"routing": statistics.median(routing_ms)}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
-    counts = count_pairs(groups[0].cpu().numpy(), PairRule(setting.window, setting.num_sinks))
-    full, sparse = statistics.median(full_ms), statistics.median(focus_ms)
-    backend = setting.backend
+    counts = count_pairs(groups[0].cpu().numpy(), setting.rule)
+    dense, sparse = statistics.median(full_ms), statistics.median(focus_ms)
+    backend = "sliding" if sliding is not None else setting.backend
     if backend == "auto":
         backend = choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks)
     return {
@@ -225,16 +243,35 @@ def layer_speed(
         "full_ms": asdict(Spread.of(full_ms)),
         "focus_ms": asdict(Spread.of(focus_ms)),
         "routing_ms": asdict(Spread.of(routing_ms)),
-        "full_over_focus": full / sparse,
-        "full_over_focus_with_routing": full / (sparse + statistics.median(routing_ms)),
+        "full_over_focus": dense / sparse,
+        "full_over_focus_with_routing": dense / (sparse + statistics.median(routing_ms)),
         "retained_pairs": counts.retained_pairs,
         "limit": 1 / counts.retained_pairs,
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},
         "peak_bytes": {
-            "full": _growth(lambda: full_attention(query, key, value), where),
-            "focus": _growth(focus, where),
+            "full": _growth(full, where),
+            "focus": _growth(lambda: focus(None), where),
         },
     }
+
+
+def _calls(
+    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor], groups: Tensor
+) -> tuple[Callable[[], Any], Callable[[StageClock | None], Any]]:
+    """Full attention and Focus of the layer; within its sliding window where the text is longer."""
+    query, key, value = tensors
+    if sliding is not None:
+        scoring = Scoring(setting.head_size**-0.5, None)
+        within = WindowedFocus(groups, token_positions(groups, None), setting.rule)
+        return (
+            lambda: sliding_attention(query, key, value, sliding, scoring),
+            lambda clock: sliding_attention(query, key, value, sliding, scoring, focus=within),
+        )
+    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks, "backend": setting.backend}
+    return (
+        lambda: full_attention(query, key, value),
+        lambda clock: focus_attention(query, key, value, groups, clock=clock, **options),
+    )
 
 
 def _growth(work: Callable[[], Any], device: torch.device) -> int | None:

@@ -1,0 +1,213 @@
+"""Every command and every view on models with sliding windows, gaps between routed layers, one layer, one head."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.exports.figures.write import FIGURES, LAYERED
+from focus_explorer.services.centroids.files import add_centroids
+from focus_explorer.services.service import Service
+from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.loss import pair_shares
+from focus_runtime.routing.centroid_file import save_centroids
+from tests.helpers import build_centroids, build_model, build_tokenizer
+
+pytestmark = pytest.mark.slow
+TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 2
+KINDS = {  # family, changes of its configuration, layers with groups
+    "gaps, softcap, one head": (
+        "Gemma2",
+        {"num_hidden_layers": 4, "sliding_window": 24, "num_attention_heads": 1, "num_key_value_heads": 1},
+        (1, 3),
+    ),
+    "sliding, one layer": ("Mistral", {"num_hidden_layers": 3, "sliding_window": 24}, (1,)),
+}
+
+
+STARTED = {  # requests that start work -> the one that says how far it is
+    "compare_grid_start": "compare_grid",
+    "compare_lengths_start": "compare_lengths",
+    "compare_generation_start": "compare_generation",
+    "measure_attention": "attention",
+    "statistics_measure": "statistics_job",
+}
+
+
+class Site:
+    """A model of one kind with its centroids, texts and database, and the runs made of them."""
+
+    def __init__(self, kind, folder):
+        family, changes, self.layers = KINDS[kind]
+        self.kind, self.folder, self.model = kind, folder, build_model(family, vocab_size=512, **changes)
+        self.model.save_pretrained(folder / "model")
+        build_tokenizer().save_pretrained(folder / "model")
+        layers = {"layers": self.layers} if len(self.layers) == 1 else {}
+        save_centroids(build_centroids(self.model, **layers), folder / "c.safetensors")
+        (folder / "docs").mkdir()
+        for name, text in (("text", TEXT), ("docs/a", TEXT), ("docs/b", TEXT[9:])):
+            (folder / f"{name}.txt").write_text(text)
+        self.db = ["--db", str(folder / "runs.duckdb")]
+        self.chosen = ["--model", str(folder / "model"), "--centroids", str(folder / "c.safetensors")]
+        self.service = Service(folder / "runs.duckdb")
+        add_centroids(self.service, folder / "c.safetensors", "c.safetensors", str(folder / "model"))
+        self.sliding = {24} if kind.startswith("sliding") else {None}
+        self.runs = []
+
+    def __str__(self):
+        return self.kind
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def ask(self, what, **more):
+        """The answer of a view, once it is computed."""
+        for _ in range(600):
+            found = dispatch(self.service, {"what": what, "run": self.runs[0], **more})
+            state = (found.get("job") or {}).get("state", found.get("state", "done"))
+            assert state != "failed", str(found)
+            if what in STARTED or state in ("done", "none"):
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"{what} was never answered")
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def site(request, tmp_path_factory):
+    return Site(request.param, tmp_path_factory.mktemp("kind"))
+
+
+@pytest.fixture
+def said(capsys):
+    """Runs a command that must succeed; its output."""
+
+    def run(*words):
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return out
+
+    return run
+
+
+@pytest.fixture
+def analysed(site, said):
+    """The site with two runs of one text."""
+    for top_k in () if site.runs else ("1", "2"):
+        words = ["analyze", site.path("text.txt"), *site.chosen, *site.db, "--repeats", "1", "--top-k", top_k]
+        site.runs.append(json.loads(said(*words, "--attention", "--json"))["run_id"])
+    return site
+
+
+def test_what_is_stored_is_what_ran(analysed, said):
+    """Counts of pairs and the backend are those of the model composed anew."""
+    import torch
+
+    from focus_runtime.routing.centroid_file import load_centroids
+    from focus_runtime.text.tokens import tokenize
+
+    ids = torch.tensor([tokenize(build_tokenizer(), TEXT).ids])
+    focus = compose(analysed.model, load_centroids(analysed.path("c.safetensors")), top_k=1)
+    with torch.no_grad():
+        focus.model(ids)
+    rules, expected = focus.pair_rules(), {}
+    for layer, assignment in focus.assignments().items():
+        expected[layer] = pair_shares(assignment.membership[0].numpy(), rules[layer])[0]
+    backends = set(focus.backends().values())
+    focus.detach()
+    assert tuple(expected) == analysed.layers
+    with analysed.service.database.read() as connection:
+        rows = connection.execute(
+            "SELECT layer, retained_pairs, sliding_window FROM layers WHERE run_id = ? ORDER BY layer",
+            [analysed.runs[0]],
+        ).fetchall()
+        backend = connection.execute("SELECT backend FROM runs WHERE run_id = ?", [analysed.runs[0]]).fetchone()[0]
+    assert {layer: kept for layer, kept, _ in rows} == pytest.approx(expected)
+    assert {window for _, _, window in rows} == analysed.sliding
+    assert set(backend.split(", ")) == backends
+    assert ("sliding" in backends) == (24 in analysed.sliding)
+
+
+def test_commands_that_measure(analysed, said):
+    run, other = analysed.runs
+    said("statistics", run, "--attention", *analysed.db)
+    if len(analysed.layers) > 1:
+        said("statistics", run, "--with", other, *analysed.db)
+    grid = ["--top-k", "1,2", "--window", "4,30", "--repeats", "1"]
+    said("compare", analysed.path("text.txt"), *analysed.chosen, *analysed.db, *grid)
+    text = ["--text", analysed.path("text.txt")]
+    said("bench", *analysed.chosen, *text, "--lengths", "64", "--layer-lengths", "64", "--repeats", "1")
+    said("evaluate", *analysed.chosen, *text, "--seq-len", "48")
+    said("centroids", "check", analysed.path("c.safetensors"), "--model", analysed.path("model"))
+    said("runs", *analysed.db)
+
+
+def test_a_corpus(analysed, said):
+    out = ["--out", analysed.path("corpus"), "--no-tags", "--json"]
+    corpus = json.loads(said("analyze", analysed.path("docs"), *analysed.chosen, *analysed.db, *out).splitlines()[-1])
+    assert corpus["documents"] == 2
+    run = corpus["corpus_id"]
+    said("corpora", "show", run, *analysed.db)
+    said("statistics", run, *analysed.db)
+    said("export", run, "--what", "distances", "--out", analysed.path("distances.csv"), *analysed.db)
+    with analysed.service.database.read() as connection:
+        stored = connection.execute("SELECT retained_pairs FROM layers WHERE run_id = ?", [analysed.runs[0]]).fetchall()
+    assert corpus["retained_pairs"]["value"] == pytest.approx(sum(kept for (kept,) in stored) / len(stored), abs=0.05)
+
+
+def test_trainings(site, said):
+    text = ["--text", site.path("text.txt"), "--model", site.path("model"), "--seq-len", "24", "--window", "4"]
+    said("train", *text, "--steps", "2", "--out", site.path("trained.safetensors"), *site.db)
+    said("finetune", *text, "--steps", "1", "--centroid-steps", "1", "--out", site.path("tuned"))
+    said("trainings", *site.db)
+
+
+def test_exports_figures_report_and_bundle(analysed, said):
+    run, other = analysed.runs
+    one_layer = ["--layer", analysed.layers[-1]]
+    said("export", run, "--what", "mask", "--out", analysed.path("mask.npz"), *one_layer, *analysed.db)
+    for name in FIGURES:
+        if (name == "agreement" and len(analysed.layers) == 1) or name == "quality":  # each says what it lacks
+            continue
+        layer = one_layer if name in LAYERED else []
+        said("figure", run, "--what", name, "--out", analysed.path(f"{name}.html"), *layer, *analysed.db)
+    said("report", run, other, "--out", analysed.path("report"), "--no-pdf", *analysed.db)
+    said("bundle", run, "--out", analysed.path("b.zip"), "--text", "--no-figures", *analysed.db)  # every table
+    again = ["--out", analysed.path("again"), "--db", analysed.path("again.duckdb")]
+    assert "every table has the bytes it had" in said("rebuild", analysed.path("b.zip"), *analysed.chosen, *again)
+
+
+def test_every_view(analysed):
+    other, middle = analysed.runs[1], analysed.layers[len(analysed.layers) // 2]
+    of_layer = {"layer": middle}
+    questions = {
+        "layer_cells": of_layer,
+        "mask_tile": {**of_layer, "rows": [0, 60], "keys": [0, 60]},
+        "pair_distances": of_layer,
+        "attention_links": of_layer,
+        "statistics_layer": of_layer,
+        "statistics_pairs": of_layer,
+        "statistics_agreement": {"other": other},
+        "map": {**of_layer, "quick": True},
+        "compare_beside": {"other": other},
+        "compare_numbers": {"other": other},
+        "compare_grid_start": {"top_k": [2], "window": [8], "repeats": 1},
+        "compare_lengths_start": {**of_layer, "seconds": 1},
+        "compare_generation_start": {"prompt": "The harbour", "max_tokens": 4},
+        "export_command": {"kind": "table", "name": "groups", "format": "csv"},
+    }
+    skipped = {"export_start", "export_state", "export_stop", "compare_stop", "stop_attention", "statistics_stop"}
+    for name in HANDLERS:
+        if name in skipped:  # files are those of the commands; nothing is stopped
+            continue
+        if name == "statistics_agreement" and len(analysed.layers) == 1:
+            continue
+        assert analysed.ask(name, **questions.get(name, {})) is not None
+        if name in STARTED:
+            analysed.ask(STARTED[name])
+    points = analysed.ask("compare_lengths")["layers"][str(middle)]["points"]
+    assert {point["backend"] for point in points} == ({"sliding"} if 24 in analysed.sliding else {"fused"})

@@ -28,6 +28,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--js-flags=--no-opt",  # a page lives for seconds: what the last compiler of V8 costs does not come back
 ]
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 HARBOUR = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 60

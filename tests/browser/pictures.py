@@ -6,7 +6,6 @@ PYTHONPATH=runtime:. python -m tests.browser.pictures --db runs.duckdb --out pic
 from __future__ import annotations
 
 import argparse
-import shutil
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
-from tests.browser.conftest import FLAGS, SIZES, serving
+from tests.browser.conftest import FLAGS, SIZES, find_chromium, serving
 from tests.browser.places import PLACES
 
 SCHEMES = ("light", "dark")
@@ -35,7 +34,7 @@ def main() -> None:
     run = arguments.run or list_runs(Service(arguments.db).database)[0]["run_id"]
     places = [place for place in PLACES if arguments.place is None or place.name in arguments.place]
     with serving("--db", arguments.db, port=7957) as url, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
         for place, size, scheme in product(places, arguments.size or SIZES, arguments.scheme or SCHEMES):
             context = browser.new_context(viewport=SIZES[size], color_scheme=scheme)
             page = context.new_page()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs
 
 DRAWN = 60_000
 
@@ -32,12 +33,27 @@ class Place:
     query: str = ""
     go: Callable[[Any], None] | None = None
 
+    @property
+    def page(self) -> str:
+        """What places must share to be reached from each other without a new page."""
+        asked = {name: values for name, values in parse_qs(self.query).items() if name not in ("part", "layer")}
+        return str(asked)
+
     def visit(self, page: Any) -> None:
         """Do what leads here on an open page, and wait until it is drawn."""
         if self.go is not None:
             self.go(page)
         page.locator(self.ready).first.wait_for(timeout=DRAWN)
         page.wait_for_timeout(400)
+
+    def move(self, page: Any) -> None:
+        """Visit from another place with the same `page`, by what a person would press."""
+        page.keyboard.press("Escape")  # closes a dialog
+        page.locator("#fe-tabs [role=tab]").first.click()
+        for part in parse_qs(self.query).get("part", ()):
+            page.locator(f".fx-panel:not([hidden]) .fx-choice input[value={part}]").first.check(force=True)
+        page.mouse.move(0, 0)
+        self.visit(page)
 
 
 PLACES = (

@@ -57,7 +57,7 @@ def elsewhere(pair):
 
 @pytest.fixture(scope="module")
 def compare_url(pair):
-    with serving("--db", pair[0].database.path, port=7961) as url:
+    with serving("--db", pair[0].database.path, port=7958) as url:
         yield url
 
 
@@ -99,23 +99,26 @@ def test_selected_tokens_show_their_mean_loss_difference(open_part, pair):
     expect(line).to_contain_text("over 10 scored tokens")
 
 
-def test_a_small_grid_is_measured_kept_and_drawn(open_part, pair):
-    page, part = open_part("settings")
+def test_a_small_grid_is_measured_kept_and_drawn(tiny_page):
+    open_one, service, _ = tiny_page
+    run_id = list_runs(service.database)[-1]["run_id"]
+    page = open_one(f"?run={run_id}&view=compare&part=settings")
+    part = page.locator("[data-testid=fx-compare-settings]")
     expect(part.locator("[data-testid=fx-grid-empty]")).to_be_visible()
-    assert part.get_by_label("Window", exact=True).input_value() == "8, 16, 64"
+    assert part.get_by_label("Window", exact=True).input_value() == "8, 32, 128"
     part.get_by_label("Top-k", exact=True).fill("one")
     part.locator("[data-testid=fx-compare-start]").click()
     expect(part.get_by_role("alert")).to_contain_text("whole numbers")
     part.get_by_label("Top-k", exact=True).fill("1")
-    part.get_by_label("Window", exact=True).fill("16")
+    part.get_by_label("Window", exact=True).fill("8")
     part.get_by_label("Repeats", exact=True).fill("1")
     part.locator("[data-testid=fx-compare-start]").click()
     expect(part.locator("[data-testid=fx-compare-stop]")).to_be_visible(timeout=20_000)
     done(page, "settings")
-    cells = grid_rows(pair[0], pair[1])
+    cells = grid_rows(service, run_id)
     assert {cell["kind"] for cell in cells} == {"focus", "window", "random"}
     own = next(cell for cell in cells if cell["kind"] == "focus")
-    shown = part.locator('[data-cell="focus/1/16"]')
+    shown = part.locator('[data-cell="focus/1/8"]')
     expect(shown).to_contain_text(f"{own['retained_pairs']:.0%}".replace("%", "\u00a0%"))
     expect(shown).to_contain_text("this run's setting")
     expect(part.locator("[data-testid=fx-pareto] .legend")).to_contain_text("Random centroids")

@@ -184,12 +184,13 @@ def test_upload_of_a_bad_file_is_explained(open_page, tmp_path):
     expect(page.locator("#fe-report [role=alert]")).to_contain_text("width 32", timeout=60_000)
 
 
-def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_path):
+def test_uploaded_centroids_are_used_in_the_next_run(tiny_page, tmp_path):
     from focus_runtime.models.loading import load_model
 
-    page = open_page()
+    open_one, service, text = tiny_page
+    page = open_one()
     page.get_by_role("tab", name="Centroids").click()
-    model, _ = load_model("smollm2-135m")
+    model, _ = load_model(str(text.parent / "tiny"))
     mine = tmp_path / "six-groups.safetensors"
     save_centroids(random_centroids(model, FocusConfig(num_groups=6, top_k=1)), mine)
     page.locator("#fe-upload input[type=file]").set_input_files(mine)
@@ -204,7 +205,7 @@ def test_uploaded_centroids_are_used_in_the_next_run(open_page, database, tmp_pa
         arg=before,
         timeout=120_000,
     )
-    assert run_summary(Service(database).database, shown_run(page))["config"]["num_groups"] == 6
+    assert run_summary(service.database, shown_run(page))["config"]["num_groups"] == 6
     expect(page.locator("[data-testid=fx-header]")).to_contain_text("K = 6 groups")
 
 

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from focus_explorer.cli.main import main
 from focus_explorer.exports.figures.write import write_figure
+from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_statistics import statistics_table
 
@@ -143,15 +144,17 @@ def test_what_was_not_measured_is_said_in_one_line_and_the_dialog_goes_on(open_p
 
 
 @pytest.mark.slow
-def test_random_centroids_measured_from_the_page_appear_beside_every_number(open_page, database, first_run):
-    page = open_statistics(open_page)
+def test_random_centroids_measured_from_the_page_appear_beside_every_number(tiny_page):
+    open_one, service, _ = tiny_page
+    run_id = list_runs(service.database)[-1]["run_id"]
+    page = open_one(f"?run={run_id}&view=statistics")
     table(page, "fx-stat-run")
     line = page.locator("[data-stat=pairs_kept] td").nth(2)
     expect(line).to_have_text("–")
     page.locator("[data-testid=fx-stat-measure] button").first.click()
     expect(page.locator("[data-testid=fx-stat-measure] progress")).to_be_visible()
     expect(line).to_contain_text("%", timeout=120_000)
-    found = statistics_table(Service(database).database, first_run, "statistics").to_pylist()
+    found = statistics_table(service.database, run_id, "statistics").to_pylist()
     (row,) = [row for row in found if row["scope"] == "run" and row["statistic"] == "pairs_kept"]
     expect(line).to_contain_text(f"{100 * row['random']:.1f}")
     expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text("spaCy")

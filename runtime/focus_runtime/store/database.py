@@ -21,6 +21,7 @@ from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, migrate
 
 WAIT_SECONDS = 20.0
+_ALL = [name for name, _ in MIGRATIONS]
 
 
 class Database:
@@ -66,13 +67,21 @@ class Database:
 
         A file of an older version is migrated first.
         """
-        if not os.path.exists(self.path) or (not self._ready and self._is_older()):
+        if not os.path.exists(self.path):
             with self.write():
                 pass
         with self._lock:
             connection = self._open(read_only=True)
             try:
                 done = applied(connection)
+                if not self._ready:
+                    self._ready = done == _ALL
+                    if done and not self._ready:
+                        connection.close()
+                        with self.write():
+                            pass
+                        connection = self._open(read_only=True)
+                        done = applied(connection)
                 check_version(done, str(self.path))
                 if not done:
                     raise foreign_file(str(self.path))
@@ -81,16 +90,6 @@ class Database:
                 raise self._explain(error) from error
             finally:
                 connection.close()
-
-    def _is_older(self) -> bool:
-        with self._lock:
-            connection = self._open(read_only=True)
-            try:
-                done = applied(connection)
-            finally:
-                connection.close()
-            self._ready = done == [name for name, _ in MIGRATIONS]
-            return bool(done) and not self._ready
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self.wait

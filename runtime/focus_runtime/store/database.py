@@ -37,6 +37,7 @@ class Database:
         self.wait = wait
         self._lock = threading.RLock()
         self._ready = False
+        self._reading: duckdb.DuckDBPyConnection | None = None
 
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -65,8 +66,13 @@ class Database:
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection; other readers may work at the same time. A missing file reads as empty.
 
-        A file of an older version is migrated first.
+        A file of an older version is migrated first. Inside another `read` of the same thread it is that one's
+        connection: opening takes longer than most queries.
         """
+        with self._lock:
+            if self._reading is not None:
+                yield self._reading
+                return
         if not os.path.exists(self.path):
             with self.write():
                 pass
@@ -85,10 +91,12 @@ class Database:
                 check_version(done, str(self.path))
                 if not done:
                     raise foreign_file(str(self.path))
+                self._reading = connection
                 yield connection
             except duckdb.IOException as error:
                 raise self._explain(error) from error
             finally:
+                self._reading = None
                 connection.close()
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:

@@ -100,12 +100,13 @@ def run_statistics(database: Database, run_id: str) -> RunStatistics:
         NotFoundError: there is no such run, or it was deleted, or the corpus has no documents.
         InputError: the corpus is not finished.
     """
-    corpus = corpus_row(database, run_id)
-    if corpus is not None and corpus["status"] != "complete":
-        raise InputError(
-            f"the corpus {run_id} is not finished", fix="give the command that started it again: it goes on"
-        )
-    state = stored_measurements(database, run_id) if corpus is None else corpus
+    with database.read():
+        corpus = corpus_row(database, run_id)
+        if corpus is not None and corpus["status"] != "complete":
+            raise InputError(
+                f"the corpus {run_id} is not finished", fix="give the command that started it again: it goes on"
+            )
+        state = stored_measurements(database, run_id) if corpus is None else corpus
     key = (str(database.path), run_id, repr(sorted(state.items())))
     if key not in _cache:
         sample = None if corpus is None else corpus_sample(CorpusData(database, run_id))

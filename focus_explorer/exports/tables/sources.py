@@ -71,11 +71,12 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     Raises:
         InputError: unknown table or run; before the first piece.
     """
-    corpus = corpus_row(database, run_id)
-    tables, kind = (TABLES, "run") if corpus is None else (CORPUS_TABLES, "corpus")
-    if what not in tables:
-        raise InputError(f"there is no table {what!r} of a {kind}", expected=" or ".join(tables))
-    run = fetch_run(database, run_id) if corpus is None else as_run(corpus)
+    with database.read():
+        corpus = corpus_row(database, run_id)
+        tables, kind = (TABLES, "run") if corpus is None else (CORPUS_TABLES, "corpus")
+        if what not in tables:
+            raise InputError(f"there is no table {what!r} of a {kind}", expected=" or ".join(tables))
+        run = fetch_run(database, run_id) if corpus is None else as_run(corpus)
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
@@ -138,11 +139,12 @@ def fetch_in_order(database: Database, name: str, run_id: str) -> pa.Table:
         run_id: its parameter.
     """
     with database.read() as connection:
+        threads = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
         connection.execute("SET threads = 1")
         try:
             return connection.sql(QUERIES[name], params={"run_id": run_id}).to_arrow_table()
         finally:
-            connection.execute("RESET threads")
+            connection.execute(f"SET threads = {threads}")
 
 
 def _groups(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:

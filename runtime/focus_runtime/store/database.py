@@ -21,6 +21,7 @@ from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, migrate
 
 WAIT_SECONDS = 20.0
+_ALL = [name for name, _ in MIGRATIONS]
 
 
 class Database:
@@ -36,6 +37,7 @@ class Database:
         self.wait = wait
         self._lock = threading.RLock()
         self._ready = False
+        self._reading: duckdb.DuckDBPyConnection | None = None
 
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -64,33 +66,38 @@ class Database:
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection; other readers may work at the same time. A missing file reads as empty.
 
-        A file of an older version is migrated first.
+        A file of an older version is migrated first. Inside another `read` of the same thread it is that one's
+        connection: opening takes longer than most queries.
         """
-        if not os.path.exists(self.path) or (not self._ready and self._is_older()):
+        with self._lock:
+            if self._reading is not None:
+                yield self._reading
+                return
+        if not os.path.exists(self.path):
             with self.write():
                 pass
         with self._lock:
             connection = self._open(read_only=True)
             try:
                 done = applied(connection)
+                if not self._ready:
+                    self._ready = done == _ALL
+                    if done and not self._ready:
+                        connection.close()
+                        with self.write():
+                            pass
+                        connection = self._open(read_only=True)
+                        done = applied(connection)
                 check_version(done, str(self.path))
                 if not done:
                     raise foreign_file(str(self.path))
+                self._reading = connection
                 yield connection
             except duckdb.IOException as error:
                 raise self._explain(error) from error
             finally:
+                self._reading = None
                 connection.close()
-
-    def _is_older(self) -> bool:
-        with self._lock:
-            connection = self._open(read_only=True)
-            try:
-                done = applied(connection)
-            finally:
-                connection.close()
-            self._ready = done == [name for name, _ in MIGRATIONS]
-            return bool(done) and not self._ready
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self.wait

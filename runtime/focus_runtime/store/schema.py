@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import duckdb
+
 from focus_runtime.errors import StoreError
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
@@ -165,12 +167,11 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
 
 def applied(connection: Any) -> list[str]:
     """Names of the migrations a database has, oldest first; empty for a blank database."""
-    known = connection.execute(
-        "SELECT count(*) FROM information_schema.tables WHERE table_name = 'schema_migrations'"
-    ).fetchone()[0]
-    if not known:
+    try:
+        rows = connection.execute("SELECT name FROM schema_migrations ORDER BY name").fetchall()
+    except duckdb.CatalogException:  # there is no such table; looking for it first takes longer than most reads
         return []
-    return [row[0] for row in connection.execute("SELECT name FROM schema_migrations ORDER BY name").fetchall()]
+    return [row[0] for row in rows]
 
 
 def check_version(done: list[str], path: str) -> None:

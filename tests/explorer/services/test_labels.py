@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 
+import numpy as np
 import pytest
 
 from focus_explorer.cli.main import main
@@ -19,21 +21,28 @@ from focus_explorer.services.labels import (
     purge_expired,
     undelete_run,
 )
-from focus_explorer.services.maps import map_payload
 from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
+from focus_runtime.store.projections import write_projection
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def stored(tmp_path, model_folder):
-    """A service over a database of its own with two runs, newest first."""
-    service = Service(tmp_path / "runs.duckdb")
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory, model_folder):
+    """A database with two runs, of which each test gets a copy."""
+    service = Service(tmp_path_factory.mktemp("labels") / "runs.duckdb")
     request = AnalyzeRequest(model=model_folder, centroids="random", window=4, repeats=1, max_tokens=40)
     for text in (TEXT, TEXT[::-1]):
         analyze(service, text, request)
+    return service.database.path
+
+
+@pytest.fixture
+def stored(tmp_path, two_runs):
+    """A service over a database of its own with two runs, newest first."""
+    service = Service(shutil.copy(two_runs, tmp_path / "runs.duckdb"))
     return service, [row["run_id"] for row in list_runs(service.database)]
 
 
@@ -66,8 +75,9 @@ def test_a_deleted_run_is_hidden_and_comes_back_with_its_labels(stored):
 
 def test_purging_leaves_no_row_of_the_run_and_all_of_the_others(stored):
     service, (newest, other) = stored
-    map_payload(service, newest, 0)
-    map_payload(service, other, 0)
+    meta = {"method": "UMAP", "parameters": {"tokens": 40}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
+    for run_id in (newest, other):
+        write_projection(service.database, run_id, 0, np.zeros((44, 2)), meta)
 
     def counts(run_id):
         with service.database.read() as connection:

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.model
 
 def test_baselines_on_the_embedded_model():
     model, tokenizer = load_model("smollm2-135m")
-    ids = torch.tensor([tokenizer(sample_text("Novel"), add_special_tokens=False).input_ids[:320]])
+    ids = torch.tensor([tokenizer(sample_text("Novel"), add_special_tokens=False).input_ids[:192]])
     full = score(model, ids)
     perplexities = {}
     for label, name, settings in (
         ("window", "window_only", {"window": 31}),
         ("sinks", "window_only", {"window": 27, "num_sinks": 4}),
         ("sparq", "sparq", {"num_keys": 32, "components": 32, "reallocate": False}),
-        ("all", "sparq", {"num_keys": 320}),
+        ("all", "sparq", {"num_keys": 192}),
     ):
         with BASELINES[name](**settings).attach(model) as handle:
             perplexities[label] = score(model, ids).perplexity

@@ -42,6 +42,20 @@ def test_blank_database_has_every_table(tmp_path):
         assert all(connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,) for name in TABLES)
 
 
+def test_a_read_inside_another_is_the_same_connection(tmp_path):
+    database = Database(tmp_path / "new.duckdb")
+    with database.read() as outer:
+        with database.read() as inner:
+            assert inner is outer
+        assert outer.execute("SELECT count(*) FROM runs").fetchall() == [(0,)]  # still open
+    with database.write() as writer:  # and closed at the end
+        assert writer is not outer
+    with pytest.raises(ValueError, match="of the caller"), database.read():
+        raise ValueError("of the caller")
+    with database.read() as later:
+        assert later is not outer
+
+
 def test_run_reads_back_exactly(tmp_path, trace):
     database = Database(tmp_path / "a.duckdb")
     run_id = write_run(database, trace, command="x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 
 import duckdb
 import pytest
@@ -244,18 +246,27 @@ def test_a_foreign_database_is_refused_at_once(tmp_path):
 @pytest.mark.slow
 def test_two_trainings_of_two_processes_share_one_file(database):
     code = """
-import sys
-from tests.runtime.store.test_training import info, step
+import json, sys
+from dataclasses import make_dataclass
 from focus_runtime.store.database import Database
-from focus_runtime.store.training import TrainingRecorder
-with TrainingRecorder(Database(sys.argv[1]), info(sys.argv[2])) as recorder:
+from focus_runtime.store.training import TrainingInfo, TrainingRecorder
+info, step = map(json.loads, sys.argv[2:])
+made = make_dataclass("Step", step)
+with TrainingRecorder(Database(sys.argv[1]), TrainingInfo(**info)) as recorder:
     for number in range(1, 301):
-        recorder.step(step(number, float(sys.argv[3])))
-"""
+        recorder.step(made(**step | {"step": number}))
+"""  # a TrainStep's own module would import torch
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
     runs = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(database.path), f"/x/{loss}", str(loss)], env=os.environ | paths
+            [
+                sys.executable,
+                "-c",
+                code,
+                str(database.path),
+                *(json.dumps(asdict(told)) for told in (info(f"/x/{loss}"), step(1, float(loss)))),
+            ],
+            env=os.environ | paths,
         )
         for loss in (1, 2)
     ]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
+import os
+import signal
 
 import pytest
 import torch
 
 from focus_runtime.errors import TrainingError, TrainingStopped
 from tests.helpers import build_model
-from tests.runtime.training.tiny import TEXTS, environment, same, train
+from tests.runtime.training.tiny import TEXTS, same, train
 
 pytestmark = pytest.mark.slow
 
@@ -75,22 +74,17 @@ def test_ctrl_c_in_a_step_keeps_the_one_before(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_real_interrupt_signal_keeps_the_last_step(tmp_path):
     file = tmp_path / "run.ckpt"
-    program = textwrap.dedent(f"""
-        import os, signal
-        from pathlib import Path
-        from tests.runtime.training.tiny import train
-        from focus_runtime.errors import TrainingStopped
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background ignores it
-        def on_step(step):
-            if step.step == 3:
-                os.kill(os.getpid(), signal.SIGINT)
-        try:
-            train(checkpoint=Path({str(file)!r}), on_step=on_step, checkpoint_every=100)
-        except TrainingStopped as stopped:
-            print(stopped)
-    """)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
-    assert "stopped after step 3; kept in" in done.stdout, done.stderr
+
+    def on_step(step):
+        if step.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background ignores it
+    try:
+        with pytest.raises(TrainingStopped, match="stopped after step 3; kept in"):
+            train(checkpoint=file, on_step=on_step, checkpoint_every=100)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert train(checkpoint=file, resume=True)[1] == train()[1][3:]
 
 

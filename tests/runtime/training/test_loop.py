@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -145,18 +145,26 @@ def test_two_processes_train_what_one_does_with_twice_the_batch(tmp_path):
         state.destroy_process_group()
         """)
     )
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        "2",
-        "--master_port",
-        str(29500 + os.getpid() % 500),
-        str(program),
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    told = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [  # with what torchrun tells them; it would import torch a third time
+        subprocess.Popen(
+            [sys.executable, str(program)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment() | told | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
     ]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment())
-    reports = [line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("LOSSES")]
-    assert reports, done.stderr
+    try:
+        ended = [process.communicate(timeout=400) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    reports = [line.split(" ", 1)[1] for line in ended[0][0].splitlines() if line.startswith("LOSSES")]
+    assert reports, ended
     assert reports[0].endswith(" 2")
     assert json.loads(reports[0].rsplit(" ", 1)[0]) == pytest.approx(train(batch=2, steps=3)[1], rel=1e-4)

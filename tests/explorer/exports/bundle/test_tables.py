@@ -8,6 +8,7 @@ from focus_explorer.exports.tables.write import table
 
 
 def test_every_table_with_places_is_known_to_have_them(service, run_id):
-    for what in TABLES:
-        assert (what in BY_PLACE) == bool(PLACES & set(table(service.database, run_id, what).column_names)), what
+    with service.database.read():  # opened once for all
+        for what in TABLES:
+            assert (what in BY_PLACE) == bool(PLACES & set(table(service.database, run_id, what).column_names)), what
     assert set(DATA_ONLY) <= set(BY_PLACE)

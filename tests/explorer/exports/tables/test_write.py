@@ -40,9 +40,17 @@ QUICK = [what for what in TABLES if what not in SLOW]
 
 @pytest.fixture(scope="module")
 def tables(service, run_id):
-    return {what: table(service.database, run_id, what) for what in [*QUICK, "distances"]}
+    with service.database.read():  # opened once for all: opening takes longer than most of the tables
+        return {what: table(service.database, run_id, what) for what in [*QUICK, "distances"]}
 
 
+@pytest.fixture
+def opened(service):
+    with service.database.read():
+        yield
+
+
+@pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("file_format", ["csv", "json", "parquet"])
 def test_every_table_reads_back(tmp_path, service, run_id, tables, file_format):
     for what, rows in tables.items():
@@ -66,6 +74,7 @@ def test_every_table_reads_back(tmp_path, service, run_id, tables, file_format):
     assert {path.name for path in tmp_path.iterdir()} == {f"{what}.out" for what in tables}
 
 
+@pytest.mark.usefixtures("opened")
 def test_a_table_for_reading_is_cut_and_says_so(tmp_path, service, run_id, tables):
     for file_format in ("latex", "markdown"):
         for what in tables:
@@ -85,6 +94,7 @@ def test_groups_have_denominators_and_settings(tables):
     assert all(sum(tokens) == tables["tokens"].num_rows for tokens in by_layer.values())
 
 
+@pytest.mark.usefixtures("opened")
 def test_large_tables_stream_to_the_same_rows(tmp_path, service, run_id, tables, monkeypatch):
     database = service.database
     for rows_at_once in (10**9, 1000, 64):  # all layers at once, layer by layer, and parts of a layer

@@ -23,9 +23,33 @@ from tests.explorer.services.training.curves import curve
 pytestmark = pytest.mark.slow  # many short trainings; they run in make test
 
 
+STEPS = 200
+# Python reads this module when it starts: a step of a child lasts a while, at no cost, until the file `pace` is gone.
+PACED = """
+import os, time
+from focus_runtime.store.training import TrainingRecorder
+record = TrainingRecorder.step
+def step(*given, **named):
+    record(*given, **named)
+    if os.path.exists({pace!r}):
+        time.sleep(0.2)
+TrainingRecorder.step = step
+"""
+
+
 @pytest.fixture
-def trainings(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+def pace(tmp_path):
+    """A file while which is there, trainings are slow enough to be watched and stopped."""
+    path = tmp_path / "pace"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def trainings(tmp_path, monkeypatch, pace):
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "sitecustomize.py").write_text(PACED.format(pace=str(pace)))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "start"), *sys.path]))
     made = Trainings(Service(tmp_path / "runs.duckdb"))
     yield made
     job = made._job
@@ -45,7 +69,7 @@ def request(model_folder, steps):
         window=8,
         steps=steps,
         seq_len=64,
-        checkpoint_every=10,
+        checkpoint_every=2,
     )
 
 
@@ -54,13 +78,14 @@ def until(condition, seconds=120):
     while time.monotonic() < deadline:
         if condition():
             return
-        time.sleep(0.2)
+        time.sleep(0.5)  # asking opens the database, which takes as long as some steps
     pytest.fail("it did not happen in time")
 
 
 @pytest.mark.slow
-def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file):
-    out = trainings.start(request(model_folder, 1200), [str(text_file)])
+def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, pace):
+    """Stopped once and killed once, which is shown as interrupted; it goes on from both."""
+    out = trainings.start(request(model_folder, STEPS), [str(text_file)])
     assert trainings.payload({})["job"]["state"] == "starting"
     with pytest.raises(InputError, match="mine is still running"):
         trainings.start(request(model_folder, 10), [str(text_file)])
@@ -86,28 +111,24 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file):
     text_file.unlink()  # the page's training has its own copy
 
     assert trainings.resume(key) == out
+    until(lambda: trainings.rows()[0]["status"] == "running" and trainings.rows()[0]["step"] > row["step"])
+    trainings._job.process.kill()
+    until(lambda: trainings.rows()[0]["status"] == "interrupted")
+    stored = [step for step, _ in curve(text_file.parent, key)]
+    assert stored == list(range(1, stored[-1] + 1))
+    assert stored[-1] > row["step"]
+
+    pace.unlink()
+    assert trainings.resume(key) == out
     until(lambda: trainings.rows()[0]["status"] == "done")
     [row] = trainings.rows()
-    assert (row["step"], row["training_id"], row["usable"]) == (1200, key, True)
-    assert [step for step, _ in curve(text_file.parent, key)] == list(range(1, 1201))
+    assert (row["step"], row["training_id"], row["usable"]) == (STEPS, key, True)
+    steps = [step for step, _ in curve(text_file.parent, key)]
+    assert all(before < after for before, after in pairwise(steps))  # nothing twice; what was not yet stored is lost
+    assert (steps[0], steps[-1]) == (1, STEPS)
     used = trainings.use(key)
     run = analyze(trainings.service, TEXT, AnalyzeRequest(model=used["model"], centroids=used["sha256"], repeats=1))
     assert run_summary(trainings.service.database, run)["config"]["num_groups"] == 3
-
-
-@pytest.mark.slow
-def test_a_killed_training_is_shown_as_interrupted_and_goes_on(trainings, model_folder, text_file):
-    trainings.start(request(model_folder, 100_000), [str(text_file)])
-    until(lambda: any(row["step"] > 10 for row in trainings.rows()))
-    trainings._job.process.kill()
-    until(lambda: trainings.rows()[0]["status"] == "interrupted")
-    key = trainings.rows()[0]["training_id"]
-    trainings.resume(key)
-    until(lambda: trainings.rows()[0]["status"] == "running")
-    trainings.stop(key, wait=60)
-    steps = [step for step, _ in curve(text_file.parent, key)]
-    assert steps[0] == 1
-    assert all(before < after for before, after in pairwise(steps))  # nothing twice; what was not yet stored is lost
 
 
 @pytest.mark.slow

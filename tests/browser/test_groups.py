@@ -181,8 +181,7 @@ def test_flow_selects_what_two_groups_share(open_page, database):
 
 
 def test_agreement_opens_the_layer_and_compares(open_page):
-    page = open_page("?view=groups&layer=9")
-    show(page, "Across layers")
+    page = open_page("?view=groups&part=layers&layer=9")
     expect(page.locator("[data-testid=fx-agreement] .main-svg").first).to_be_visible(timeout=60_000)
     page.locator("summary", has_text="Agreement of layer 9").click()
     page.get_by_role("button", name="Layers 9 and 20", exact=True).click()

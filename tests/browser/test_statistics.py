@@ -94,6 +94,9 @@ def test_a_group_and_a_distant_pair_chosen_here_are_chosen_everywhere(open_page)
     pair.click()
     expect(page.locator("[data-testid=fx-selection]")).to_contain_text("(2 tokens)")
     expect(pair).to_have_attribute("aria-pressed", "true")
+    assert "part=distances" in page.url
+    again = open_page(page.evaluate("location.search"))
+    again.locator("[data-testid=fx-stat-pairs] h3").first.wait_for(timeout=WAIT)
 
 
 def test_a_table_fetched_from_the_dialog_has_the_bytes_of_its_command(open_page, database, tmp_path, monkeypatch):

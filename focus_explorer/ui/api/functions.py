@@ -62,6 +62,9 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
         sinks: int = 4,
         assignment: str = "causal",
         max_tokens: int = 4000,
+        device: str = request.device or "auto",
+        dtype: str = request.dtype or "auto",
+        backend: str = request.backend,
     ) -> dict:
         """Run full attention and Focus on a text, store the run and return its numbers.
 
@@ -74,6 +77,9 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             sinks: first tokens that every token may attend to.
             assignment: causal or sinkhorn.
             max_tokens: longer texts are cut here; 0 means no cut.
+            device: auto, cpu, cuda, cuda:N or mps.
+            dtype: auto, float32, bfloat16 or float16.
+            backend: what computes Focus attention, auto for the fastest.
 
         Returns:
             run_id, perplexity, retained_pairs, dominance, milliseconds, config and more.
@@ -86,6 +92,9 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             num_sinks=sinks,
             assignment=assignment,
             max_tokens=max_tokens or None,
+            device=device,
+            dtype=dtype,
+            backend=backend,
         )
         run_id = analyze_text(service, text, chosen, command="focus-explorer serve (API)")
         return dict(run_summary(service.database, run_id))

@@ -42,6 +42,16 @@ VIEWS = (
 )
 
 
+def test_analyze_takes_device_precision_and_backend(service, model_folder):
+    chosen = AnalyzeRequest(model=model_folder, centroids="random")
+    blocks = build_app(database=service.database.path, request=chosen).blocks
+    function = next(each.fn for each in blocks.fns.values() if each.api_name == "analyze")
+    found = function(TEXT, window=8, device="cpu", dtype="float32", backend="decomposed")
+    assert [found[name] for name in ("device", "dtype", "backend")] == ["cpu", "float32", "decomposed"]
+    with pytest.raises(gr.Error, match="backend is 'quick'; expected one of auto"):
+        function(TEXT, backend="quick")
+
+
 def test_functions_for_programs_have_stable_names_and_descriptions(service):
     found = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
     assert set(found) >= {

@@ -77,30 +77,30 @@ def test_a_token_shows_exactly_what_the_mask_allows(open_page, database, layer, 
 def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
     """The browser's rule, summed over every token of random memberships, against the runtime's counts by cause."""
     page = open_page()
-    count, window, sinks = 90, 7, 3
+    count = 90
     member = np.random.default_rng(5).integers(1, 2**40, count) & np.random.default_rng(6).integers(1, 2**40, count)
-    found = page.evaluate(
-        """([member, window, sinks]) => {
-          const { LINK_CAUSES, Links } = MODULE
-          const sets = member.map((text) => BigInt(text));
-          const shareGroup = (_, a, b) => (sets[a] & sets[b]) !== 0n;
-          const run = { numTokens: member.length, config: { window, num_sinks: sinks }, shareGroup };
-          const links = member.map((_, pos) => new Links(run, 0, pos));
-          const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
-          return LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
-        }""".replace("MODULE", module_script("tokens/links.js")),
-        [[str(value) for value in member], window, sinks],
-    )
-    counts = count_pairs(member, PairRule(window, sinks))
-    for cause, (back, forward) in zip(CAUSES[:-1], found, strict=True):
-        itself = count if cause == "local_and_group" else 0
-        if cause in ("local_only", "local_and_group"):  # a token of no group meets itself only by being near
-            continue
-        assert back == counts.total(cause)
-        assert forward == counts.total(cause) - itself
-    near = sum(counts.total(cause) for cause in ("local_only", "local_and_group"))
-    assert found[0][0] + found[2][0] == near
-    assert found[0][1] + found[2][1] == near - count
+    for rule in (PairRule(7, 3), PairRule(7, 3, 20), PairRule(7, 3, 5)):
+        found = page.evaluate(
+            """([member, window, sinks, sliding]) => {
+              const { LINK_CAUSES, Links } = MODULE
+              const sets = member.map((text) => BigInt(text));
+              const shareGroup = (_, a, b) => (sets[a] & sets[b]) !== 0n;
+              const layers = [{ sliding_window: sliding }];
+              const run = { numTokens: member.length, config: { window, num_sinks: sinks }, layers, shareGroup };
+              const links = member.map((_, pos) => new Links(run, 0, pos));
+              const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
+              return LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
+            }""".replace("MODULE", module_script("tokens/links.js")),
+            [[str(value) for value in member], rule.window, rule.num_sinks, rule.sliding_window],
+        )
+        counts = count_pairs(member, rule)
+        for cause, (back, forward) in zip(CAUSES[:-1], found, strict=True):
+            if cause in ("local_only", "local_and_group"):  # a token of no group meets itself only by being near
+                continue
+            assert back == forward == counts.total(cause)
+        near = sum(counts.total(cause) for cause in ("local_only", "local_and_group"))
+        assert found[0][0] + found[2][0] == near
+        assert found[0][1] + found[2][1] == near - count
 
 
 def test_search_finds_counts_steps_and_selects(open_page, database):

@@ -111,7 +111,7 @@ def test_a_small_grid_is_measured_kept_and_drawn(tiny_page):
     expect(part.get_by_role("alert")).to_contain_text("whole numbers")
     part.get_by_label("Top-k", exact=True).fill("1")
     part.get_by_label("Window", exact=True).fill("8")
-    part.get_by_label("Repeats", exact=True).fill("1")
+    part.get_by_label("Repeats", exact=True).fill("5")  # long enough that Stop is seen
     part.locator("[data-testid=fx-compare-start]").click()
     expect(part.locator("[data-testid=fx-compare-stop]")).to_be_visible(timeout=20_000)
     done(page, "settings")

@@ -18,6 +18,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Serve the page until it is stopped."""
+    from focus_explorer.ui.gradio_import import import_gradio
+
+    import_gradio()
     from focus_explorer.ui.shell import build_app
 
     request = AnalyzeRequest(

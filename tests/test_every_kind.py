@@ -140,7 +140,8 @@ def test_commands_that_measure(analysed, said):
     grid = ["--top-k", "1,2", "--window", "4,30", "--repeats", "1"]
     said("compare", analysed.path("text.txt"), *analysed.chosen, *analysed.db, *grid)
     text = ["--text", analysed.path("text.txt")]
-    said("bench", *analysed.chosen, *text, "--lengths", "64", "--layer-lengths", "64", "--repeats", "1")
+    lengths = ["--lengths", "64", "--layer-lengths", "64", "--repeats", "1"]
+    said("bench", *analysed.chosen, *text, *lengths, "--out", analysed.path("bench.json"))
     said("evaluate", *analysed.chosen, *text, "--seq-len", "48")
     said("centroids", "check", analysed.path("c.safetensors"), "--model", analysed.path("model"))
     said("runs", *analysed.db)

@@ -31,6 +31,8 @@ from focus_runtime.routing.centroids import random_centroids
 from tests.explorer.conftest import TEXT
 from tests.helpers import ROOT
 
+pytestmark = pytest.mark.slow
+
 DECLARATIONS = ROOT / "assets" / "js" / "core" / "payloads.d.ts"
 SIMPLE = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
 

@@ -26,6 +26,8 @@ from focus_runtime.store.projections import write_projection
 from tests.explorer.conftest import TEXT
 from tests.helpers import build_centroids, build_model
 
+pytestmark = pytest.mark.slow
+
 FEW = ("groups", "tokens", "timings", "timing_repeats")  # the others take seconds
 
 

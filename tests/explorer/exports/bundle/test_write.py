@@ -22,6 +22,8 @@ from focus_explorer.services.labels import label_run
 from focus_explorer.services.runs import list_runs
 from tests.explorer.conftest import TEXT
 
+pytestmark = pytest.mark.slow
+
 FEW = ("groups", "tokens", "assignments")  # statistics take seconds
 
 

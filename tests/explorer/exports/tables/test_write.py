@@ -21,6 +21,8 @@ from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, table, write_table
 from focus_explorer.services.labels import delete_run, undelete_run
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {
     "torch",
     "transformers",

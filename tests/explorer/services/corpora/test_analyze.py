@@ -29,6 +29,8 @@ from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.store.database import Database
 from tests.helpers import ROOT, build_centroids, build_model
 
+pytestmark = pytest.mark.slow
+
 TEXTS = {
     "a.txt": "The harbour was quiet. Déjà vu 🙂 — the cat sat on the mat & left.\n" * 3,
     "b.txt": "A second document, which is about something else entirely.\n" * 2,

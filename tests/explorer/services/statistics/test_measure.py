@@ -27,6 +27,8 @@ from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.store.statistics import write_attention_queries
 from focus_runtime.text import tagging
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The quiet harbour slept. A cat sat on the wooden wall, and nobody saw it 🙂. Why would they look?\n\n" * 8
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.data.pair_rules import pair_rules
 from focus_explorer.errors import NotFoundError
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -117,12 +118,7 @@ class CorpusData:
     @cached_property
     def pair_rules(self) -> dict[int, PairRule]:
         """Which pairs each layer allows."""
-        config = self.row["config"]
-        rows = self.layers()
-        sliding: dict[int, int | None] = dict.fromkeys(self.layer_numbers)
-        if "sliding_window" in rows.column_names:  # files of 0.1 have none
-            sliding |= dict(zip(rows["layer"].to_pylist(), rows["sliding_window"].to_pylist(), strict=True))
-        return {layer: PairRule(config["window"], config["num_sinks"], reach) for layer, reach in sliding.items()}
+        return pair_rules(self.row["config"], self.layers())
 
     def _unreached(self, layers: pa.Table, tokens: Floats) -> NDArray[Any]:
         """(D L,) causal pairs out of reach of a layer's own sliding window, by document and layer."""

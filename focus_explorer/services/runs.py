@@ -7,11 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from focus_explorer.data.pair_rules import pair_rules as rules_of
 from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
 from focus_explorer.views.payloads.runs import MaskPayload
-from focus_explorer.views.run import mask_payload
+from focus_explorer.views.run import distant_kept, mask_payload
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.store.database import Database
@@ -37,11 +38,8 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         timings.setdefault(row["stage"], {})[row["mode"]] = spread
         timings[row["stage"]].setdefault("peak_memory_bytes", {})[row["mode"]] = row["peak_memory_bytes"]
     layers = fetch(database, "layers", run_id=run_id).to_pylist()
-    rules = pair_rules(database, run)
-    far = [
-        layer["group_only"] + layer["dropped"] - rules[layer["layer"]].unreached(run["num_tokens"]) for layer in layers
-    ]
-    kept = [layer["group_only"] / total for layer, total in zip(layers, far, strict=True) if total]
+    shares = [distant_kept(layer, run["num_tokens"]) for layer in layers]
+    kept = [share for share in shares if share is not None]
     return {
         "run_id": run_id,
         "num_tokens": run["num_tokens"],
@@ -146,9 +144,7 @@ def pair_rules(database: Database, run: dict[str, Any]) -> dict[int, PairRule]:
         database: with the run.
         run: its row.
     """
-    config = run["config"] if isinstance(run["config"], dict) else json.loads(run["config"])
-    rows = fetch(database, "sliding_windows", run_id=run["run_id"]).to_pylist()
-    return {row["layer"]: PairRule(config["window"], config["num_sinks"], row["sliding_window"]) for row in rows}
+    return rules_of(json.loads(run["config"]), fetch(database, "sliding_windows", run_id=run["run_id"]))
 
 
 def _parsed(run: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.data.pair_rules import pair_rules
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
 
@@ -43,14 +43,11 @@ def run_sample(database: Database, run_id: str) -> Sample:
     notes = [] if tagged else [NO_TAGGER]
     if not random.num_rows:
         notes.append(NO_RANDOM)
-    sliding = dict(
-        zip(*(rows["sliding_windows"][name].to_pylist() for name in ("layer", "sliding_window")), strict=True)
-    )
-    rules = [PairRule(config["window"], config["num_sinks"], sliding.get(layer)) for layer in layers.tolist()]
+    rules = pair_rules(config, rows["sliding_windows"])
     return Sample(
         layers=layers.tolist(),
         num_groups=config["num_groups"],
-        rules=rules,
+        rules=[rules[layer] for layer in layers.tolist()],
         focus=_groups(rows["all_assignments"], layers, count),
         random=_groups(random, layers, count) if random.num_rows else None,
         pieces=list(numbers),

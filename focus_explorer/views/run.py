@@ -170,9 +170,19 @@ def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> lis
     return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]
 
 
-def _layer(row: dict[str, Any], num_tokens: int) -> LayerPayload:
+def distant_kept(row: dict[str, Any], num_tokens: int) -> float | None:
+    """Pairs kept by a layer's groups over those beyond window and sinks that it reaches; None where there are none.
+
+    Args:
+        row: of the query `layers`.
+        num_tokens: T.
+    """
     rule = PairRule(0, sliding_window=row["sliding_window"])
     distant = row["group_only"] + row["dropped"] - rule.unreached(num_tokens)
+    return row["group_only"] / distant if distant else None
+
+
+def _layer(row: dict[str, Any], num_tokens: int) -> LayerPayload:
     pairs: CausesPayload = {
         "local_only": row["local_only"],
         "group_only": row["group_only"],
@@ -185,7 +195,7 @@ def _layer(row: dict[str, Any], num_tokens: int) -> LayerPayload:
         "attention_kind": row["attention_kind"],
         "dominance": row["dominance"],
         "retained_pairs": row["retained_pairs"],
-        "distant_kept": row["group_only"] / distant if distant else None,
+        "distant_kept": distant_kept(row, num_tokens),
         "sliding_window": row["sliding_window"],
         "pairs": pairs,
     }

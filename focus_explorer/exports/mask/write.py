@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
+from focus_explorer.exports.mask.names import MASK, SUFFIXES
 from focus_explorer.exports.tables.sources import provenance
 from focus_explorer.services.runs import pair_rules
 from focus_runtime.files import replacing
@@ -27,9 +28,6 @@ from focus_runtime.mask.kept import KeptPairs, kept_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.store.database import Database
 
-MASK = "mask"  # its name among the exports
-MASK_ABOUT = "Every pair of tokens that one layer's mask keeps, with its cause; --layer is needed."
-SUFFIXES = {"parquet": ".parquet", "npz": ".npz", "csv": ".csv"}
 SCHEMA = pa.schema([("query", pa.int32()), ("key", pa.int32()), ("cause", pa.dictionary(pa.int8(), pa.string()))])
 
 Pieces = Callable[[], Iterator[KeptPairs]]

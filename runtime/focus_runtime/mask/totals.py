@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_runtime.mask.distances import shared_from
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CAUSES, PairRule
 
 
 def pair_totals(membership: NDArray[np.int64], rules: Sequence[PairRule]) -> NDArray[np.int64]:
@@ -21,7 +21,7 @@ def pair_totals(membership: NDArray[np.int64], rules: Sequence[PairRule]) -> NDA
     Returns:
         (L, 5) in the order of `CAUSES`.
     """
-    counts = np.zeros((membership.shape[0], 5), dtype=np.int64)
+    counts = np.zeros((membership.shape[0], len(CAUSES)), dtype=np.int64)
     for rule in set(rules):
         layers = [number for number, own in enumerate(rules) if own == rule]
         counts[layers] = _totals(membership[layers], rule)

@@ -59,6 +59,7 @@ def score(model: Any, sequences: Tensor) -> Scores:
     check_positions(network, sequences.shape[1])
     losses, counts = [], []
     shares: dict[int, list[tuple[float, float, float]]] = {}
+    rules = focus.pair_rules() if focus is not None else {}
     for row in sequences.split(1):
         ids = row.to(device)
         nll = token_nll(network, final_hidden(network, ids), ids).double()
@@ -67,7 +68,7 @@ def score(model: Any, sequences: Tensor) -> Scores:
         for index, assignment in (focus.assignments() if focus is not None else {}).items():
             assert focus is not None
             membership = assignment.membership[0].cpu().numpy()
-            kept = pair_shares(membership, focus.pair_rules()[index])
+            kept = pair_shares(membership, rules[index])
             shares.setdefault(index, []).append((dominance(assignment.probabilities), *kept))
     columns = np.array([np.mean(rows, axis=0) for _, rows in sorted(shares.items())]).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])

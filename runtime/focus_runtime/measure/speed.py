@@ -262,7 +262,8 @@ def _calls(
     query, key, value = tensors
     if sliding is not None:
         scoring = Scoring(setting.head_size**-0.5, None)
-        within = WindowedFocus(groups, token_positions(groups, None), setting.rule)
+        rule = PairRule(setting.window, setting.num_sinks)  # as a layer calls it: its window is the first argument
+        within = WindowedFocus(groups, token_positions(groups, None), rule)
         return (
             lambda: sliding_attention(query, key, value, sliding, scoring),
             lambda clock: sliding_attention(query, key, value, sliding, scoring, focus=within),

@@ -39,7 +39,8 @@ def add_compute(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         default="auto",
-        help="auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU (default: auto)",
+        help="auto, cpu, cuda, cuda:N, mps, or split (all GPUs together); auto is the first CUDA device, else the CPU "
+        "(default: auto)",
     )
     parser.add_argument(
         "--dtype",

@@ -28,6 +28,7 @@ from focus_runtime.measure.intervals import Interval
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import machine
+from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import fingerprint, load_model
 from focus_runtime.models.precision import native_dtype
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -78,7 +79,7 @@ class Lab:
         self.model, self.tokenizer = load_model(
             self.model_name, dtype=self.dtype, device=self.on, cache_dir=self.cache_dir
         )
-        self.device = next(self.model.parameters()).device
+        self.device = input_device(self.model)
         self.fingerprint = fingerprint(self.model)
         self.train_ids = encode_texts(self.tokenizer, self.texts, self.scale.seq_len + 1)
         self.val_ids = encode_texts(self.tokenizer, self.held_out, self.scale.seq_len)

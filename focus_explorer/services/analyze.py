@@ -30,7 +30,7 @@ class AnalyzeRequest:
         assignment: causal or sinkhorn.
         max_tokens: longer texts are cut here; None means no cut.
         repeats: timed passes.
-        device: auto, cpu, cuda, cuda:N or mps; the service's own when None.
+        device: auto, cpu, cuda, cuda:N, mps or split; the service's own when None.
         dtype: of the model: auto, float32, bfloat16 or float16; the service's own when None.
         backend: of Focus attention, see `focus_attention`.
         num_groups, routing_dim: K and d_g of random centroids, whose default they replace.

@@ -13,6 +13,7 @@ from focus_explorer.errors import TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
 from focus_runtime.files import cannot_write, check_writable_folder
+from focus_runtime.models.device_map import input_device
 
 DECODE_STEPS = 8
 LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabytes
@@ -128,7 +129,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
             "device": placement.device,
             "dtype": placement.dtype,
             "seed": request.seed,
-            "machine": machine(str(next(model.parameters()).device)),
+            "machine": machine(str(input_device(model))),
             "versions": versions(),
             "text": request.text and Path(request.text).name,
             "lengths_beyond_the_text": [length for length in request.lengths if length not in lengths],
@@ -203,7 +204,7 @@ def _layer_rows(model: Any, config: Any, request: BenchRequest, progress: Progre
     from focus_runtime.measure.speed import LayerSetting, layer_speed
 
     setting = replace(LayerSetting.of_model(model, config), backend=request.backend)
-    device = str(next(model.parameters()).device)
+    device = str(input_device(model))
     rows = []
     for number, length in enumerate(request.layer_lengths):
         progress(f"One layer at {length:,} tokens", 0.02 + 0.4 * number / len(request.layer_lengths))

@@ -12,6 +12,7 @@ from focus_explorer.services.run_model import backend_again, lease_run_model, ru
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
+from focus_runtime.models.device_map import input_device
 
 MOST_TOKENS, LONGEST_PROMPT = 512, 4096
 MAX_TEMPERATURE = 2.0
@@ -82,7 +83,7 @@ def generate(
         if len(ids) > LONGEST_PROMPT:
             raise TextError(f"the prompt has {len(ids):,} tokens", expected=f"at most {LONGEST_PROMPT:,}")
         centroids = run_centroids(service, run, loaded)
-        device = next(loaded.model.parameters()).device
+        device = input_device(loaded.model)
         start = torch.tensor([ids], device=device)
         focus = compose(
             loaded.model,

@@ -73,7 +73,7 @@ class ModelStore:
 
         Args:
             name: of the model.
-            device: auto, cpu, cuda, cuda:N or mps; the store's own when None.
+            device: auto, cpu, cuda, cuda:N, mps or split; the store's own when None.
             dtype: auto, float32, bfloat16 or float16; the store's own when None.
             progress: takes each stage of loading and the fraction done; not called for a model that is kept.
 

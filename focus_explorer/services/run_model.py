@@ -34,9 +34,11 @@ def lease_run_model(service: Service, run: dict[str, Any]) -> Iterator[LoadedMod
 
 def device_here(recorded: str) -> str:
     """The device a run was executed on, or the CPU where this machine lacks it."""
+    from focus_runtime.models.device_map import SPLIT
     from focus_runtime.models.devices import devices
 
-    return recorded if recorded in {device.name for device in devices()} else "cpu"
+    name = SPLIT if " + " in recorded else recorded
+    return name if name in {device.name for device in devices()} else "cpu"
 
 
 def backend_again(executed: str) -> str:

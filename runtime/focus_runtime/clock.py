@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,10 @@ class StageClock:
         seconds: stage -> seconds so far.
     """
 
-    def __init__(self, *, enabled: bool = True, device: torch.device | None = None) -> None:
+    def __init__(self, *, enabled: bool = True, devices: Sequence[torch.device] = ()) -> None:
         self.enabled = enabled
         self.seconds: dict[str, float] = {}
-        self._wait = device is not None and device.type == "cuda"
+        self._gpus = [device for device in devices if device.type == "cuda"]
 
     def add(self, stage: str, seconds: float) -> None:
         """Count seconds measured elsewhere."""
@@ -44,10 +44,10 @@ class StageClock:
             self.add(stage, time.perf_counter() - start)
 
     def _synchronise(self) -> None:
-        if self._wait:
+        for device in self._gpus:
             import torch
 
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
 
 
 class PassClock(StageClock):
@@ -57,8 +57,8 @@ class PassClock(StageClock):
         calls: attention calls so far.
     """
 
-    def __init__(self, *, enabled: bool = True, device: torch.device | None = None) -> None:
-        super().__init__(enabled=enabled, device=device)
+    def __init__(self, *, enabled: bool = True, devices: Sequence[torch.device] = ()) -> None:
+        super().__init__(enabled=enabled, devices=devices)
         self.calls = 0
 
     @property

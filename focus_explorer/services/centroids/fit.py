@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.texts import all_samples
 from focus_runtime.config import FocusConfig
+from focus_runtime.models.device_map import input_device
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
@@ -29,7 +30,7 @@ def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
     from focus_runtime.training.calibrate import calibrate_potentials
 
     ids = calibration_ids(loaded.tokenizer)
-    calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=next(loaded.model.parameters()).device))
+    calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=input_device(loaded.model)))
     note = f"group balance (column potentials) estimated on {len(ids):,} tokens of the sample texts"
     centroids.warnings[:] = [w for w in centroids.warnings if "column potentials" not in w] + [note]
 

@@ -23,6 +23,7 @@ from focus_explorer.views.payloads.comparisons import (
     MeasuredLengths,
 )
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.models.device_map import input_device
 from focus_runtime.store.comparisons import write_length
 
 SHORTEST, LONGEST = 256, 1 << 18
@@ -98,12 +99,10 @@ def _measure(
 
     from focus_runtime.measure.speed import LayerSetting, layer_speed, membership_like
 
-    config, parameter = run_config(run), next(model.parameters())
+    config, device = run_config(run), str(input_device(model))
     setting = replace(LayerSetting.of_model(model, config), sliding_window=rule.sliding_window)
     groups = membership_like(torch.from_numpy(membership.copy()), length, torch.Generator().manual_seed(length))
-    measured = layer_speed(
-        setting, length, repeats=repeats, seed=length, device=str(parameter.device), membership=groups
-    )
+    measured = layer_speed(setting, length, repeats=repeats, seed=length, device=device, membership=groups)
     full, focus, routing = measured["full_ms"], measured["focus_ms"], measured["routing_ms"]
     return {
         "run_id": run["run_id"],
@@ -121,7 +120,7 @@ def _measure(
         "retained_pairs": measured["retained_pairs"],
         "repeats": repeats,
         "backend": measured["backend"],
-        "device": str(parameter.device),
+        "device": device,
         "dtype": setting.dtype,
         "threads": torch.get_num_threads(),
     }

@@ -203,12 +203,13 @@ def _measure_cell(
 ) -> dict[str, Any]:
     import torch
 
+    from focus_runtime.models.device_map import device_names, input_device
     from focus_runtime.models.precision import dtype_name
     from focus_runtime.run.setting import measure_setting
 
     kind, k, w = cell
-    config, parameter = run_config(run), next(loaded.model.parameters())
-    ids = torch.tensor([token_ids(service.database, run["run_id"])], device=parameter.device)
+    config = run_config(run)
+    ids = torch.tensor([token_ids(service.database, run["run_id"])], device=input_device(loaded.model))
     measured = measure_setting(
         loaded.model,
         centroids,
@@ -243,7 +244,7 @@ def _measure_cell(
         "total_full": measured.total_ms["full"],
         "total_focus": measured.total_ms["focus"],
         "backend": measured.backend,
-        "device": str(parameter.device),
+        "device": device_names(loaded.model),
         "dtype": dtype_name(loaded.model),
         "threads": torch.get_num_threads(),
     }

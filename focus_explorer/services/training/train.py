@@ -20,6 +20,7 @@ from focus_explorer.services.training.plan import TrainingPlan, plan_training
 from focus_explorer.services.training.request import TrainRequest
 from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.files import cannot_write, check_writable
+from focus_runtime.models.device_map import input_device
 
 Announce = Callable[[str], None]
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
@@ -206,7 +207,7 @@ def _recorder(training: _Training, database: Any, command: str, announce: Announ
         model_fingerprint=training.hashes.fingerprint,
         steps=plan.settings.steps,
         seed=plan.settings.seed,
-        device=str(next(training.model.parameters()).device),
+        device=str(input_device(training.model)),
         dtype=dtype_name(training.model),
         out=str(out),
         config=plan.config.to_dict(),

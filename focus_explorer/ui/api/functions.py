@@ -77,7 +77,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             sinks: first tokens that every token may attend to.
             assignment: causal or sinkhorn.
             max_tokens: longer texts are cut here; 0 means no cut.
-            device: auto, cpu, cuda, cuda:N or mps.
+            device: auto, cpu, cuda, cuda:N, mps or split.
             dtype: auto, float32, bfloat16 or float16.
             backend: what computes Focus attention, auto for the fastest.
 

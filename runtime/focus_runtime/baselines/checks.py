@@ -10,6 +10,7 @@ from torch import Tensor
 
 from focus_runtime.config import MAX_WHOLE
 from focus_runtime.errors import ConfigError, InputError
+from focus_runtime.models.device_map import input_device
 
 
 def check_whole(settings: Any, **minima: int) -> None:
@@ -118,4 +119,4 @@ def check_text(model: Any, text: Any) -> Tensor:
     if not valid or text.dim() != 2 or text.numel() == 0:
         received = f"{text.dtype} of shape {tuple(text.shape)}" if isinstance(text, Tensor) else type(text).__name__
         raise InputError(f"text is {received}", expected="an (N, T) tensor of token ids: N sequences of T tokens")
-    return text.to(next(model.parameters()).device)
+    return text.to(input_device(model))

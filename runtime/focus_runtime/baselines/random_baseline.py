@@ -16,6 +16,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.training.calibrate import calibrate_potentials
 
@@ -99,7 +100,7 @@ def random_baseline(
     centroids = random_centroids(model, config, seed=seed)
     if calibrate_on is None:
         return centroids
-    ids = torch.as_tensor(calibrate_on, device=next(model.parameters()).device)
+    ids = torch.as_tensor(calibrate_on, device=input_device(model))
     return calibrate_potentials(model, centroids, ids if ids.ndim == 2 else ids[None])
 
 
@@ -137,7 +138,7 @@ def random_groups(focus: FocusModel, ids: Sequence[int], *, seed: int, balanced_
         InputError: more tokens than the model has positions.
     """
     check_positions(focus.model, len(ids))
-    tokens = torch.tensor([list(ids)], device=next(focus.model.parameters()).device)
+    tokens = torch.tensor([list(ids)], device=input_device(focus.model))
     nll = token_nll(focus.model, final_hidden(focus.model, tokens), tokens)[0].double().cpu().numpy()
     layers = {}
     for index, assignment in focus.assignments().items():

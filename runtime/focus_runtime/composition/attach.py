@@ -22,6 +22,7 @@ from focus_runtime.composition.state import STATE, FocusLayer, SoftGate
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.models.device_map import compute_devices, execution_device, input_device
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
@@ -95,7 +96,7 @@ class FocusModel:
 
     def reset_seconds(self) -> None:
         """Start the stage clocks again. On a GPU this makes every stage wait for the device, so that times are true."""
-        self.seconds = PassClock(device=next(self.model.parameters()).device)
+        self.seconds = PassClock(devices=compute_devices(self.model))
 
     @contextmanager
     def full_attention(self) -> Iterator[nn.Module]:
@@ -123,7 +124,7 @@ class FocusModel:
         """The same layers and settings with other routers, such as random ones, without composing again.
 
         Args:
-            routers: one for every focused layer, with as many groups, on the model's device.
+            routers: one for every focused layer, with as many groups, on its layer's device.
         """
         layers = [layer for layer in self._layers() if layer.router is not None]
         before = [layer.router for layer in layers]
@@ -216,6 +217,12 @@ def _focused_layers(
     return on_global if choice != "focus" and on_global else everywhere
 
 
+def on_layers(model: nn.Module, routers: Mapping[int, CentroidRouter]) -> dict[int, CentroidRouter]:
+    """The same routers, each moved to the device of its layer."""
+    modules = attention_modules(model)
+    return {index: router.to(execution_device(modules[index])) for index, router in routers.items()}
+
+
 def compose(
     model: nn.Module,
     centroids: Any,
@@ -262,9 +269,8 @@ def compose(
         )
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
-    parameter = next(model.parameters())
-    routers = {index: router.to(parameter.device) for index, router in centroids.routers.items()}
-    clock = PassClock(enabled=parameter.device.type == "cpu")
+    routers = on_layers(model, centroids.routers)
+    clock = PassClock(enabled=input_device(model).type == "cpu")
     focus = FocusModel(model, routers, config, backend, clock)
     focus._attach(sliding_layers)
     return focus

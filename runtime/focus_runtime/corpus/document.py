@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.attach import FocusModel, compose, on_layers
 from focus_runtime.corpus.folder import Tables
 from focus_runtime.corpus.source import Document
 from focus_runtime.errors import TextError
@@ -26,6 +26,7 @@ from focus_runtime.mask.rule import CAUSES
 from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.timing import synchronise
+from focus_runtime.models.device_map import compute_devices, input_device
 from focus_runtime.models.structure import context_length
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.tokens import TokenizedText, tokenize
@@ -83,7 +84,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         options: DocumentOptions,
     ) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
-        self.device = next(model.parameters()).device
+        self.device = input_device(model)
         self.focus = compose(
             model,
             centroids,
@@ -95,7 +96,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         )
         self.random_baseline = None
         if random_baseline is not None:
-            self.random_baseline = {index: router.to(self.device) for index, router in random_baseline.routers.items()}
+            self.random_baseline = on_layers(model, random_baseline.routers)
         self._model_seconds = 0.0
 
     def __exit__(self, *_: object) -> None:
@@ -132,12 +133,13 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     def _loss(self, ids: Tensor, inside: AbstractContextManager[Any], then: Callable[[], None] | None = None) -> Tensor:
         """(T-1,) loss of one pass; the clock stops after the output embedding."""
-        synchronise(self.device)
+        devices = compute_devices(self.model)
+        synchronise(*devices)
         start = time.perf_counter()
         with inside:
             hidden = final_hidden(self.model, ids)
             nll = token_nll(self.model, hidden, ids)[0]
-            synchronise(self.device)
+            synchronise(*devices)
             self._model_seconds += time.perf_counter() - start
             if then is not None:
                 then()
@@ -147,9 +149,9 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         arrays: list[NDArray[Any]] = []
 
         def collect() -> None:
-            assignments = list(self.focus.assignments().values())  # by layer; one copy from a GPU for all of them
-            arrays.append(torch.stack([a.membership[0] for a in assignments]).cpu().numpy())
-            arrays.append(torch.stack([a.probabilities[0].float() for a in assignments]).cpu().numpy())
+            assignments = list(self.focus.assignments().values())  # by layer
+            arrays.append(_stacked([a.membership[0] for a in assignments]))
+            arrays.append(_stacked([a.probabilities[0].float() for a in assignments]))
 
         nll = self._loss(ids, inside, collect).cpu().numpy()
         return _Groups(nll, arrays[0], arrays[1])
@@ -240,6 +242,11 @@ DOCUMENT = pa.schema(
         ("threads", pa.int32()),
     ]
 )
+
+
+def _stacked(parts: Sequence[Tensor]) -> NDArray[Any]:
+    """One copy from a GPU for all layers, which may lie on several."""
+    return torch.stack([part.to(parts[0].device) for part in parts]).cpu().numpy()
 
 
 def _after_first(nll: NDArray[np.float32]) -> pa.Array:

@@ -24,6 +24,7 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
 from focus_runtime.measure.attention_mass import MASS_CAUSES, full_probabilities, pair_causes
 from focus_runtime.measure.loss import check_positions, final_hidden
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import random_centroids
 
 LINK_KINDS = {"kept": "group", "dropped": "dropped"}
@@ -77,8 +78,7 @@ def measure_attention(
     check_positions(model, len(ids))
     if any(bits.shape != (len(ids),) for bits in membership.values()):
         raise InputError("the groups and the tokens differ in number", expected=f"{len(ids)} of each")
-    device = next(model.parameters()).device
-    groups = {layer: torch.from_numpy(bits)[None].to(device) for layer, bits in membership.items()}
+    groups = {layer: torch.from_numpy(bits)[None] for layer, bits in membership.items()}
     # The routers only mark which layers are focused; no groups are taken from them, so any will do.
     routers = random_centroids(model, config.replace(layers=tuple(membership)))
     focus = compose(model, routers, assignment="sinkhorn")
@@ -91,7 +91,7 @@ def measure_attention(
         shares, links, queries = mass_and_links(
             query,
             key,
-            groups[layer.index],
+            groups[layer.index].to(query.device),
             rules[layer.index],
             scale=scale,
             softcap=softcap,
@@ -104,7 +104,7 @@ def measure_attention(
         if set(focus.focused_layers) != set(membership):
             raise InputError("the run's layers are not those this model attends in", fix="explore the text again")
         with torch.no_grad(), observe_attention(focus, observe):
-            final_hidden(model, torch.tensor([ids], device=device))
+            final_hidden(model, torch.tensor([ids], device=input_device(model)))
     finally:
         focus.detach()
     return layers

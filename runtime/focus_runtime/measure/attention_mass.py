@@ -23,6 +23,7 @@ from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.device_map import input_device
 
 MASS_CAUSES = ("local", "sinks", "group", "dropped")
 GROUPS_FROM = ("full", "focus")
@@ -99,7 +100,7 @@ def attention_mass_kept(focus: FocusModel, sequences: Tensor, *, groups_from: st
         raise InputError(f"groups_from is {groups_from!r}", expected=" or ".join(GROUPS_FROM))
     if sequences.dim() != 2 or 0 in sequences.shape:
         raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
-    device, shares = next(focus.model.parameters()).device, []
+    device, shares = input_device(focus.model), []
     for row in sequences.split(1):
         ids = row.to(device)
         membership = None
@@ -147,7 +148,7 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tens
     )
     with observe_attention(focus, observe), routing:
         final_hidden(focus.model, ids)
-    return torch.stack([shares[index] for index in focus.focused_layers], dim=1)
+    return torch.stack([shares[index].to(ids.device) for index in focus.focused_layers], dim=1)
 
 
 def mass_by_cause(

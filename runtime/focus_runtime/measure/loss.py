@@ -18,6 +18,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import TextError
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.mask.totals import pair_totals
+from focus_runtime.models.device_map import input_device
 
 CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
 
@@ -76,7 +77,7 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
             logits = logits / divisor
         if cap is not None:
             logits = cap * torch.tanh(logits / cap)
-        target = ids[:, start + 1 : stop + 1]
+        target = ids[:, start + 1 : stop + 1].to(logits.device)
         parts.append(torch.logsumexp(logits, dim=-1) - logits.gather(-1, target[..., None])[..., 0])
     return torch.cat(parts, dim=1) if parts else hidden.new_empty(ids.shape[0], 0, dtype=torch.float32)
 
@@ -129,7 +130,7 @@ def dominance(probabilities: Tensor) -> float:
 def evaluate_full(model: Any, sequences: Tensor) -> tuple[float, int]:
     """Perplexity of the model as it is on (N, T) sequences, one at a time; returns it with the scored count."""
     total, count = 0.0, 0
-    for ids in sequences.to(next(model.parameters()).device).split(1):
+    for ids in sequences.to(input_device(model)).split(1):
         nll = token_nll(model, final_hidden(model, ids), ids)
         total, count = total + nll.double().sum().item(), count + nll.numel()
     return math.exp(total / count), count
@@ -141,7 +142,7 @@ def evaluate_focus(focus: FocusModel, sequences: Tensor) -> Quality:
     total, count = 0.0, 0
     rows: list[tuple[float, float, float]] = []
     rules = focus.pair_rules()
-    for ids in sequences.to(next(focus.model.parameters()).device).split(1):
+    for ids in sequences.to(input_device(focus.model)).split(1):
         nll = token_nll(focus.model, final_hidden(focus.model, ids), ids)
         total, count = total + nll.double().sum().item(), count + nll.numel()
         for index, assignment in focus.assignments().items():

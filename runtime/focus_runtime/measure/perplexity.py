@@ -15,6 +15,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
+from focus_runtime.models.device_map import input_device
 from focus_runtime.text.tokens import tokenize
 
 
@@ -108,7 +109,7 @@ def perplexity(
             expected=f"ids of this model, 0 to {known - 1}",
             fix="use the model's own tokenizer",
         )
-    device = next(model.parameters()).device
+    device = input_device(model)
     parts: list[Tensor] = []
     done, start = 1, 0  # the first token is never scored
     while done < len(ids):

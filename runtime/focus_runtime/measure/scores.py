@@ -16,6 +16,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import LEVEL, bootstrap_test, mean_interval, sign_flip_test, wilcoxon_test
 from focus_runtime.measure.loss import check_positions, dominance, final_hidden, pair_shares, token_nll
+from focus_runtime.models.device_map import input_device
 
 MANY_DOCUMENTS = 8  # from here on documents are resampled; an interval over fewer means little
 MANY_SEEDS = 3
@@ -55,7 +56,7 @@ def score(model: Any, sequences: Tensor) -> Scores:
     """
     focus = model if isinstance(model, FocusModel) else None
     network = model.model if focus is not None else model
-    device = next(network.parameters()).device
+    device = input_device(network)
     check_positions(network, sequences.shape[1])
     losses, counts = [], []
     shares: dict[int, list[tuple[float, float, float]]] = {}

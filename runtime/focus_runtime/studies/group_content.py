@@ -26,6 +26,7 @@ from focus_runtime.measure.contingency import (
 )
 from focus_runtime.measure.intervals import percentile_ends
 from focus_runtime.measure.loss import final_hidden
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.tokens import tokenize
 from focus_runtime.text.word_classes import CLASSES, classify
@@ -94,7 +95,7 @@ def routed_text(
     focus = compose(model, centroids, **settings)
     try:
         for span in spans:
-            final_hidden(model, torch.tensor([tokens.ids[span]], device=next(model.parameters()).device))
+            final_hidden(model, torch.tensor([tokens.ids[span]], device=input_device(model)))
             for index, assignment in focus.assignments().items():
                 probabilities.setdefault(index, []).append(assignment.probabilities[0].float().cpu().numpy())
     finally:

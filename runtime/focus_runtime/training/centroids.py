@@ -27,6 +27,7 @@ from focus_runtime.measure.loss import (
     final_hidden,
     token_nll,
 )
+from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
@@ -108,7 +109,7 @@ def train_centroids(
         history.extend(loop.history)
     if weights_sha256(model) != hashes.weights:
         raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
-    device = next(model.parameters()).device
+    device = input_device(model)
     calibrate_potentials(
         model, centroids, even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(device)
     )

@@ -24,6 +24,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, ModelError
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.scores import Scores, score
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.calibrate import calibrate_potentials
@@ -235,7 +236,7 @@ def initialised(model: Any, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(model)(configuration)
-    return fresh.float().to(next(model.parameters()).device).eval()
+    return fresh.float().to(input_device(model)).eval()
 
 
 def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes: ModelHashes) -> Centroids:
@@ -319,7 +320,7 @@ def _finish(session: _Session, result: RegimeResult, ids: Tensor) -> None:
     assert settings is not None
     assert centroids is not None
     sequences = even_sequences(ids, settings.calibration_sequences, settings.seq_len)
-    calibrate_potentials(network, centroids, sequences.to(next(network.parameters()).device))
+    calibrate_potentials(network, centroids, sequences.to(input_device(network)))
     steps = result.phases["weights"]
     centroids.training = {
         "regime": session.plan.regime,

@@ -47,12 +47,19 @@ def test_auto_takes_the_first_gpu_in_bfloat16(two_gpus):
     assert [device.label for device in devices()[1:3]] == ["NVIDIA H100 80GB HBM3", "Tesla T4"]
 
 
+def test_all_gpus_together_are_a_device(two_gpus):
+    assert place("split") == Placement("split", "bfloat16")
+    [both] = [device for device in devices() if device.name == "split"]
+    assert (both.label, both.memory_bytes) == ("2 GPUs and main memory", 32 << 30)
+
+
 @pytest.mark.parametrize(
     ("device", "dtype", "message"),
     [
         ("cuda", "auto", r"device cuda is not available: .*; expected auto or cpu; leave the device to auto"),
+        ("split", "auto", r"device split is not available: .*; expected auto or cpu"),
         ("mps", "auto", r"device mps is not available: this machine has no mps"),
-        ("gpu", "auto", r"device 'gpu' is unknown; expected auto, cpu, cuda, cuda:N or mps"),
+        ("gpu", "auto", r"device 'gpu' is unknown; expected auto, cpu, cuda, cuda:N, mps or split"),
         ("cuda:x", "auto", r"device 'cuda:x' is unknown"),
         ("cpu", "float16", r"cpu \(.*\) does not compute in float16; expected float32 or bfloat16"),
         ("cpu", "int8", r"dtype 'int8' is unknown; expected auto or float32 or bfloat16 or float16"),

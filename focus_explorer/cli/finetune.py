@@ -47,6 +47,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--router-lr", type=float, default=3e-4, help="of the centroids while weights train (default: 0.0003)"
     )
+    parser.add_argument(
+        "--device", default="auto", help="cpu, cuda, cuda:N or mps; auto is the first GPU, or one for each process"
+    )
     parser.add_argument("--precision", choices=("no", "bf16", "fp16"), default="no", help="(default: no)")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="less memory, more time")
     parser.add_argument("--resume", action="store_true", help="go on where the training with the same --out stopped")

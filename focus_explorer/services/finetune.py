@@ -12,6 +12,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError
 from focus_explorer.progress import Bar, no_bar
+from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.services.training.train import describe_step, stop_on_signal
 from focus_runtime.files import cannot_write, check_writable_folder
@@ -32,6 +33,7 @@ class FinetuneRequest:
         twin: full attention instead of Focus, on the same data with the same rates.
         centroid_steps, centroid_lr: of the phase that trains centroids alone; two-phase only.
         router_lr: peak rate of the centroids while weights train.
+        device: see `training_device`.
         resume: continue the stopped training with the same `out`.
     """
 
@@ -55,6 +57,7 @@ class FinetuneRequest:
     lr: float = 2e-5
     centroid_lr: float = 3e-3
     router_lr: float = 3e-4
+    device: str = "auto"
     precision: str = "no"
     gradient_checkpointing: bool = False
     resume: bool = False
@@ -88,8 +91,6 @@ def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
     Raises:
         InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under `out`.
     """
-    from accelerate import PartialState
-
     from focus_runtime.models.loading import load_model
     from focus_runtime.text.sequences import encode_texts, even_sequences
 
@@ -97,7 +98,7 @@ def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
     texts, _ = gather_texts(request.text, request.val)
     held_out = gather_texts(request.val)[0] if request.val else []
     _check_folder(request)
-    model, tokenizer = load_model(request.model, device=str(PartialState().device), cache_dir=settings.cache_dir())
+    model, tokenizer = load_model(request.model, device=training_device(request.device), cache_dir=settings.cache_dir())
     sequences = None
     if held_out:
         ids = encode_texts(tokenizer, held_out, request.seq_len)

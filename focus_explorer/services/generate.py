@@ -92,7 +92,7 @@ def generate(
             window=config.window,
             num_sinks=config.num_sinks,
             assignment="causal",
-            backend=backend_again(run["backend"]),
+            backend=backend_again(run),
         )
         try:
             _generate_both(loaded, focus, start, job, max_tokens=max_tokens, temperature=temperature, seed=seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +41,17 @@ def device_here(recorded: str) -> str:
     return name if name in {device.name for device in devices()} else "cpu"
 
 
-def backend_again(executed: str) -> str:
-    """The backend that measures a run again: the one that ran, where it must have been requested by name."""
-    return executed if executed in ("reference", "decomposed", "flex") else "auto"
+def backend_again(execution: Mapping[str, Any]) -> str:
+    """The backend that measures a run again.
+
+    Args:
+        execution: `requested_backend` and `backend` of the run. Runs stored before 0.2 lack the first; of those, the
+            one that ran is taken where it must have been requested by name.
+    """
+    executed = execution["backend"]
+    return execution.get("requested_backend") or (
+        executed if executed in ("reference", "decomposed", "flex") else "auto"
+    )
 
 
 def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:

@@ -38,6 +38,7 @@ TRAIN_HELP = {
     "lr": "How far one step moves; lower it if the loss jumps",
     "gate": "How groups act while training: log keeps close to the final mask, paper is the published one",
     "dtype": "Of the frozen model; auto is bfloat16 where the processor computes it natively, otherwise float32",
+    "device": "What computes: the processor or a graphics card",
     "seed": "Same seed and text, same result",
 }
 HELP = {
@@ -88,6 +89,7 @@ TRAIN_LABELS = {
     "lr": "Learning rate",
     "gate": "Gate",
     "dtype": "Number format",
+    "device": "Device",
     "seed": "Seed",
 }
 BUTTONS = {

@@ -40,24 +40,6 @@ PACKAGES = (
     "kaleido",
     "spacy",
 )
-RUN_FIELDS = (
-    "run_id",
-    "created_at",
-    "model_id",
-    "model_fingerprint",
-    "centroids_name",
-    "centroids_sha256",
-    "config",
-    "text_sha256",
-    "num_tokens",
-    "device",
-    "dtype",
-    "backend",
-    "seed",
-    "versions",
-    "command",
-    "notes",
-)
 
 Row = dict[str, Any]
 
@@ -108,6 +90,7 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
             "dtype": run["dtype"],
             "device": run["device"],
             "backend": run["backend"],
+            "requested_backend": run["requested_backend"],
             "threads": int(threads) if threads else None,
             "versions": versions,
         },

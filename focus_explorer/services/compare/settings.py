@@ -218,7 +218,7 @@ def _measure_cell(
         window=w,
         num_sinks=config.num_sinks,
         assignment=config.assignment,
-        backend=backend_again(run["backend"]),
+        backend=backend_again(run),
         repeats=repeats,
         cancelled=cancelled,
     )

@@ -47,6 +47,9 @@ class TrainRequest:
     accumulate: int = _option(1, "passes whose gradients make one step")
     lr: float = _option(3e-3, "peak learning rate", kind=float)
     seed: int = _option(0, "of initialisation and data order")
+    device: str = _option(
+        "auto", "cpu, cuda, cuda:N or mps; auto is the first GPU, or one for each process (default: auto)", kind=str
+    )
     dtype: str = _option(
         "float32",
         "of the frozen model; auto is the one that the device computes natively",

@@ -16,6 +16,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError, TrainingStopped
 from focus_explorer.progress import Bar, no_bar, stage_bar, step_bar
+from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
 from focus_explorer.services.training.request import TrainRequest
 from focus_explorer.services.training.texts import gather_texts
@@ -98,8 +99,6 @@ def train(
 
 def _load(request: TrainRequest, database: Any) -> _Training:
     """Check everything that can be checked before the first step, and load model and texts."""
-    from accelerate import PartialState
-
     from focus_runtime.models.loading import load_model
     from focus_runtime.models.precision import native_dtype
     from focus_runtime.training.hashes import ModelHashes
@@ -111,7 +110,7 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     _check_checkpoint(request)
     if database is not None:
         _check_database(database)
-    device = str(PartialState().device)
+    device = training_device(request.device)
     dtype = native_dtype(device) if request.dtype == "auto" else request.dtype
     model, tokenizer = load_model(request.model, dtype=dtype, device=device, cache_dir=settings.cache_dir())
     _check_layers(plan, model)

@@ -10,9 +10,9 @@ import gradio as gr
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids
-from focus_explorer.services.models import device_choices
 from focus_explorer.services.service import Service
 from focus_explorer.settings import BACKENDS, DTYPES
+from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.text import HELP, LABELS
 
 DEFAULT_LIMIT = 4000  # tokens
@@ -31,13 +31,7 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
         form |= _more(request)
         with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
             form |= _random_centroids(request)
-    more.expand(
-        lambda: gr.update(choices=device_choices()),
-        None,
-        form["device"],
-        show_progress="hidden",
-        api_visibility="private",
-    )  # not while the page is built or loaded: torch takes seconds to import
+    list_devices(more, form["device"])
     form["centroids"].change(
         lambda name: gr.update(visible=name == "random"),
         form["centroids"],
@@ -82,7 +76,9 @@ def _more(request: AnalyzeRequest) -> dict[str, Any]:
         elem_id="fe-assignment",
     )
     with gr.Row():
-        device = _choice(request.device or "auto", ["auto", "cpu"], "device")
+        device = device_field(
+            request.device or "auto", label=LABELS["device"], info=HELP["device"], elem_id="fe-device"
+        )
         dtype = _choice(request.dtype or "auto", ["auto", *DTYPES], "dtype")
     return {
         "num_sinks": sinks,

@@ -12,6 +12,7 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest
+from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.tabs.explore import Explore, alert, done, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
 from focus_explorer.ui.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
@@ -44,6 +45,7 @@ _FIELDS = (
     "gate",
     "dtype",
     "seed",
+    "device",  # last: programs name the fields of `start_training` by place
 )
 DEFAULTS = TrainRequest(
     text=(), out="", name="my centroids", top_k=1, dtype="auto", checkpoint_every=25
@@ -161,7 +163,7 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
         with gr.Row():
             made["groups"], made["top_k"] = number("groups"), number("top_k")
         made["steps"] = number("steps")
-    with gr.Accordion(LABELS["more"], open=False):
+    with gr.Accordion(LABELS["more"], open=False) as more:
         with gr.Row():
             made["seq_len"], made["batch"] = number("seq_len"), number("batch")
         with gr.Row():
@@ -170,9 +172,13 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
             made["lr"], made["seed"] = number("lr"), number("seed")
         made["gate"] = choice("gate", ["log", "paper"])
         made["dtype"] = choice("dtype", ["auto", "float32", "bfloat16"])
+        made["device"] = device_field(
+            request.device or "auto", label=TRAIN_LABELS["device"], info=TRAIN_HELP["device"], elem_id="fe-train-device"
+        )
         held_out = gr.File(
             label=TRAIN_HELP["val"], file_types=[".txt"], type="filepath", height=110, elem_id="fe-train-val"
         )
+    list_devices(more, made["device"], split=False)
     return [made[name] for name in _FIELDS], held_out
 
 
@@ -185,6 +191,7 @@ def _request(values: dict[str, Any]) -> TrainRequest:
     chosen: dict[str, Any] = {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
     chosen |= {name: int(values[name]) for name in _WHOLE}
     chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"]}
+    chosen["device"] = values["device"] or "auto"
     return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
 
 

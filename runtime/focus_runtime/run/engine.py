@@ -243,6 +243,7 @@ def _info(
         "device": device_names(model),
         "dtype": dtype_name(model),
         "backend": backend,
+        "requested_backend": options.backend,
         "seed": options.seed,
         "versions": versions() | {"threads": str(torch.get_num_threads())},  # they too decide the last digits
     }

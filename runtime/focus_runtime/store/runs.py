@@ -75,6 +75,7 @@ def _run(run_id: str, trace: Trace, command: str) -> pa.Table:
         "device",
         "dtype",
         "backend",
+        "requested_backend",
         "seed",
     )
     return pa.Table.from_pylist([row | {key: info[key] for key in keys}])

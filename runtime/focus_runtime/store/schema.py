@@ -162,6 +162,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         JOIN assignments k ON k.run_id = u.run_id AND k.layer = u.layer AND k.position <= q.position;
         """,
     ),
+    ("0009_requested_backend", "ALTER TABLE runs ADD COLUMN requested_backend VARCHAR;"),
 )
 
 

@@ -39,7 +39,12 @@ def made(tmp_path_factory, model_folder):
     save_centroids(build_centroids(build_model(vocab_size=512)), folder / "own.safetensors")
     service = Service(folder / "runs.duckdb")
     request = AnalyzeRequest(
-        model=model_folder, centroids=str(folder / "own.safetensors"), window=8, max_tokens=120, repeats=2
+        model=model_folder,
+        centroids=str(folder / "own.safetensors"),
+        window=8,
+        max_tokens=120,
+        repeats=2,
+        backend="masked",
     )
     run_id = analyze(service, TEXT, request, command="focus-explorer test")
     run = fetch_run(service.database, run_id)

@@ -51,8 +51,8 @@ unit: setup
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# Browser tests wait more than they compute, so they run beside the others, each side on one core, and the static
-# checks beside both. Two workers for the other side were slower on two cores: they make twice what a session shares.
+# Browser tests wait more than they compute, so they run at the same time as the others, one core each, and the static
+# checks with both. Two workers for the other side were slower on two cores: they make twice what a session shares.
 test: setup
 	@$(MAKE) --no-print-directory --output-sync=target -j3 static test-browser test-rest
 

@@ -1,4 +1,4 @@
-"""One attention layer on the CPU: exact Focus beside full attention with torch's flash kernel, in one run.
+"""One attention layer on the CPU: exact Focus and full attention with torch's flash kernel, in one run.
 
 Rows: balanced random groups at every length, with the fused kernel and without a compiler; several groups a token; the
 memberships that the shipped default centroids give a text; error against float64; the fused kernel's own full
@@ -40,7 +40,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"num_groups": 16, "top_k": 2, "backend": "decomposed"},
     {"num_groups": 1, "top_k": 1, "backend": "fused"},  # every pair allowed: full attention by our kernel
 )
-FEW_LENGTHS = 32768  # only the first and the bfloat16 setting go on to 65,536 tokens
+FEW_LENGTHS = 32768  # only the first and the bfloat16 setting continue to 65,536 tokens
 
 
 def repeats_for(length: int) -> int:
@@ -54,7 +54,7 @@ def default_memberships(text: str, lengths: tuple[int, ...]) -> dict[int, list[T
 
     model, tokenizer = load_model("smollm2-135m")
     ids = tokenizer(text, return_tensors="pt")["input_ids"]
-    found = {}
+    memberships = {}
     for length in lengths:
         if length > ids.shape[1]:
             continue
@@ -62,10 +62,10 @@ def default_memberships(text: str, lengths: tuple[int, ...]) -> dict[int, list[T
         try:
             with torch.no_grad():
                 final_hidden(model, ids[:, :length])
-            found[length] = [a.membership for layer, a in focus.assignments().items() if layer % 10 == 5]
+            memberships[length] = [a.membership for layer, a in focus.assignments().items() if layer % 10 == 5]
         finally:
             focus.detach()
-    return found
+    return memberships
 
 
 def main() -> None:

@@ -264,14 +264,14 @@ def errors(bench: Bench, length: int) -> list[dict[str, Any]]:
     inputs = random_inputs(bench, length)
     everyone = torch.ones(1, length, dtype=torch.int64, device=bench.device)
     cases = [("full", 1, 1, everyone)] + [("focus", *s, random_membership(bench, length, *s)) for s in SETTINGS]
-    found = []
+    rows = []
     for name, groups, top_k, membership in cases:
         rule = PairRule(WINDOW, bench.num_sinks)
         extent = Extent(groups, top_k, True)
         out, lse = flash_decomposition(*inputs, membership, rule, SCALE, kernel=bench.kernel, extent=extent)
         exact, exact_lse = reference_attention(*(x.double() for x in inputs), membership, rule, Scoring(SCALE))
         cosine = torch.nn.functional.cosine_similarity(out.double(), exact, dim=-1)
-        found.append(
+        rows.append(
             {
                 "what": name,
                 "K": groups,
@@ -283,12 +283,12 @@ def errors(bench: Bench, length: int) -> list[dict[str, Any]]:
                 "mean_cosine": cosine.mean().item(),
             }
         )
-    return found
+    return rows
 
 
 def machine(bench: Bench) -> dict[str, Any]:
     """What the numbers depend on."""
-    found: dict[str, Any] = {
+    details: dict[str, Any] = {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
@@ -297,7 +297,7 @@ def machine(bench: Bench) -> dict[str, Any]:
     }
     if bench.on_gpu:
         card = torch.cuda.get_device_properties(bench.device)
-        found |= {
+        details |= {
             "gpu": card.name,
             "memory_bytes": card.total_memory,
             "multiprocessors": card.multi_processor_count,
@@ -305,7 +305,7 @@ def machine(bench: Bench) -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "driver": driver_version(),
         }
-    return found
+    return details
 
 
 def driver_version() -> str | None:
@@ -337,7 +337,7 @@ def show(row: dict[str, Any]) -> None:
         print(
             f"{row['tokens']:>8}  K={case['K']} k={case['k']}  full {row['full_ms']['median']:10.3f} ms  "
             f"focus {case['focus_ms']['median']:10.3f} ms  {case['full_over_focus']:6.2f}x"
-            f"  as graphs {f'{graph:5.2f}x' if graph else '    -'}  beside sdpa {case['sdpa_over_focus']:6.2f}x"
+            f"  as graphs {f'{graph:5.2f}x' if graph else '    -'}  against sdpa {case['sdpa_over_focus']:6.2f}x"
             f"  (paper reported {case['reported_full_over_focus'] or '-'}x)",
             flush=True,
         )
@@ -346,8 +346,8 @@ def show(row: dict[str, Any]) -> None:
 @torch.no_grad()
 def run(bench: Bench, lengths: list[int]) -> dict[str, Any]:
     """All rows; a length whose rounds would pass the deadline is skipped and says so."""
-    found = errors(bench, max((n for n in lengths if n <= ERROR_LENGTH), default=ERROR_LENGTH))
-    for error in found:
+    error_rows = errors(bench, max((n for n in lengths if n <= ERROR_LENGTH), default=ERROR_LENGTH))
+    for error in error_rows:
         print(f"{error['what']} K={error['K']} k={error['k']}: largest error {error['max_abs_error']:.2e} vs float64")
     rows: list[dict[str, Any]] = []
     for place, length in enumerate(sorted(lengths)):
@@ -367,7 +367,7 @@ def run(bench: Bench, lengths: list[int]) -> dict[str, Any]:
         "num_sinks": bench.num_sinks,
         "seed": bench.seed,
         "machine": machine(bench),
-        "errors_vs_float64": found,
+        "errors_vs_float64": error_rows,
         "rows": rows,
         "reported": {"source": "arXiv 2604.03260, H100-80GB, k not stated", "full_over_focus": REPORTED},
     }

@@ -67,8 +67,8 @@ def measure(documents: Path, folder: Path, arguments: argparse.Namespace) -> dic
         *(["--gpus-per-worker", "1"] if arguments.gpu else []),
     ]
     start = time.perf_counter()
-    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    summary: dict[str, Any] = json.loads(found.stdout)
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    summary: dict[str, Any] = json.loads(process.stdout)
     summary["process_seconds"] = time.perf_counter() - start
     summary["load"] = round(os.getloadavg()[2], 1)
     return summary

@@ -74,7 +74,7 @@ def as_a_layer_does(q: Tensor, k: Tensor, v: Tensor, membership: Tensor, setting
 
 
 def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
-    """A Focus step beside a full one."""
+    """A Focus step compared with a full one."""
     q, k, v, membership = inputs(past, dtype)
     settings: dict[str, Any] = {"window": WINDOW, "num_sinks": SINKS}
     ways: dict[str, Callable[[], Any]] = {
@@ -87,9 +87,9 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
     seen = ((membership[0] & membership[0, -1]) != 0) | (past - position <= WINDOW) | (position < SINKS)
     full = min(ms["full_flash"]["median"], ms["full_matmul"]["median"])
     exact = focus_attention(q.double(), k.double(), v.double(), membership, backend="reference", **settings)
-    found = focus_attention(q, k, v, membership, **settings)
+    out = focus_attention(q, k, v, membership, **settings)
     assert isinstance(exact, Tensor)
-    assert isinstance(found, Tensor)
+    assert isinstance(out, Tensor)
     return {
         "past_tokens": past,
         "dtype": str(dtype).removeprefix("torch."),
@@ -99,7 +99,7 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
         "full_over_focus_gathered": full / ms["focus_gathered"]["median"],
         "ideal": (past + 1) / int(seen.sum()),
         "microseconds_per_attended_key": 1000 * ms["focus"]["median"] / int(seen.sum()),
-        "max_abs_error_vs_float64": (found.double() - exact).abs().max().item(),
+        "max_abs_error_vs_float64": (out.double() - exact).abs().max().item(),
     }
 
 

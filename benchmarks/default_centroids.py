@@ -1,4 +1,4 @@
-"""The default centroids on held-out text: perplexity under the hard mask beside every null baseline.
+"""The default centroids on held-out text: perplexity under the hard mask and under every null baseline.
 
 Baselines: full attention; window and sinks only (no groups); random centroids with potentials balanced on the training
 texts. Intervals: 95 % over sequences, in pairs with full attention. Also: the largest group by layer, full attention's
@@ -48,14 +48,14 @@ def mass(model: Any, sequences: Tensor, centroids: Centroids, **setting: Any) ->
     """Share of full attention's probability inside the mask: mean, by layer, and the least head."""
     focus = compose(model, centroids, **setting)
     try:
-        found = attention_mass_kept(focus, sequences)
+        result = attention_mass_kept(focus, sequences)
     finally:
         focus.detach()
     return {
-        "mean": float(found.kept.mean()),
-        "by_layer": found.kept.mean(axis=1).tolist(),
-        "least_head": float(found.kept.min()),
-        "distant": float(np.mean(found.distant_kept)),
+        "mean": float(result.kept.mean()),
+        "by_layer": result.kept.mean(axis=1).tolist(),
+        "least_head": float(result.kept.min()),
+        "distant": float(np.mean(result.distant_kept)),
         "sequences": sequences.shape[0],
     }
 
@@ -101,21 +101,27 @@ def main() -> None:
         ]
         for name, centroids, ks, assignment in plans:
             for top_k in ks:
-                found = measure(model, sequences, full, centroids, top_k=top_k, window=window, assignment=assignment)
+                numbers = measure(model, sequences, full, centroids, top_k=top_k, window=window, assignment=assignment)
                 row = {
                     "centroids": name,
                     "top_k": top_k,
                     "assignment": assignment,
                     "sequence_length": length,
                     "window": window,
-                    **found,
+                    **numbers,
                 }
                 if length == 1024 and assignment == "causal":
                     few_rows = sequences[:MASS_SEQUENCES]
                     row["mass"] = mass(model, few_rows, centroids, top_k=top_k, window=window)
                 result["rows"].append(row)
                 print(
-                    length, name, top_k, assignment, found["focus_perplexity"], found["relative_difference"], flush=True
+                    length,
+                    name,
+                    top_k,
+                    assignment,
+                    numbers["focus_perplexity"],
+                    numbers["relative_difference"],
+                    flush=True,
                 )
     sequences = even_sequences(held_out, SETTINGS[0][2], 1024)
     result["balance"] = group_balance(model, trained, sequences)

@@ -149,21 +149,21 @@ def rounded(constants: dict[str, float]) -> dict[str, float]:
 
 def lost(rows: list[dict[str, Any]], constants: dict[str, float]) -> dict[str, list[float]]:
     """Time of the way the model chooses over the faster one's, per setting, with and without the fused kernel."""
-    found: dict[str, list[float]] = {"fused": [], "without a compiler": []}
+    ratios: dict[str, list[float]] = {"fused": [], "without a compiler": []}
     for row in rows:
         ms, length, window = row["ms"], row["tokens"], row["window"]
         class_pairs, copied, local = row["class_terms"]
         by_class = class_pairs + constants["FUSED_COPY"] * copied + constants["FUSED_LOCAL"] * local
         pick = "by class" if by_class < constants["FUSED_DENSE"] * length * length / 2 else "dense"
-        found["fused"].append(ms[pick] / min(ms["by class"], ms["dense"]))
+        ratios["fused"].append(ms[pick] / min(ms["by class"], ms["dense"]))
         if "masked" not in ms:
             continue
         factors = [constants[name] for name in ("GROUP_PAIR", "GROUP_TOKEN", "GROUP_CALL", "LOCAL_PAIR")]
         decomposed = sum(map(operator.mul, factors, costs.decomposed_terms(row["sizes"], length, window)))
         masked = constants["MASKED_PAIR"] * costs.masked_term(length)
         pick = "decomposed" if decomposed < masked else "masked"
-        found["without a compiler"].append(ms[pick] / min(ms["decomposed"], ms["masked"]))
-    return found
+        ratios["without a compiler"].append(ms[pick] / min(ms["decomposed"], ms["masked"]))
+    return ratios
 
 
 def improved(rows: list[dict[str, Any]], constants: dict[str, float]) -> dict[str, float]:

@@ -4,9 +4,9 @@
     PYTHONPATH=runtime:. python benchmarks/groups_study.py --db DB --names k8=K8 --out results/groups_study.json
 
 Beyond the statistics of docs/statistics.md it asks two things. `own_groups`: how well one group picks out one category,
-as the best F1 over groups, beside random centroids. `within_types`: whether groups follow the part of speech of words
+as the best F1 over groups, and for random centroids. `within_types`: whether groups follow the part of speech of words
 that have several, with the token's text held fixed: conditional mutual information of group and part of speech given
-the text, over the conditional entropy, beside groups shuffled among the uses of each text.
+the text, over the conditional entropy, and for groups shuffled among the uses of each text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def best_f1(tops: np.ndarray, codes: np.ndarray, groups: int, categories: int) -
 
 
 def own_groups(sample: Sample) -> list[dict[str, Any]]:
-    """For each part of speech: tokens, best F1 of a group in the best layer and as mean over layers, and by chance."""
+    """For each part of speech: tokens, best F1 of a group: best layer, mean over layers, and random groups."""
     scheme = sample.schemes["pos"]
     width, groups = len(scheme.names), sample.num_groups
 
@@ -124,8 +124,8 @@ def within_types(sample: Sample, seed: int = 0) -> dict[str, Any]:
 
             def cells_of(tops: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
                 code = (types * groups + tops) * width + codes
-                found = np.bincount(code, weights, minlength=count * groups * width)
-                return found.reshape(count, groups, width)
+                counts = np.bincount(code, weights, minlength=count * groups * width)
+                return counts.reshape(count, groups, width)
 
             drawn = np.array([float(conditional(cells_of(top, draw[units]))) for draw in resampler.weights[:200]])
             estimate = Estimate(float(conditional(cells_of(top))), drawn)
@@ -202,7 +202,7 @@ def rounded(value: Any) -> Any:
     return round(value, 5) if isinstance(value, float) else value
 
 
-def layer_table(found: dict[str, Any], first: str, second: str) -> str:
+def layer_table(results: dict[str, Any], first: str, second: str) -> str:
     """Markdown: layer by layer, what groups and parts of speech share, for two of the labels."""
     lines = [
         f"| layer | {first}: NMI (95 %) | more than random | stability | within one text | {second}: NMI (95 %) | "
@@ -211,25 +211,25 @@ def layer_table(found: dict[str, Any], first: str, second: str) -> str:
     ]
 
     def cells(label: str, place: int) -> str:
-        layers = found[label]["layers"]
+        layers = results[label]["layers"]
         nmi, gain = layers["nmi:pos"][place], layers["nmi_minus_random:pos"][place]
-        inside = found[label]["within_types"]["layers"][place]["focus"]
+        inside = results[label]["within_types"]["layers"][place]["focus"]
         return (
             f"{nmi['value']:.2f} ({nmi['low']:.2f} to {nmi['high']:.2f}) | "
             f"{gain['value']:+.2f} ({gain['low']:+.2f} to {gain['high']:+.2f}) | "
             f"{layers['stability'][place]['value']:.2f} | {inside['value']:.2f} ({inside['shuffled']:.2f})"
         )
 
-    for place, row in enumerate(found[first]["layers"]["nmi:pos"]):
+    for place, row in enumerate(results[first]["layers"]["nmi:pos"]):
         lines.append(f"| {row['layer']} | {cells(first, place)} | {cells(second, place)} |")
     return "\n".join(lines)
 
 
-def category_table(found: dict[str, Any], labels: list[str]) -> str:
-    """Markdown: how well the best group of any layer picks out each part of speech, beside random centroids."""
+def category_table(results: dict[str, Any], labels: list[str]) -> str:
+    """Markdown: how well the best group of any layer picks out each part of speech, and that of random centroids."""
     head = " | ".join(f"{label}: best F1, layer | random" for label in labels)
     lines = [f"| part of speech | share of tokens | one group of all | {head} |", "|---" * (3 + 2 * len(labels)) + "|"]
-    tables = [{row["category"]: row for row in found[label]["own_groups"]} for label in labels]
+    tables = [{row["category"]: row for row in results[label]["own_groups"]} for label in labels]
     total = sum(row["tokens"] for row in tables[0].values())
     for name, row in sorted(tables[0].items(), key=lambda item: -item[1]["tokens"]):
         if row["tokens"] < LEAST_TOKENS:
@@ -249,24 +249,26 @@ def main() -> None:
     arguments = parser.parse_args()
     service = Service(arguments.db)
     by_name = {row["name"]: row["corpus_id"] for row in corpora(service.database)}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     samples: dict[str, Sample] = {}
     for pair in arguments.names:
         label, _, name = pair.partition("=")
         corpus = CorpusData(service.database, by_name[name])
         samples[label] = corpus_sample(corpus)
-        found[label] = describe(RunStatistics(service.database, by_name[name], samples[label]))
-        found[label]["summary"] = {
+        results[label] = describe(RunStatistics(service.database, by_name[name], samples[label]))
+        results[label]["summary"] = {
             key: value for key, value in corpus.summary().items() if key not in ("source", "folder", "skipped")
         }
         print(label, "done", flush=True)
     for pair in arguments.agree:
         first, _, second = pair.partition("+")
         rows = between_samples(samples[first], samples[second]).to_pylist()
-        found.setdefault("agreement", {})[pair] = rows
+        results.setdefault("agreement", {})[pair] = rows
     labels = [pair.partition("=")[0] for pair in arguments.names]
-    print(layer_table(found, labels[0], labels[min(1, len(labels) - 1)]), "", category_table(found, labels), sep="\n")
-    text = json.dumps(rounded(found), ensure_ascii=False, separators=(",", ":"))
+    print(
+        layer_table(results, labels[0], labels[min(1, len(labels) - 1)]), "", category_table(results, labels), sep="\n"
+    )
+    text = json.dumps(rounded(results), ensure_ascii=False, separators=(",", ":"))
     Path(arguments.out).write_text(text + "\n", encoding="utf-8")
 
 

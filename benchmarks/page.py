@@ -1,7 +1,7 @@
 """The served page in headless Chromium at 1440x900, and the queries behind it over a large database.
 
 Writes a short and a long run without a model (benchmarks/synthetic_runs.py) and copies the long one until the table
-`assignments` has the rows asked for, unless --db names such a database. Every opening is a new browser context.
+`assignments` has the rows requested, unless --db names such a database. Every opening is a new browser context.
 
     PYTHONPATH=runtime:. python benchmarks/page.py --out benchmarks/results/page.json
 """
@@ -140,7 +140,7 @@ def served(database: Path) -> Iterator[str]:
     )
     assert server.stdout is not None
     try:
-        yield next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
+        yield next(match[0] for line in server.stdout if (match := re.search(r"http://[\d.]+:\d+", line)))
     finally:
         server.terminate()
 
@@ -180,23 +180,23 @@ def opened(browser: Browser, address: str) -> Page:
 
 def view_numbers(page: Page) -> dict[str, Any]:
     """Opening each view, and choosing tokens in it; zooming in the mask."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for view, ready in DRAWN.items():
         start = time.perf_counter()
         page.locator(f".fx-tab[data-view={view}]").click()
         page.locator(ready).first.wait_for(timeout=120_000)
         seconds = time.perf_counter() - start
         page.wait_for_timeout(3000)
-        found[view] = {
+        numbers[view] = {
             "open_seconds": seconds,
         }
         try:
-            found[view]["select_to_paint_ms"] = asdict(Spread.of(page.evaluate(IN_VIEW, CHOOSE[view])))
+            numbers[view]["select_to_paint_ms"] = asdict(Spread.of(page.evaluate(IN_VIEW, CHOOSE[view])))
             if view == "sparsity":
-                found[view]["zoom_to_paint_ms"] = asdict(Spread.of(page.evaluate(ZOOM)))
+                numbers[view]["zoom_to_paint_ms"] = asdict(Spread.of(page.evaluate(ZOOM)))
         except Error as error:  # the other numbers are worth keeping
-            found[view]["problem"] = str(error).splitlines()[0]
-    return found
+            numbers[view]["problem"] = str(error).splitlines()[0]
+    return numbers
 
 
 def page_numbers(browser: Browser, address: str, repeats: int) -> dict[str, Any]:
@@ -258,22 +258,22 @@ def query_seconds(database: Database, run_id: str, repeats: int) -> dict[str, An
             times.append(time.perf_counter() - start)
         return asdict(Spread.of(times))
 
-    found = {name: timed(name, run_id=run_id) for name in OF_A_RUN}
-    found |= {name: timed(name, run_id=run_id, layer=LAYERS // 2) for name in OF_A_LAYER}
-    found |= {name: timed(name, run_id=run_id) for name in OF_ALL_LAYERS}
+    seconds = {name: timed(name, run_id=run_id) for name in OF_A_RUN}
+    seconds |= {name: timed(name, run_id=run_id, layer=LAYERS // 2) for name in OF_A_LAYER}
+    seconds |= {name: timed(name, run_id=run_id) for name in OF_ALL_LAYERS}
     drawn = np.linspace(0, LONG - 1, 4000, dtype=np.int64).tolist()
-    found["routing"] = timed("routing", run_id=run_id, layer=LAYERS // 2, positions=drawn)
-    found["all_probabilities"] = timed("all_probabilities", run_id=run_id, positions=drawn)
-    found["token_table, 500 tokens"] = timed("token_table", run_id=run_id, first=50_000, last=50_499)
-    found["token_table, whole, for an export"] = timed("token_table", run_id=run_id, first=0, last=LONG)
-    return found | {name: timed(name) for name in OF_THE_LIST}
+    seconds["routing"] = timed("routing", run_id=run_id, layer=LAYERS // 2, positions=drawn)
+    seconds["all_probabilities"] = timed("all_probabilities", run_id=run_id, positions=drawn)
+    seconds["token_table, 500 tokens"] = timed("token_table", run_id=run_id, first=50_000, last=50_499)
+    seconds["token_table, whole, for an export"] = timed("token_table", run_id=run_id, first=0, last=LONG)
+    return seconds | {name: timed(name) for name in OF_THE_LIST}
 
 
 def answer_seconds(service: Service, run_id: str) -> dict[str, Any]:
-    """Wall time of what each view waits for, everything included; the first time it is asked, and once more."""
+    """Wall time of what each view waits for, everything included; the first time it is requested, and once more."""
     layer = LAYERS // 2
     pair = {"rows": [50_000, 50_999], "keys": [20_000, 20_999]}
-    asked: list[tuple[str, dict[str, Any]]] = [
+    requests: list[tuple[str, dict[str, Any]]] = [
         ("layer_cells", {"layer": layer}),
         ("word_classes", {}),
         ("groups", {}),
@@ -287,23 +287,23 @@ def answer_seconds(service: Service, run_id: str) -> dict[str, Any]:
         ("attention_links", {"layer": layer}),
         ("compare_partners", {}),
     ]
-    found: dict[str, Any] = {}
-    for what, details in asked:
+    seconds: dict[str, Any] = {}
+    for what, details in requests:
         times = []
         for _ in range(2):
             start = time.perf_counter()
             dispatch(service, {"what": what, "run": run_id, **details})
             times.append(time.perf_counter() - start)
         name = what if what != "map" or details["layer"] is not None else "map of all layers"
-        found[name] = {"first": times[0], "again": times[1]}
+        seconds[name] = {"first": times[0], "again": times[1]}
     for name, sql in EXAMPLES:
         start = time.perf_counter()
         try:
             run_sql(service.database, sql)
-            found[f"SQL box: {name}"] = {"first": time.perf_counter() - start}
+            seconds[f"SQL box: {name}"] = {"first": time.perf_counter() - start}
         except InputError as error:  # stopped at the box's own limits
-            found[f"SQL box: {name}"] = {"problem": str(error)}
-    return found
+            seconds[f"SQL box: {name}"] = {"problem": str(error)}
+    return seconds
 
 
 def prepared(path: Path, rows: int) -> None:

@@ -73,7 +73,7 @@ def main() -> None:
             seconds[name] = time.perf_counter() - started
         processor = time.process_time() - busy
         total = time.perf_counter() - begun
-    found = {
+    report = {
         "machine": machine(),
         "tokens": arguments.tokens,
         "layers": LAYERS,
@@ -85,7 +85,7 @@ def main() -> None:
         "before_mb": before,
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
-    text = json.dumps(found, indent=1)
+    text = json.dumps(report, indent=1)
     print(text)
     if arguments.out:
         Path(arguments.out).write_text(text + "\n", encoding="utf-8")

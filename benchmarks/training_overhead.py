@@ -1,10 +1,10 @@
-"""One step of centroid training beside the frozen model's own forward and backward pass, in one run.
+"""One step of centroid training and the frozen model's own forward and backward pass, timed in one run.
 
 They take turns, so that a drift of the machine's speed hits all. A step is forward, backward, clipping, AdamW and the
 running potentials of `train_centroids`. The model's own pass has the same loss and its own attention; its weights are
 frozen, but its embeddings require a gradient, so that one flows through every layer, as in training centroids. With
---weights also the model as it is loaded, whose weights get gradients too. Processor seconds stand beside wall seconds,
-because they stay true where other programs share a core; the overheads are ratios of processor seconds.
+--weights also the model as it is loaded, whose weights get gradients too. Both processor and wall seconds are given:
+processor seconds stay true where other programs share a core; the overheads are ratios of processor seconds.
 
     python benchmarks/training_overhead.py --threads 1 --out benchmarks/results/training_overhead.json
 """
@@ -145,13 +145,13 @@ def overhead(model: Any, length: int, repeats: int, count: int, weights: bool) -
                 clocks[name].append(clock)
     own = [clock.processor for clock in clocks["own"]]
     rows = []
-    for name, found in clocks.items():
-        seconds = [clock.processor for clock in found]
+    for name, measured in clocks.items():
+        seconds = [clock.processor for clock in measured]
         rows.append(
             {
                 "what": name,
                 "processor_ms": asdict(Spread.of([1000 * x for x in seconds])),
-                "wall_ms": asdict(Spread.of([1000 * clock.wall for clock in found])),
+                "wall_ms": asdict(Spread.of([1000 * clock.wall for clock in measured])),
                 "overhead": statistics.median(seconds) / statistics.median(own) - 1,
                 "overhead_of_each_round": [x / y - 1 for x, y in zip(seconds, own, strict=True)],
             }

@@ -1,4 +1,4 @@
-"""Where the files of the page lie that ship with the explorer: in the package in a wheel, in assets/ in a checkout."""
+"""Paths of the page's files that ship with the explorer: in the package in a wheel, in assets/ in a checkout."""
 
 from __future__ import annotations
 

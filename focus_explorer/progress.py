@@ -69,7 +69,7 @@ def document_bar() -> Iterator[Callable[[int, int], None]]:
         bars: list[Any] = []
 
         def update(done: int, total: int) -> None:
-            if not bars:  # what was there before says nothing of the speed
+            if not bars:  # documents done earlier say nothing about the speed
                 bars.append(
                     tqdm(total=total, initial=max(0, done - 1), file=sys.stderr, bar_format=layout, disable=None)
                 )

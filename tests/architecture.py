@@ -105,12 +105,12 @@ def path_of(module: str) -> Path:
 @cache
 def modules() -> dict[str, Path]:
     """Our modules by dotted name."""
-    found = {}
+    paths = {}
     for package, base in SOURCES.items():
         for path in sorted((base / package).rglob("*.py")):
             parts = path.relative_to(base).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 @cache
@@ -119,7 +119,7 @@ def imports() -> list[Import]:
 
     The `__init__` files of the two packages are left out: they are the public names, above everything.
     """
-    found = []
+    edges = []
     for module, path in modules().items():
         if module in (R, X):
             continue
@@ -129,12 +129,12 @@ def imports() -> list[Import]:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     if inner in modules():
-                        found.append(Import(module, inner, None, node.lineno))
+                        edges.append(Import(module, inner, None, node.lineno))
                     elif node.module in modules():
-                        found.append(Import(module, node.module, alias.name, node.lineno))
+                        edges.append(Import(module, node.module, alias.name, node.lineno))
             elif isinstance(node, ast.Import):
-                found += [Import(module, a.name, None, node.lineno) for a in node.names if a.name in modules()]
-    return found
+                edges += [Import(module, a.name, None, node.lineno) for a in node.names if a.name in modules()]
+    return edges
 
 
 def folder_of(module: str) -> str:
@@ -163,7 +163,7 @@ def cycles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
 
     def visit(node: str) -> None:
         order[node] = low[node] = len(order)
@@ -178,12 +178,12 @@ def cycles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
             part = stack[stack.index(node) :]
             del stack[-len(part) :]
             if len(part) > 1:
-                found.append(sorted(part))
+                components.append(sorted(part))
 
     for node in list(graph):
         if node not in order:
             visit(node)
-    return found
+    return components
 
 
 def levels() -> dict[str, int]:

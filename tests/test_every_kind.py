@@ -67,11 +67,11 @@ class Site:
     def ask(self, what, **more):
         """The answer of a view, once it is computed."""
         for _ in range(600):
-            found = dispatch(self.service, {"what": what, "run": self.runs[0], **more})
-            state = (found.get("job") or {}).get("state", found.get("state", "done"))
-            assert state != "failed", str(found)
+            answer = dispatch(self.service, {"what": what, "run": self.runs[0], **more})
+            state = (answer.get("job") or {}).get("state", answer.get("state", "done"))
+            assert state != "failed", str(answer)
             if what in STARTED or state in ("done", "none"):
-                return found
+                return answer
             time.sleep(0.05)
         raise AssertionError(f"{what} was never answered")
 

@@ -1,4 +1,4 @@
-"""The embedded model end to end: what ships works, and the trained centroids are better than chance."""
+"""The embedded model end to end: what ships works, and the trained centroids are better than random ones."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ def test_everything_allowed_is_full_attention(loaded, ids, setting):
 def test_trained_centroids_beat_random_ones_at_equal_sparsity(loaded, ids):
     model, tokenizer = loaded
     trained = load_centroids("default")
-    chance = random_centroids(model, trained.config)
+    untrained = random_centroids(model, trained.config)
     other = tokenizer(sample_text("Dialogue") + sample_text("Source code"), add_special_tokens=False).input_ids[:512]
-    calibrate_potentials(model, chance, torch.tensor([other]))
+    calibrate_potentials(model, untrained, torch.tensor([other]))
     full, _ = evaluate_full(model, ids)
-    found = {}
-    for name, centroids in (("trained", trained), ("random", chance)):
+    results = {}
+    for name, centroids in (("trained", trained), ("random", untrained)):
         focus = compose(model, centroids, top_k=1, window=64)
-        found[name] = evaluate_focus(focus, ids)
+        results[name] = evaluate_focus(focus, ids)
         focus.detach()
-    assert found["trained"].perplexity < found["random"].perplexity
-    assert found["trained"].perplexity < 1.06 * full
-    assert found["trained"].dominance <= 1.5 / 4
-    assert found["trained"].distant_kept < found["random"].distant_kept + 0.02
+    assert results["trained"].perplexity < results["random"].perplexity
+    assert results["trained"].perplexity < 1.06 * full
+    assert results["trained"].dominance <= 1.5 / 4
+    assert results["trained"].distant_kept < results["random"].distant_kept + 0.02
 
 
 def test_analyze_prints_the_promised_object(tmp_path, capsys):

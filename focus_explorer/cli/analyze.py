@@ -75,7 +75,7 @@ def _add_corpus_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--glob", help=f"which files of a folder (default: {GLOB})")
     group.add_argument("--text-column", help=f"JSONL key or Parquet column with the text (default: {TEXT_COLUMN})")
     group.add_argument("--name", help="what the corpus is called in lists (default: the source's name)")
-    group.add_argument("--out", help="folder to write to (default: corpora, beside the database)")
+    group.add_argument("--out", help="folder to write to (default: corpora, next to the database)")
     group.add_argument("--engine", choices=("local", "ray"), help="this process, or Ray workers (default: local)")
     group.add_argument(
         "--address",
@@ -165,7 +165,7 @@ def _analyze_corpus(arguments: argparse.Namespace, command: str) -> int:
                 Service(arguments.db), request, command=command, counted=counted, announce=print_note
             )
     except CorpusStopped as stopped:
-        print(f"{stopped}; go on with: {command}", file=sys.stderr)
+        print(f"{stopped}; continue with: {command}", file=sys.stderr)
         return 130
     print(json.dumps(summary, ensure_ascii=False) if arguments.json else describe_corpus(summary))
     return 0

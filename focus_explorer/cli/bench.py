@@ -77,7 +77,7 @@ def _lengths(text: str, option: str) -> tuple[int, ...]:
 
 
 def describe(result: dict[str, Any]) -> str:
-    """What was measured, a line each."""
+    """The measured values as text, one line each."""
     lines = []
     for row in result["layer"]:
         lines.append(

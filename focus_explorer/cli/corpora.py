@@ -65,7 +65,7 @@ def describe(summary: dict[str, Any]) -> str:
     lines = [
         f"corpus                 {summary['corpus_id']}   {summary['name']}, {summary['documents']:,} documents, "
         f"{summary['num_tokens']:,} tokens, {summary['model']}",
-        *([] if summary["status"] == "complete" else ["status                 not complete; the same command goes on"]),
+        *([] if summary["status"] == "complete" else ["status                 not complete; the same command resumes"]),
         *_skipped(summary["skipped"]),
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
         f"{config['num_sinks']} sinks, {config['assignment']} assignment, centroids {summary['centroids']}, "

@@ -109,7 +109,7 @@ def _make_task(arguments: argparse.Namespace) -> None:
         print(json.dumps({"out": arguments.out, **about}, ensure_ascii=False))
         return
     for name, task in about["tasks"].items():
-        few = "" if task["items"] == arguments.items else f", of {arguments.items} asked for"
+        few = "" if task["items"] == arguments.items else f", of {arguments.items} requested"
         print(
             f"{name:<16} {task['items']} items{few}, {task['tokens'][0]} to {task['tokens'][1]} tokens, the word last "
             f"seen {task['distance'][0]} to {task['distance'][1]} tokens before"
@@ -118,7 +118,7 @@ def _make_task(arguments: argparse.Namespace) -> None:
 
 
 def describe(result: dict[str, Any]) -> str:
-    """What was measured, in lines."""
+    """The measured values as lines of text."""
     config = result["config"]
     lines = [
         f"setting       K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "

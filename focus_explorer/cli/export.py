@@ -43,7 +43,7 @@ class _ListTables(Lister):
 
 
 def _rows(text: str) -> int | tuple[int, int]:
-    """`N`, or `A:B`."""
+    """Parse a number of rows `N`, or a range `A:B`."""
     first, colon, last = text.partition(":")
     try:
         return (int(first), int(last)) if colon else int(first)

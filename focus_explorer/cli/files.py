@@ -29,7 +29,7 @@ def add_file_options(parser: argparse.ArgumentParser, what: str, formats: str, l
 
 
 class Lister(argparse.Action):
-    """Prints its lines and ends, as `--help` does, also where required options are missing."""
+    """Action that prints its lines and exits, even where required options are missing, as `--help` does."""
 
     def lines(self) -> list[str]:
         """Lines to print."""

@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--precision", choices=("no", "bf16", "fp16"), default="no", help="(default: no)")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="less memory, more time")
-    parser.add_argument("--resume", action="store_true", help="go on where the training with the same --out stopped")
+    parser.add_argument("--resume", action="store_true", help="continue where the training with the same --out stopped")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=run)
 
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         result = finetune(request, bar=step_bar)
     except TrainingStopped as stopped:
-        print(f"{stopped}; the same command with --resume goes on", file=sys.stderr)
+        print(f"{stopped}; the same command with --resume continues", file=sys.stderr)
         return 130
     except KeyboardInterrupt:
-        print("stopped; the same command with --resume goes on from the last checkpoint", file=sys.stderr)
+        print("stopped; the same command with --resume continues from the last checkpoint", file=sys.stderr)
         return 130
     if arguments.json:
         print(json.dumps(result))

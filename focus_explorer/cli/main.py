@@ -22,12 +22,12 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
     "centroids": "centroid files",
     "train": "train centroids on your own text",
     "trainings": "list recorded trainings, newest first",
-    "bench": "measure speed and perplexity beside full attention on this machine",
-    "evaluate": "perplexity and benchmark tasks beside full attention, with intervals",
+    "bench": "measure speed and perplexity, compared with full attention, on this machine",
+    "evaluate": "perplexity and benchmark tasks compared with full attention, with intervals",
     "serve": "open the page",
     "reproduce": "measure a table or figure of the paper again",
     "finetune": "train all weights of a model with Focus, or with full attention",
-    "compare": "measure a text at several settings, beside full attention, random centroids and window alone",
+    "compare": "measure a text at several settings, with full attention, random centroids and window alone",
     "bundle": "write runs with data, tables, figures and how to make them again",
     "rebuild": "make the tables of a bundle again and say what differs",
     "report": "write a report of runs to read, as HTML and PDF",
@@ -37,7 +37,7 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors in the one-line form scripts rely on."""
+    """Argument parser whose errors have one line, which scripts rely on."""
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print over several lines.

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         reproduce(arguments)
     except (KeyboardInterrupt, TrainingStopped):
         print(
-            "stopped; reports written so far and trained centroids are kept, the same command goes on", file=sys.stderr
+            "stopped; reports written so far and trained centroids are kept, the same command resumes", file=sys.stderr
         )
         return 130
     return 0

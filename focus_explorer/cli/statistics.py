@@ -93,7 +93,7 @@ def _measure(service: Any, arguments: argparse.Namespace) -> None:
                 problems = measure_run(service, run_id, attention=arguments.attention, progress=progress)
             except NotFoundError:
                 raise
-            except InputError as error:  # a model that is gone need not keep anybody from what is stored
+            except InputError as error:  # without the model, stored statistics are still printed
                 problems = [str(error)]
         for problem in problems:
             print_note(problem)

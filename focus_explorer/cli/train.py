@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         if stopped.step:
             again = command if request.resume else f"{command} --resume"
             print(
-                f"stopped after step {stopped.step:,} of {request.steps:,}, which is saved; go on with\n  {again}",
+                f"stopped after step {stopped.step:,} of {request.steps:,}, which is saved; continue with\n  {again}",
                 file=sys.stderr,
             )
         else:

@@ -84,7 +84,7 @@ def _size(centroids: Any) -> int:
 
 
 def _soft_row(lab: Lab) -> dict[str, Any]:
-    """Every pair computed, under the gate centroids are trained with: nothing is sparse here."""
+    """Focus under the soft gate that centroids are trained with: every pair is computed, nothing is sparse."""
     full, runs = lab.full(), []
     for seed in lab.scale.seeds:
         centroids = lab.trained(seed, num_groups=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 REPORTS: dict[str, tuple[str, str]] = {  # name -> module that measures it, and what it shows
     "table1": ("adaptation", "sparse attentions retrofitted onto a pretrained model"),
-    "table2": ("adaptation", "centroids beside LoRA"),
+    "table2": ("adaptation", "centroids compared with LoRA"),
     "table3": ("weights", "frozen models of five attention kinds"),
     "table4": ("alignment", "multiple-choice answers after adaptation"),
     "table5": ("weights", "weights trained with Focus and with full attention"),

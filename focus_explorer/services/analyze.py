@@ -54,7 +54,7 @@ class AnalyzeRequest:
 
     @property
     def drawn(self) -> DrawnCentroids:
-        """What random centroids are drawn like."""
+        """Shape and seed of random centroids."""
         return DrawnCentroids(
             top_k=self.top_k,
             window=self.window,
@@ -64,7 +64,7 @@ class AnalyzeRequest:
         )
 
     def check(self) -> None:
-        """Refuse numbers that no model is needed to refuse.
+        """Refuse numbers that are invalid for every model.
 
         Raises:
             ConfigError: a number is out of range.

@@ -217,7 +217,7 @@ def _compared(
 
 @dataclass(slots=True)
 class _Work:
-    """What is done alike for full attention and for every centroid file."""
+    """The measurements that full attention and every centroid file have in common."""
 
     request: EvaluateRequest
     tokenizer: Any

@@ -165,10 +165,10 @@ def _check_folder(request: FinetuneRequest) -> None:
         raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
     if kept.exists() and not request.resume:
         raise InputError(
-            f"{kept} keeps a training that was stopped", fix="add --resume to go on, or delete it to start over"
+            f"{kept} keeps a training that was stopped", fix="add --resume to continue, or delete it to start over"
         )
     if request.resume and not kept.exists():
-        raise InputError(f"there is nothing in {out} to go on from", fix="start without --resume")
+        raise InputError(f"there is nothing in {out} to continue from", fix="start without --resume")
 
 
 def _train(request: FinetuneRequest, plan: Any, config: Any, inputs: tuple[Any, Any, list[str]], bar: Bar) -> Any:

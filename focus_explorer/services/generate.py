@@ -32,7 +32,7 @@ def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int
         InputError: with what is wrong.
     """
     if not prompt.strip():
-        raise TextError("the prompt is empty", expected="some words to go on from")
+        raise TextError("the prompt is empty", expected="some words to continue from")
     if not 1 <= max_tokens <= MOST_TOKENS:
         raise ConfigError(f"the length is {max_tokens}", expected=f"1 to {MOST_TOKENS} tokens")
     if not 0 <= temperature <= MAX_TEMPERATURE:

@@ -104,7 +104,7 @@ def run_statistics(database: Database, run_id: str) -> RunStatistics:
         corpus = corpus_row(database, run_id)
         if corpus is not None and corpus["status"] != "complete":
             raise InputError(
-                f"the corpus {run_id} is not finished", fix="give the command that started it again: it goes on"
+                f"the corpus {run_id} is not finished", fix="give the command that started it again: it continues"
             )
         state = stored_measurements(database, run_id) if corpus is None else corpus
     key = (str(database.path), run_id, repr(sorted(state.items())))

@@ -1,6 +1,6 @@
 """Gradio's import without its stub files.
 
-While it is imported, Gradio parses the source of each of its components and rewrites a `.pyi` file beside it. That is
+While it is imported, Gradio parses the source of each of its components and rewrites a `.pyi` file next to it. That is
 two fifths of the import, and a write into the installation. Only editors read those files.
 """
 
@@ -19,7 +19,7 @@ def import_gradio() -> None:
 
     def getfile(thing: Any) -> str:
         if str(getattr(thing, "__module__", "")).startswith("gradio."):
-            raise OSError("no stub file is wanted")  # which Gradio takes for a class without a source
+            raise OSError("no stub file is needed")  # which Gradio takes for a class without a source
         return find(thing)
 
     inspect.getfile = getfile  # type: ignore[assignment]

@@ -27,7 +27,7 @@ const inlined = JSON.parse(document.getElementById('run').textContent);
 const kept = window.history.replaceState.bind(window.history);
 // A frame without an address of its own may not change it.
 window.history.replaceState = (...given) => { try { kept(...given); } catch { /* the view works without */ } };
-const answer = (found) => Promise.resolve(found || { error: inlined.needs_server });
+const answer = (stored) => Promise.resolve(stored || { error: inlined.needs_server });
 const view = FocusExplorer.create(document.querySelector('.fx-root'), {
   load_run: () => answer(inlined.run),
   load_mask: (run, layer) => answer(inlined.masks[layer]),

@@ -1,4 +1,4 @@
-"""Every label and sentence of the page's Python side; the browser side keeps its own in assets/js/1*-strings*.js.
+"""Every label and sentence of the page's Python side; the browser side keeps its own in assets/js/strings/.
 
 An error carries its own message.
 """
@@ -21,7 +21,7 @@ RUNS_INTRO = (
 )
 TRAINING_INTRO = (
     "Train centroids on your own text: the model itself stays as it is, only the centroids learn which tokens belong "
-    "together. A training goes on when this page is closed, and can be stopped and continued without losing a step."
+    "together. A training continues when this page is closed, and can be stopped and continued without losing a step."
 )
 TRAIN_HELP = {
     "files": "Your text (.txt files); without any, the sample texts are used",

@@ -1,4 +1,4 @@
-"""Where the centroid files lie that ship with the runtime: in the package in a wheel, in assets/ in a checkout."""
+"""Paths of the centroid files that ship with the runtime: in the package in a wheel, in assets/ in a checkout."""
 
 from __future__ import annotations
 

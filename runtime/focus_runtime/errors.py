@@ -45,7 +45,7 @@ class StoreBusyError(StoreError):
 
 
 class TrainingError(InputError):
-    """A training cannot start, go on or be resumed."""
+    """A training cannot start, continue or be resumed."""
 
 
 class TrainingStopped(Exception):  # noqa: N818 - it is no error

@@ -67,9 +67,9 @@ def serving(*arguments, port):
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             line = server.stdout.readline()
-            found = re.search(r"http://[\d.]+:\d+", line)
-            if found:
-                yield found[0] + "/"
+            match = re.search(r"http://[\d.]+:\d+", line)
+            if match:
+                yield match[0] + "/"
                 break
             assert server.poll() is None, "the server ended before it served"
         else:

@@ -20,7 +20,7 @@ SCHEMES = ("light", "dark")
 
 
 def main() -> None:
-    """Serve the database and take the pictures asked for."""
+    """Serve the database and take the pictures requested."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--db", type=Path, required=True, help="a database with at least one run")
     parser.add_argument("--run", help="the run to open; the newest when left out")

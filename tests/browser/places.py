@@ -36,8 +36,8 @@ class Place:
     @property
     def page(self) -> str:
         """What places must share to be reached from each other without a new page."""
-        asked = {name: values for name, values in parse_qs(self.query).items() if name not in ("part", "layer")}
-        return str(asked)
+        parameters = {name: values for name, values in parse_qs(self.query).items() if name not in ("part", "layer")}
+        return str(parameters)
 
     def visit(self, page: Any) -> None:
         """Do what leads here on an open page, and wait until it is drawn."""

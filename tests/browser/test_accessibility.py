@@ -49,10 +49,10 @@ def findings(page, rules=EVERYTHING):
     if not page.evaluate("Boolean(window.axe)"):
         page.evaluate(AXE)
     page.evaluate(ALIKE)
-    found = page.evaluate("rules => axe.run(document, { runOnly: rules, resultTypes: ['violations'] })", rules)
+    report = page.evaluate("rules => axe.run(document, { runOnly: rules, resultTypes: ['violations'] })", rules)
     return [
         f"{item['id']} ({item['impact']}): " + "; ".join(node["html"][:160] for node in item["nodes"][:4])
-        for item in found["violations"]
+        for item in report["violations"]
         if item["impact"] in ("serious", "critical")
     ]
 
@@ -65,19 +65,19 @@ def test_nothing_serious_anywhere(open_page):
         page = open_page(f"?__theme=light&{first.query}")
         page.add_style_tag(content="* { transition: none !important; }")  # colours on their way are neither
         first.visit(page)
-        problems += found_at(first, page)
+        problems += findings_at(first, page)
         for place in others:
             place.move(page)
-            problems += found_at(place, page)
+            problems += findings_at(place, page)
         page.close()
     assert problems == [], "\n".join(problems)
 
 
-def found_at(place, page):
-    light = [f"{place.name}, light: {found}" for found in findings(page)]
+def findings_at(place, page):
+    light = [f"{place.name}, light: {finding}" for finding in findings(page)]
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_timeout(300)
-    dark = [f"{place.name}, dark: {found}" for found in findings(page, CONTRAST)]
+    dark = [f"{place.name}, dark: {finding}" for finding in findings(page, CONTRAST)]
     page.evaluate("document.body.classList.remove('dark')")
     return light + dark
 
@@ -87,6 +87,6 @@ def test_the_check_finds_what_is_wrong(open_page):
     page.evaluate("document.body.append(Object.assign(document.createElement('img'), { src: 'data:,' }))")
     page.evaluate("document.querySelectorAll('span.fx-token')[200].style.color = '#888'")
     page.evaluate("document.querySelectorAll('span.fx-token')[200].style.background = '#999'")
-    found = findings(page)
-    assert any(one.startswith("image-alt") for one in found)
-    assert any(one.startswith("color-contrast") and "fx-token" in one for one in found)
+    lines = findings(page)
+    assert any(one.startswith("image-alt") for one in lines)
+    assert any(one.startswith("color-contrast") and "fx-token" in one for one in lines)

@@ -65,8 +65,10 @@ def compare_url(pair):
 def open_part(chromium, compare_url, pair):
     with opening(chromium, compare_url) as open_one:
 
-        def open_it(part, run=None, beside="", **options):
-            page = open_one(f"?run={run or pair[1]}&view=compare&part={part}{beside and '&with='}{beside}", **options)
+        def open_it(part, run=None, with_run="", **options):
+            page = open_one(
+                f"?run={run or pair[1]}&view=compare&part={part}{with_run and '&with='}{with_run}", **options
+            )
             return page, page.locator(f"[data-testid=fx-compare-{part}]")
 
         yield open_it
@@ -154,10 +156,10 @@ def test_a_grid_can_be_stopped(open_part, pair):
 
 def test_two_runs_share_one_selection(open_part, pair):
     page, part = open_part("runs")
-    found = compare_runs(*pair)
+    compared = compare_runs(*pair)
     tokens = part.locator("[data-side=other] .fx-pair-token")
     expect(tokens.first).to_be_visible(timeout=20_000)
-    layer = found["layers"][15]
+    layer = compared["layers"][15]
     expect(part).to_contain_text(f"{layer['overlap'] * 100:.0f}\u00a0% in matched groups")
     changed = part.locator("[data-side=other] .fx-changed").count()
     part.locator("[data-testid=fx-select-changed]").click()
@@ -169,9 +171,9 @@ def test_two_runs_share_one_selection(open_part, pair):
     expect(page.locator("[data-testid=fx-selection]")).to_contain_text("token 5")
 
 
-def test_a_link_opens_the_run_it_names_beside_this_one(open_part, pair):
+def test_a_link_opens_the_run_it_names_for_comparison(open_part, pair):
     service, first, second = pair
-    page, part = open_part("runs", beside=second)  # "twin", the newer one, would come first by itself
+    page, part = open_part("runs", with_run=second)  # "twin", the newer one, would come first by itself
     choice = part.get_by_label("Other run", exact=True)
     expect(part.locator("[data-side=other] .fx-pair-token").first).to_be_visible(timeout=20_000)
     expect(choice).to_have_value(second)
@@ -192,7 +194,7 @@ def test_a_link_opens_the_run_it_names_beside_this_one(open_part, pair):
 
 def test_runs_of_different_texts_show_their_numbers(open_part, pair, elsewhere):
     service, first, _ = pair
-    page, part = open_part("runs", beside=elsewhere)
+    page, part = open_part("runs", with_run=elsewhere)
     table = part.locator("[data-testid=fx-run-numbers]")
     expect(table).to_contain_text(elsewhere, timeout=20_000)
     expect(part).to_contain_text("cannot be matched token by token")
@@ -215,7 +217,7 @@ def test_runs_of_different_texts_show_their_numbers(open_part, pair, elsewhere):
 
 
 def test_a_link_to_a_run_that_is_gone_says_so(open_part, pair):
-    page, part = open_part("runs", beside="nope")
+    page, part = open_part("runs", with_run="nope")
     expect(part.get_by_role("alert")).to_contain_text("no run 'nope'", timeout=20_000)
     assert address(page, "with") is None
     part.get_by_label("Other run", exact=True).select_option(pair[2])

@@ -93,9 +93,9 @@ def test_two_runs_are_chosen_to_compare_and_one_is_reopened(open_page, two_runs)
     href = link.get_attribute("href")
     assert href == f"?run={other}&view=compare&part=runs&with={newest}"
     # followed in a page of its own: leaving a page makes Gradio's open streams complain in its console
-    beside = open_page(href)
-    expect(beside.get_by_role("radio", name="Another run")).to_be_checked()
-    expect(beside.get_by_label("Other run", exact=True)).to_have_value(newest, timeout=20_000)
+    compared = open_page(href)
+    expect(compared.get_by_role("radio", name="Another run")).to_be_checked()
+    expect(compared.get_by_label("Other run", exact=True)).to_have_value(newest, timeout=20_000)
     again = open_page(item(page, other).get_by_role("link", name="Open").get_attribute("href"))
     assert again.evaluate("new URLSearchParams(location.search).get('run')") == other
 
@@ -132,9 +132,9 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     from focus_runtime.models.loading import load_model
 
     model, _ = load_model("smollm2-135m")
-    mine = tmp_path / "five-groups.safetensors"
-    save_centroids(random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=5), mine)
-    add_centroids(Service(database), mine, mine.name, None)
+    path = tmp_path / "five-groups.safetensors"
+    save_centroids(random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=5), path)
+    add_centroids(Service(database), path, path.name, None)
     page = open_page()
     open_tab(page, "Centroids")
     card = page.locator(".fx-file-card", has_text="ships with the project")
@@ -203,7 +203,7 @@ def test_shortcuts_work_and_rest_while_typing(open_page):
     expect(page.get_by_test_id("fx-keys")).to_be_hidden()
 
 
-def test_the_tour_starts_only_when_asked_and_ends_for_good(open_page):
+def test_the_tour_starts_only_on_request_and_ends_for_good(open_page):
     page = open_page()  # a program drives it
     page.wait_for_timeout(600)
     expect(page.get_by_test_id("fx-tour")).to_have_count(0)
@@ -216,10 +216,10 @@ def test_the_tour_starts_only_when_asked_and_ends_for_good(open_page):
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("fx-tour")).to_have_count(0)
     assert page.evaluate("localStorage.getItem('fx-tour-done')") == "1"
-    asked = open_page("?tour=on", size="narrow")
-    expect(asked.get_by_test_id("fx-tour")).to_be_visible()
-    asked.get_by_test_id("fx-tour-skip").click()
-    expect(asked.get_by_test_id("fx-tour")).to_have_count(0)
+    linked = open_page("?tour=on", size="narrow")
+    expect(linked.get_by_test_id("fx-tour")).to_be_visible()
+    linked.get_by_test_id("fx-tour-skip").click()
+    expect(linked.get_by_test_id("fx-tour")).to_have_count(0)
 
 
 def test_the_one_file_page_works_from_disk(chromium, database, two_runs, tmp_path):

@@ -250,22 +250,22 @@ def test_the_map_of_all_layers_and_its_colours(open_page, database):
     )
     places = np.array([place for _, *place in sorted(traces)])
     rows = rows_of(database, page)
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls = []
+    page.on("request", lambda request: urls.append(request.url))
     page.locator("[data-testid=fx-map-colour]").select_option("confidence")
     expect(page.locator("[data-testid=fx-map]")).to_contain_text("Confidence of the most probable group")
     for layer in (9, 4):
         set_layer(page, layer)
         expect(caption).to_contain_text(f"mean place of one group’s tokens in layer {layer}")
         tops = np.array([row["top_group"] for row in rows if row["layer"] == layer])
-        wanted = np.array([places[tops == group].mean(axis=0) for group in np.unique(tops)])
+        expected = np.array([places[tops == group].mean(axis=0) for group in np.unique(tops)])
         for _ in range(50):  # the caption is there before the chart is
-            found = np.array(means_on_map(page)).T
-            if found.shape == wanted.shape and np.allclose(found, wanted, atol=1e-3):
+            actual = np.array(means_on_map(page)).T
+            if actual.shape == expected.shape and np.allclose(actual, expected, atol=1e-3):
                 break
             page.wait_for_timeout(100)
-        np.testing.assert_allclose(found, wanted, atol=1e-3)
-    assert [url for url in asked if "component_server" in url and "ask" in url] == []
+        np.testing.assert_allclose(actual, expected, atol=1e-3)
+    assert [url for url in urls if "component_server" in url and "ask" in url] == []
     for colouring, title in (("entropy", "Entropy of the group"), ("path", "Path: how far")):
         page.locator("[data-testid=fx-map-colour]").select_option(colouring)
         expect(page.locator("[data-testid=fx-map]")).to_contain_text(title)
@@ -274,7 +274,7 @@ def test_the_map_of_all_layers_and_its_colours(open_page, database):
 
 def test_a_map_of_some_tokens_says_how_many_selected_ones_it_shows(open_page):
     page = open_page()
-    found = page.evaluate(
+    notes = page.evaluate(
         """() => {
           const { selectRange } = SELECTION
           const { MapView } = VIEW
@@ -288,4 +288,4 @@ def test_a_map_of_some_tokens_says_how_many_selected_ones_it_shows(open_page):
           });
         }""".replace("SELECTION", module_script("core/selection.js")).replace("VIEW", module_script("map/view.js"))
     )
-    assert found == ["3 of 6 selected tokens are drawn here.", "", ""]
+    assert notes == ["3 of 6 selected tokens are drawn here.", "", ""]

@@ -46,21 +46,21 @@ def test_tokens_show_the_stored_text_and_groups(open_page, database):
     rows = stored(database, run_id)
     for layer in (0, 7, 29):
         set_layer(page, layer)
-        wanted = [row["top_group"] for row in rows if row["layer"] == layer]
-        found = page.eval_on_selector_all("span.fx-token", "spans => spans.map(s => Number(s.dataset.group))")
-        assert found == wanted
+        expected = [row["top_group"] for row in rows if row["layer"] == layer]
+        actual = page.eval_on_selector_all("span.fx-token", "spans => spans.map(s => Number(s.dataset.group))")
+        assert actual == expected
 
 
 def test_layer_switch_needs_no_server_and_is_quick(open_page):
     page = open_page()
     page.wait_for_timeout(1500)  # let the page finish its own start-up requests
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls = []
+    page.on("request", lambda request: urls.append(request.url))
     for layer in (3, 9, 27):
         set_layer(page, layer)
         page.wait_for_timeout(100)
         assert float(page.locator("#fe-view .fx-root").get_attribute("data-switch-ms")) < 100
-    assert [url for url in asked if "component_server" in url] == []
+    assert [url for url in urls if "component_server" in url] == []
 
 
 def test_hover_shows_probabilities_that_add_up(open_page, database):
@@ -153,13 +153,13 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
             page.locator("[data-testid=fx-export-make]").click()
         path = tmp_path / f"groups.{file_format}"
         waiting.value.save_as(path)
-        found = list(csv.DictReader(path.open())) if file_format == "csv" else json.loads(path.read_text())
-        assert len(found) == 30 * summary["config"]["num_groups"]
-        assert {row["run_id"] for row in found} == {run_id}
+        downloaded = list(csv.DictReader(path.open())) if file_format == "csv" else json.loads(path.read_text())
+        assert len(downloaded) == 30 * summary["config"]["num_groups"]
+        assert {row["run_id"] for row in downloaded} == {run_id}
 
 
 @pytest.mark.parametrize(("text", "part"), [("   ", "The text is empty"), ("a", "1 token"), ("half \ud800 pair", None)])
-def test_bad_text_gives_one_message_and_the_page_goes_on(open_page, text, part):
+def test_bad_text_gives_one_message_and_the_page_still_works(open_page, text, part):
     page = open_page()
     before = shown_run(page)
     if part is None:  # browsers replace lone surrogates on input, so the text arrives valid
@@ -191,9 +191,9 @@ def test_uploaded_centroids_are_used_in_the_next_run(tiny_page, tmp_path):
     page = open_one()
     page.get_by_role("tab", name="Centroids").click()
     model, _ = load_model(str(text.parent / "tiny"))
-    mine = tmp_path / "six-groups.safetensors"
-    save_centroids(random_centroids(model, FocusConfig(num_groups=6, top_k=1)), mine)
-    page.locator("#fe-upload input[type=file]").set_input_files(mine)
+    path = tmp_path / "six-groups.safetensors"
+    save_centroids(random_centroids(model, FocusConfig(num_groups=6, top_k=1)), path)
+    page.locator("#fe-upload input[type=file]").set_input_files(path)
     expect(page.locator("#fe-report")).to_contain_text("six-groups.safetensors is valid", timeout=60_000)
     expect(page.locator("#fe-centroid-list")).to_contain_text("six-groups.safetensors")
     page.get_by_role("tab", name="Explore").click()
@@ -214,7 +214,7 @@ def test_unknown_run_in_the_link_is_explained(open_page):
     expect(page.locator("#fe-status [role=alert]")).to_contain_text("20000101-000000-abcdef")
 
 
-def test_stop_keeps_nothing_and_the_page_goes_on(open_page, database):
+def test_stop_keeps_nothing_and_the_page_still_works(open_page, database):
     page = open_page()
     before = len(list_runs(Service(database).database))
     page.locator("#fe-text textarea").fill(TEXT * 4)

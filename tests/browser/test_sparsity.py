@@ -167,7 +167,7 @@ def test_rows_of_both_tables_choose_their_tokens_and_their_layer(open_page):
     assert findings(page) == []
 
 
-def test_distances_stand_beside_both_nulls(open_page, database):
+def test_distances_are_shown_with_both_null_baselines(open_page, database):
     page = open_mask(open_page, layer=4)
     chart = page.locator("[data-testid=fx-distance]")
     chart.locator(".main-svg").first.wait_for(timeout=20_000)

@@ -34,17 +34,17 @@ def table(page, name):
     return lines
 
 
-def test_the_overview_shows_the_stored_numbers_and_says_what_chance_gives_too(open_page, rows):
+def test_the_overview_shows_the_stored_numbers_and_their_baselines(open_page, rows):
     page = open_statistics(open_page)
     table(page, "fx-stat-run")
     shown = page.locator("[data-stat]")
-    wanted = {
+    expected = {
         row["statistic"] + (f".{row['category']}" if row["category"] else ""): row
         for row in rows
         if row["scope"] == "run" and not row["statistic"].endswith("_minus_random")
     }
-    assert set(shown.evaluate_all("rows => rows.map(row => row.dataset.stat)")) == set(wanted)
-    for key, row in wanted.items():
+    assert set(shown.evaluate_all("rows => rows.map(row => row.dataset.stat)")) == set(expected)
+    for key, row in expected.items():
         if row["statistic"] in ("pairs_kept", "dominance", "purity"):
             line = page.locator(f"[data-stat='{key}']")
             expect(line).to_contain_text(f"{100 * row['value']:.1f}")
@@ -53,7 +53,7 @@ def test_the_overview_shows_the_stored_numbers_and_says_what_chance_gives_too(op
             else:  # exactly known under shuffling; sizes do not change by it
                 same = row["low"] <= row["shuffled"] <= row["high"] and row["shuffled"] != row["value"]
             assert ("not told from shuffled" in line.inner_text()) == same
-    expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text(f"{wanted['dominance']['units']} sentence")
+    expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text(f"{expected['dominance']['units']} sentence")
     hint = page.locator("[data-stat=dominance] .fx-hint")
     hint.focus()
     expect(page.locator("#fe-view [data-testid=fx-tooltip]").first).to_contain_text("largest group")
@@ -62,12 +62,12 @@ def test_the_overview_shows_the_stored_numbers_and_says_what_chance_gives_too(op
 def test_a_layer_chosen_in_the_table_opens_everywhere_and_the_link_brings_it_back(open_page, rows):
     page = open_statistics(open_page, "layers&stat=dominance")
     lines = table(page, "fx-stat-layer-table")
-    mine = {row["layer"]: row for row in rows if row["scope"] == "layer" and row["statistic"] == "dominance"}
-    assert lines.count() == len(mine)
-    expect(lines.nth(3)).to_contain_text(f"{100 * mine[3]['value']:.1f}")
+    by_layer = {row["layer"]: row for row in rows if row["scope"] == "layer" and row["statistic"] == "dominance"}
+    assert lines.count() == len(by_layer)
+    expect(lines.nth(3)).to_contain_text(f"{100 * by_layer[3]['value']:.1f}")
     page.locator("[data-testid=fx-stat-layer-table] thead button").nth(1).click()  # largest value first
-    top = max(mine, key=lambda layer: mine[layer]["value"])
-    expect(lines.first).to_contain_text(f"{100 * mine[top]['value']:.1f}")
+    top = max(by_layer, key=lambda layer: by_layer[layer]["value"])
+    expect(lines.first).to_contain_text(f"{100 * by_layer[top]['value']:.1f}")
     page.locator("[data-testid=fx-stat-layers] .main-svg").first.wait_for(timeout=WAIT)
     button = lines.locator("[data-layer='20']")
     button.click()
@@ -128,7 +128,7 @@ def test_a_table_fetched_from_the_dialog_has_the_bytes_of_its_command(open_page,
     expect(opener).to_be_focused()
 
 
-def test_what_was_not_measured_is_said_in_one_line_and_the_dialog_goes_on(open_page):
+def test_what_was_not_measured_is_said_in_one_line_and_the_dialog_still_works(open_page):
     page = open_page()
     page.locator("[data-testid=fx-export-open]").click()
     page.locator("[data-testid=fx-export-command]:not(:empty)").wait_for(timeout=WAIT)
@@ -147,7 +147,7 @@ def test_what_was_not_measured_is_said_in_one_line_and_the_dialog_goes_on(open_p
 
 
 @pytest.mark.slow
-def test_random_centroids_measured_from_the_page_appear_beside_every_number(tiny_page):
+def test_random_centroids_measured_from_the_page_appear_with_every_number(tiny_page):
     open_one, service, _ = tiny_page
     run_id = list_runs(service.database)[-1]["run_id"]
     page = open_one(f"?run={run_id}&view=statistics")
@@ -157,22 +157,22 @@ def test_random_centroids_measured_from_the_page_appear_beside_every_number(tiny
     page.locator("[data-testid=fx-stat-measure] button").first.click()
     expect(page.locator("[data-testid=fx-stat-measure] progress")).to_be_visible()
     expect(line).to_contain_text("%", timeout=120_000)
-    found = statistics_table(service.database, run_id, "statistics").to_pylist()
-    (row,) = [row for row in found if row["scope"] == "run" and row["statistic"] == "pairs_kept"]
+    stored = statistics_table(service.database, run_id, "statistics").to_pylist()
+    (row,) = [row for row in stored if row["scope"] == "run" and row["statistic"] == "pairs_kept"]
     expect(line).to_contain_text(f"{100 * row['random']:.1f}")
     expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text("spaCy")
 
 
 def test_a_figure_as_html_draws_without_a_network(chromium, database, first_run, tmp_path):
     path = write_figure(Service(database).database, first_run, "mask", "html", tmp_path / "mask.html")
-    asked, problems = [], []
+    urls, problems = [], []
     page = chromium.new_page()
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: urls.append(request.url))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(path.as_uri())
     page.wait_for_selector("#figure .main-svg .bars path")
     assert "Executed mask" in page.inner_text("h1")
     page.close()
-    assert asked == [path.as_uri()]
+    assert urls == [path.as_uri()]
     assert not problems

@@ -80,7 +80,7 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
     count = 90
     member = np.random.default_rng(5).integers(1, 2**40, count) & np.random.default_rng(6).integers(1, 2**40, count)
     for rule in (PairRule(7, 3), PairRule(7, 3, 20), PairRule(7, 3, 5)):
-        found = page.evaluate(
+        totals = page.evaluate(
             """([member, window, sinks, sliding]) => {
               const { LINK_CAUSES, Links } = MODULE
               const sets = member.map((text) => BigInt(text));
@@ -94,13 +94,13 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
             [[str(value) for value in member], rule.window, rule.num_sinks, rule.sliding_window],
         )
         counts = count_pairs(member, rule)
-        for cause, (back, forward) in zip(CAUSES[:-1], found, strict=True):
+        for cause, (back, forward) in zip(CAUSES[:-1], totals, strict=True):
             if cause in ("local_only", "local_and_group"):  # a token of no group meets itself only by being near
                 continue
             assert back == forward == counts.total(cause)
         near = sum(counts.total(cause) for cause in ("local_only", "local_and_group"))
-        assert found[0][0] + found[2][0] == near
-        assert found[0][1] + found[2][1] == near - count
+        assert totals[0][0] + totals[2][0] == near
+        assert totals[0][1] + totals[2][1] == near - count
 
 
 def test_search_finds_counts_steps_and_selects(open_page, database):
@@ -232,8 +232,8 @@ def test_lines_and_paragraphs_of_the_text_are_kept(open_page, database):
         "span.fx-token", "spans => spans.map((s) => s.closest('.fx-line').getBoundingClientRect().top)"
     )
     height = page.locator(".fx-line").first.bounding_box()["height"]
-    found = [round((top - tops[0]) / height) for top in tops]
-    assert found == ["".join(pieces[:pos]).count("\n") for pos in range(len(pieces))]
+    lines = [round((top - tops[0]) / height) for top in tops]
+    assert lines == ["".join(pieces[:pos]).count("\n") for pos in range(len(pieces))]
     assert page.locator(".fx-newline").count() == text.count("\n")
 
 

@@ -96,7 +96,7 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
 
 
 def record(service, name, loss, *, twin=False):
-    """A finished training of 40 steps whose loss falls from `loss`, beside one with full attention for a twin."""
+    """A finished training of 40 steps whose loss falls from `loss`, and one with full attention for a twin."""
     info = TrainingInfo(
         name=name,
         kind="centroids",

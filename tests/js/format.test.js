@@ -8,7 +8,7 @@ import { below, random, times } from "./helpers.js";
 const NBSP = "\u00a0";
 const MINUS = "\u2212";
 
-test("numbers have separators, a true minus and the asked digits", () => {
+test("numbers have separators, a true minus and the requested digits", () => {
   assert.equal(format.count(1234567), "1,234,567");
   assert.equal(format.decimal(-1.255, 1), `${MINUS}1.3`);
   assert.equal(format.percent(0.1234, 1), `12.3${NBSP}%`);

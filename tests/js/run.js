@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 
 const folder = dirname(fileURLToPath(import.meta.url));
 const files = readdirSync(folder).filter((name) => name.endsWith(".test.js"));
-const found = spawnSync(process.execPath, ["--test", ...files.sort().map((name) => join(folder, name))], {
+const finished = spawnSync(process.execPath, ["--test", ...files.sort().map((name) => join(folder, name))], {
   stdio: "inherit",
 });
-process.exitCode = found.status ?? 1;
+process.exitCode = finished.status ?? 1;

@@ -30,7 +30,7 @@ BLOCKED = (
     "flash_attn_interface",
     "focus_explorer",
 )
-# Each finder is asked about all other packages only, so that blocked ones are absent, also to those who merely look.
+# Each finder is called for all other packages only, so that blocked ones are absent, also to those who merely look.
 FINDER = f"""
 import sys
 

@@ -80,7 +80,7 @@ export class Overview {
     this.drawChart();
   }
 
-  // What the chosen tokens lose on average, beside all others.
+  // What the chosen tokens lose on average, compared with all others.
   showChosen() {
     const { selection } = this.app;
     const words = selectionText;

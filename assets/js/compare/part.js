@@ -75,7 +75,7 @@ class JobLine {
   }
 }
 
-// A part asks `questions.state` when it opens and while work goes on, and `questions.start` on submit.
+// A part asks `questions.state` when it opens and while work continues, and `questions.start` on submit.
 export class ComparePart {
   /** The kind of its jobs, set by each part. */
   kind = "";

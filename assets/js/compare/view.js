@@ -45,7 +45,7 @@ export class CompareView {
     return this.open === "overview" ? null : this.open;
   }
 
-  // For the address: the run beside this one, while it is looked at.
+  // For the address: the run compared with this one, while it is shown.
   get parameters() {
     return { with: this.open === "runs" ? this.parts.runs.other : null };
   }

@@ -80,8 +80,8 @@ export const plotElement = (className, label, testId = null) =>
 export const asChart = (node) => /** @type {any} */ (node);
 
 /**
- * `events` maps hover (point → tooltip content) and click (point → nothing). What was asked last is drawn, also when
- * Plotly is still on its way.
+ * `events` maps hover (point → tooltip content) and click (point → nothing). What was requested last is drawn,
+ * also when Plotly is still loading.
  * @param {PlotHost} app
  * @param {HTMLElement} node
  * @param {object[]} data

@@ -182,7 +182,7 @@ export class Run {
   }
 
   /**
-   * An answer about the whole run that is asked for once, such as the kinds of words.
+   * An answer about the whole run that is requested once, such as the kinds of words.
    * @template {keyof Answers} K
    * @param {K} what
    * @returns {Promise<Answers[K]>}

@@ -208,7 +208,7 @@ function facts(group, numGroups) {
     fact(
       text.purity,
       format.percent(/** @type {number} */ (group.purity)),
-      text.chance(format.percent(/** @type {number} */ (group.null_mean))),
+      text.shuffledMean(format.percent(/** @type {number} */ (group.null_mean))),
       "purity",
     ),
     fact(text.entropy, format.decimal(/** @type {number} */ (group.entropy), 2), text.nats, "entropy"),

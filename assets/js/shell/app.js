@@ -184,7 +184,7 @@ export class App {
   }
 
   // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks
-  // arrive. While the slider still moves nothing is asked.
+  // arrive. While the slider still moves nothing is requested.
   loadLayer() {
     const { run, layerIndex } = this;
     const loaded = run.hasLayer(layerIndex);
@@ -207,7 +207,7 @@ export class App {
     );
   }
 
-  // The layer asked for by the address, else the one just looked at, else the middle, where groups say most.
+  // The layer requested by the address, else the one just looked at, else the middle, where groups say most.
   startLayer() {
     const named = this.run.layerIds.indexOf(/** @type {number} */ (this.requestedLayer));
     return named >= 0 ? named : Math.floor(this.run.numLayers / 2);

@@ -22,7 +22,7 @@ const text = pairsText.attention;
 
 const POLL_MS = 700;
 
-const NARROW = 560; // pixels; names beside each other would overlap
+const NARROW = 560; // pixels; names next to each other would overlap
 
 const PARTS = /** @type {Part[]} */ (Object.keys(text.parts));
 

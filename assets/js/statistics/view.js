@@ -88,7 +88,7 @@ export class StatisticsView {
     this.parts[this.section].update();
   }
 
-  // The sparsity view measures full attention too; then every number here is to be asked for again.
+  // The sparsity view measures full attention too; then every number here has to be requested again.
   noticeAttention() {
     const { run } = this.app;
     const state = attentionState(run);

@@ -208,7 +208,7 @@ export const settings = {
 
 /** @satisfies {Words} */
 export const runs = {
-  title: "This run beside another",
+  title: "This run and another",
   help:
     "Choose another stored run of exactly these tokens: other centroids, another checkpoint or another setting; any " +
     "two runs can be chosen in the Runs tab. Groups have no names of their own, so in every layer the other run's " +
@@ -237,8 +237,8 @@ export const runs = {
     `Neither predicts clearly better: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored ` +
     "tokens).",
   randHint:
-    "Counts pairs of tokens that both runs put together or apart, corrected for chance: 1 is the same partition, " +
-    "about 0 is no more agreement than by chance. Matched groups alone look better than chance, because the " +
+    "Counts pairs of tokens that both runs put together or apart, corrected for agreement of random groupings: 1 is " +
+    "the same partition, about 0 is no more agreement than theirs. Matched groups alone look better, because the " +
     "matching picks the best names.",
   randSubject: "the adjusted Rand index",
   chartTitle: "Agreement in every layer",

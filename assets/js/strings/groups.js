@@ -20,7 +20,7 @@ export const groups = {
     confidence: "Confidence",
     purity: "Purity",
     entropy: "Entropy",
-    chance: (mean) => `shuffled ${mean}`,
+    shuffledMean: (mean) => `shuffled ${mean}`,
     tokens: (count) => `${count} tokens`,
     even: (times) => `${times} of even`,
     certain: (floor) => `at least ${floor}`,
@@ -29,7 +29,7 @@ export const groups = {
     characteristicHint: (size, least) =>
       "Tokens found more often in this group than in the rest of the text: log-odds ratio with an informative " +
       `Dirichlet prior (Monroe and others 2008), the prior being the text’s own frequencies weighing ${size} ` +
-      `tokens. The number on hover is in standard errors; at least ${least} and two uses are asked for. It ranks ` +
+      `tokens. The number on hover is in standard errors; at least ${least} and two uses are required. It ranks ` +
       "tokens, it is no test.",
     score: (z, uses) => `${z} standard errors, ${uses} uses in this group`,
     none: "no token stands out",
@@ -166,7 +166,7 @@ export const groups = {
     hint:
       "Adjusted Rand index of two layers’ groups, over all pairs of tokens: do the two layers agree on which tokens " +
       "belong together, whatever the groups are called? 1 is the same grouping; 0 is what shuffled groups of the " +
-      "same sizes give on average; below 0 is less than chance. Every token counts with its most probable group.",
+      "same sizes give on average; below 0 is less than that. Every token counts with its most probable group.",
     subject: "agreement",
     waiting: "Comparing the layers…",
     value: (value) => `Agreement ${value}`,

@@ -206,7 +206,7 @@ export const pairs = {
     waiting: "Loading the links…",
     none: { dropped: "This layer drops no link.", kept: "This layer keeps no link beyond window and sinks." },
     details: (distance, head, affinity) => [`${distance} apart`, `head ${head}`, `affinity ${affinity}`],
-    affinity: "Beside it stands how alike the groups of the two tokens are, their affinity.",
+    affinity: "Next to it stands how alike the groups of the two tokens are, their affinity.",
     affinitySubject: "affinity",
     affinityTitle:
       "Group affinity: the probability that both tokens fall into the same group, if each drew its group from its " +

@@ -30,7 +30,7 @@ export const statistics = {
     purity: [
       "Purity",
       "The share of tokens whose category is the commonest one of their group. It rises with the number of groups " +
-      "and with the commonest category, so read it beside its baselines.",
+      "and with the commonest category, so read it with its baselines.",
     ],
     nmi: [
       "Shared information",
@@ -194,7 +194,7 @@ export const statistics = {
   q: (value) => (value < 0.001 ? "q < 0.001" : `q = ${value.toFixed(3)}`),
   qHint:
     "q is the p-value against shuffled groups, corrected for looking at many rows (Benjamini and Hochberg). Below " +
-    "0.05, about one in twenty of such rows is chance.",
+    "0.05, about one in twenty of such rows differs by chance alone.",
 
   overview: {
     title: "What the groups of this run are, over all layers",
@@ -202,7 +202,7 @@ export const statistics = {
     tokens: "Text",
     tokensValue: (tokens, units, unit) => `${tokens} tokens in ${units} ${unit}s`,
     tokensHelp: (unit) =>
-      `Intervals are 95 % bootstrap intervals: whole ${unit}s are drawn again and again, because tokens beside each ` +
+      `Intervals are 95 % bootstrap intervals: whole ${unit}s are drawn again and again, because tokens next to each ` +
       "other are not independent.",
     tagger: "Tagger",
     noTagger: "none: word lists",
@@ -351,11 +351,11 @@ export const statistics = {
     measures: { rand: "Adjusted Rand index", overlap: "Tokens in matched groups" },
     measureHints: {
       rand:
-        "Over all pairs of tokens: do both runs put them together or apart? 1 is the same grouping, 0 is chance; " +
+        "Over all pairs of tokens: do both runs put them together or apart? 1 is the same grouping, 0 a random one; " +
         "letters do not matter.",
       overlap:
         "The share of tokens in the same group once the groups of both runs are matched one to one as well as " +
-        "possible. Chance is far above 0.",
+        "possible. Random groupings are far above 0.",
     },
     show: "Show",
     chart: (name) => `${name} by layer`,

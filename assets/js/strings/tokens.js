@@ -159,7 +159,7 @@ export const legend = {
     "Click a group to highlight its tokens. Letters are given per layer: group A of one layer has nothing to do " +
     "with group A of another.",
   confidence: (value) => `confidence ${value}`,
-  confidenceHelp: "The confidence of each stands beside its share.",
+  confidenceHelp: "The confidence of each stands next to its share.",
   confidenceSubject: "confidence",
   confidenceTitle: "Mean probability of this group among the tokens in it",
   share: (value) => `${value} of tokens`,

@@ -136,7 +136,7 @@ export class TokenFilter {
     return Object.values(this.inputs()).some((input) => input.value !== "");
   }
 
-  // The kinds of words are asked for once, when somebody first filters by them.
+  // The kinds of words are requested once, when somebody first filters by them.
   async loadKinds() {
     const { run } = this.app;
     this.problem.textContent = "";

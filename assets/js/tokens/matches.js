@@ -14,7 +14,7 @@ const WORKER = `onmessage = ({ data }) => {
 };`;
 
 /**
- * Start and end of every match, one after the other. A pattern can take for ever, so it runs beside the page.
+ * Start and end of every match, one after the other. A pattern may never end, so it runs in a worker.
  * @param {string} source
  * @param {string} flags
  * @param {string} whole

@@ -160,7 +160,7 @@ export class App {
   }
 
   /**
-   * Returns false when something that is shown has not been asked for yet, or must be asked for from the start.
+   * Returns false when something that is shown has not been requested yet, or must be requested from the start.
    * @param {TrainingsPayload} answer
    * @param {Record<string, Record<string, number>>} requested
    */

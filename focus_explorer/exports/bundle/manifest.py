@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 
 class SteadyDatabase(Database):
-    """The same file read on one thread and in UTC: sums are added in one order, and times read the same anywhere."""
+    """Database read on one thread and in UTC, so that sums and times are the same on every machine."""
 
     def _open(self, *, read_only: bool) -> Any:
         connection = super()._open(read_only=read_only)

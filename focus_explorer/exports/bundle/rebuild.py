@@ -117,7 +117,7 @@ def _check_target(target: Path) -> None:
 
 
 def _check_files(bundle: Bundle) -> None:
-    """Learn before any work whether the bundle has all it lists, as it lists it."""
+    """Check before any work that the manifest lists every file and the bundle has them with their hashes."""
     listed = bundle.hashes()
     for entry in bundle.manifest["runs"]:
         for what in entry["tables"]:

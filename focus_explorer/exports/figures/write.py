@@ -26,12 +26,12 @@ FIGURES: dict[str, str] = {
     "map": "Map of one layer's tokens by group, with centroids and trustworthiness.",
     "mask": "Executed mask of one layer in blocks, by what keeps or drops the pairs.",
     "structure": "Purity and mutual information of groups and word categories by layer, with baselines.",
-    "categories": "Share of word categories in each group of one layer, beside the whole text.",
+    "categories": "Share of word categories in each group of one layer, and in the whole text.",
     "agreement": "How far every two layers sort the tokens alike.",
     "distances": "Pairs kept by distance, with baselines; of one layer or the mean over layers.",
     "loss": "Loss with Focus minus loss with full attention along the text.",
     "quality": "Loss difference against pairs kept, over the settings the run was compared at.",
-    "timings": "Time by stage, full attention beside Focus, with the range over repeats.",
+    "timings": "Time by stage, full attention and Focus, with the range over repeats.",
     "attention": "Share of full attention that the executed mask keeps, by layer and cause.",
 }
 LAYERED = ("map", "mask", "categories")  # of one layer, the middle one when none is named

@@ -67,7 +67,7 @@ def write_report(
     """
     ids = list(dict.fromkeys(run_ids))
     if not 1 <= len(ids) <= MOST_RUNS:
-        raise InputError(f"a report of {len(ids)} runs was asked for", expected=f"1 to {MOST_RUNS} runs")
+        raise InputError(f"a report of {len(ids)} runs was requested", expected=f"1 to {MOST_RUNS} runs")
     database = SteadyDatabase(service.database.path, wait=service.database.wait)
     reports = []
     for number, run_id in enumerate(ids):

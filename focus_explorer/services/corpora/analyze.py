@@ -1,4 +1,4 @@
-"""Analyse a corpus: find or begin it in the register, do what is missing, and say how far it has come."""
+"""Analyse a corpus: find or begin it in the register, do what is missing, and report the progress."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def analyze_corpus(
 def _prepare(
     service: Service, request: CorpusRequest, out: Path, announce: Announce
 ) -> tuple[CorpusJob, dict[str, Any]]:
-    """The job but for its folder, and the values the register records."""
+    """The job without its folder, and the values the register records."""
     how = request.how
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
     with _lease(service, request) as loaded:
@@ -155,7 +155,7 @@ def _prepare(
         "tagger": tagger,
         "baseline_seed": _baseline_seed(centroids) if request.baseline else None,
     }
-    if placement.dtype != "float32":  # the usual one is left out, as it was before there was a choice
+    if placement.dtype != "float32":  # float32 is left out: older corpora do not record it
         identity["dtype"] = placement.dtype
     if how.backend != AUTO:
         identity["backend"] = how.backend
@@ -174,7 +174,7 @@ def _prepare(
 
 
 def _gpus_elsewhere(request: CorpusRequest) -> bool:
-    """Whether the GPUs are the workers': they may be on other machines, and this process without one."""
+    """Whether Ray workers use the GPUs, which may be on other machines; this process may have none."""
     return request.engine == "ray" and request.gpus_per_worker > 0
 
 
@@ -218,12 +218,12 @@ def _numbered(folder: CorpusFolder, names: list[str], corpus_id: str, announce: 
         many = "documents are" if len(gone) > 1 else "document is"
         announce(f"{len(gone):,} {many} no longer in the source; what was kept of them is removed")
     if there := len(folder.numbers()):
-        announce(f"goes on with corpus {corpus_id}: {there:,} of {len(names):,} documents are there already")
+        announce(f"continues corpus {corpus_id}: {there:,} of {len(names):,} documents are there already")
     return numbers
 
 
 def _tasks(source: Source, numbers: dict[str, int], folder: CorpusFolder, done: _Progress) -> Iterator[Task]:
-    """Documents to do: new ones, and those whose text is another one than before."""
+    """Documents to do: new ones, and those whose text has changed."""
     for document in source.read():
         number = numbers.get(document.name)
         if number is None:  # it was added after the listing; the next command takes it

@@ -21,7 +21,7 @@ __all__ = [  # the command line takes the constant from here
 
 
 def list_corpora(service: Service) -> list[dict[str, Any]]:
-    """Every corpus, newest first; `interrupted` where nobody works on it any more, counted as its folder is now."""
+    """Every corpus, newest first; `interrupted` where no process works on it, counted from its folder."""
     rows = []
     for row in corpora(service.database):
         folder = CorpusFolder.of(row["folder"], row["corpus_id"])

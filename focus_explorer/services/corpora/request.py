@@ -42,7 +42,7 @@ class CorpusRequest:
     baseline: bool = True
 
     def check(self) -> None:
-        """Refuse what cannot be, before any work.
+        """Refuse invalid options before any work.
 
         Raises:
             ConfigError: a number is out of range, or an option does not go with the engine.

@@ -1,4 +1,4 @@
-"""What a request to train means for the runtime."""
+"""A request to train -> the runtime's settings."""
 
 from __future__ import annotations
 

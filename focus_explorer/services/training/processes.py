@@ -45,12 +45,12 @@ from focus_explorer.views.training import curves_payload, training_summary
 from focus_runtime.store.training import is_alive
 
 INTERRUPTED = (
-    "its process ended without a word: it was killed, the memory ran out, or the machine went down; going on "
+    "its process ended without a word: it was killed, the memory ran out, or the machine went down; continuing "
     "does the steps after the last checkpoint again, and some of the curve may be missing"
 )
 LIVE = ("running", "stopping")
 STOPPED_STATUS = 130
-LEAVING_SECONDS = 15.0  # what a process that has written its end may need to be gone
+LEAVING_SECONDS = 15.0  # that a process may take to exit after its end is recorded
 
 
 @dataclass(slots=True)
@@ -308,7 +308,7 @@ class Trainings:
     def _warn_if_running(self) -> None:
         if self._job is not None and self._job.process.poll() is None:
             pid = self._job.process.pid
-            print(f"the training {self._job.name} goes on; `kill -INT {pid}` stops it", file=sys.stderr)
+            print(f"the training {self._job.name} continues; `kill -INT {pid}` stops it", file=sys.stderr)
 
 
 def _copy(source: str, folder: Path) -> str:
@@ -323,7 +323,7 @@ def _copy(source: str, folder: Path) -> str:
 
 
 def _last_error(log: Path, status: int) -> str:
-    """The child's own one-line error, or where to look."""
+    """The child's own one-line error, or the path of its log."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

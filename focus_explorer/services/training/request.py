@@ -59,9 +59,9 @@ class TrainRequest:
     precision: str = _option("no", "mixed precision on top of it", kind=str, choices=("no", "bf16", "fp16"))
     gradient_checkpointing: bool = _option(False, "less memory, more time", kind=bool)
     checkpoint_every: int = _option(50, "steps between checkpoints")
-    snapshots: int = _option(0, "steps between files kept on the way, NAME.step-N.safetensors beside --out (0: none)")
+    snapshots: int = _option(0, "steps between files kept on the way, NAME.step-N.safetensors next to --out (0: none)")
     val_sequences: int = _option(24, "held-out sequences that are scored")
-    resume: bool = _option(False, "go on where the training with the same --out was stopped", kind=bool)
+    resume: bool = _option(False, "continue where the training with the same --out was stopped", kind=bool)
 
     @property
     def checkpoint(self) -> Path:

@@ -24,7 +24,7 @@ def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[l
     kept = [(text, path) for text, path in texts if text not in held_out]
     if not kept:
         raise TextError(
-            "there is no text to train on" + (" beside the held-out one" if texts else ""),
+            "there is no text to train on" + (" besides the held-out one" if texts else ""),
             expected="text files, or folders with .txt files",
         )
     return [text for text, _ in kept], [path for _, path in kept]

@@ -48,7 +48,7 @@ class _Training:
 
     @property
     def request(self) -> TrainRequest:
-        """What the user chose."""
+        """The user's request."""
         return self.plan.request
 
     @property
@@ -222,7 +222,7 @@ def _recorder(training: _Training, database: Any, command: str, announce: Announ
 
 def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorder: Any) -> None:
     if not stopped.step:
-        request.checkpoint.unlink(missing_ok=True)  # nothing is in it that a fresh start would not make again
+        request.checkpoint.unlink(missing_ok=True)  # a checkpoint without a finished step saves nothing
     if recorder is not None:
         recorder.finish("stopped", f"stopped after step {stopped.step}")
 
@@ -245,7 +245,7 @@ def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce
     except InputError as error:
         if not request.checkpoint.exists():
             raise
-        raise TrainingError(error.problem, fix="free some space, then go on with --resume") from error
+        raise TrainingError(error.problem, fix="free some space, then continue with --resume") from error
     message = ""
     if training.held_out is not None:
         tops = tuple(range(1, min(2, request.groups) + 1))
@@ -272,7 +272,7 @@ def _held_out(tokenizer: Any, texts: list[str], request: TrainRequest) -> Any:
 
 
 def _check_result(out: Path) -> None:
-    """Find out before the training, not after it, whether the result can be written."""
+    """Check before the training that the result can be written."""
     if out.is_dir():
         raise InputError(f"cannot write {out}: it is a folder", fix="choose a file name for --out")
     check_writable(out, explain=cannot_write("choose a writable folder for --out"))
@@ -282,14 +282,14 @@ def _check_checkpoint(request: TrainRequest) -> None:
     exists = request.checkpoint.exists()
     if request.resume and not exists:
         raise TrainingError(
-            f"there is no checkpoint {request.checkpoint} to go on from",
+            f"there is no checkpoint {request.checkpoint} to continue from",
             expected="the --out of a training that was stopped",
             fix="start without --resume",
         )
     if exists and not request.resume:
         raise TrainingError(
             f"{request.checkpoint} keeps a training that was stopped",
-            fix="add --resume to go on with it, or delete that file to start over",
+            fix="add --resume to continue it, or delete that file to start over",
         )
 
 

@@ -25,7 +25,7 @@ class GroupFunctions:
             run_id: as listed by runs.
 
         Returns:
-            layers: their numbers; agreement: layers x layers adjusted Rand indices (1 the same groups, 0 chance);
+            layers: their numbers; agreement: layers x layers adjusted Rand indices (1 the same groups, 0 random);
             shuffled: least and most of neighbouring layers with one of them shuffled, null for a single layer;
             pairs: how many neighbours that were; seed.
         """

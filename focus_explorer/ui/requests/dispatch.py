@@ -31,5 +31,5 @@ def dispatch(service: Service, request: dict[str, Any]) -> dict[str, Any]:
     """
     what = request.get("what")
     if what not in HANDLERS:
-        raise InputError(f"the page asked {what!r}", expected="a request this version knows", fix="reload the page")
+        raise InputError(f"the page requested {what!r}", expected="a request this version knows", fix="reload the page")
     return dict(HANDLERS[what](service, request))

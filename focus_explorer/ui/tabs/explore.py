@@ -44,12 +44,12 @@ const start = () => {
   let shown = new URLSearchParams(location.search).get('run');
   if (shown) view.open(shown);
   const open = () => {
-    const wanted = (props.value || '').split(' ')[0];
-    if (!wanted || props.value === shown) return;
+    const requested = (props.value || '').split(' ')[0];
+    if (!requested || props.value === shown) return;
     // On a narrow screen the form lies below what it fills.
     if (shown && matchMedia('(max-width: 700px)').matches) root.scrollIntoView();
     shown = props.value;
-    view.open(wanted);
+    view.open(requested);
   };
   watch('value', open);
   open();

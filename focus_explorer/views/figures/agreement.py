@@ -40,12 +40,12 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     figure.data[0].customdata = names
     neighbours = [row["adjusted_rand"] for row in rows if abs(place[row["other_layer"]] - place[row["layer"]]) == 1]
     widest = max(row["high"] - row["low"] for row in rows) / 2
-    chance = max(row["shuffled_high"] for row in rows)
+    shuffled_high = max(row["shuffled_high"] for row in rows)
     count, units, unit = rows[0]["count"], rows[0]["units"], rows[0]["unit"]
     caption = (
         f"Adjusted Rand index of the groups of every two layers over {count:,} tokens; 1 is the same sorting, 0 is "
         f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. 95 % intervals over {units:,} "
-        f"{unit}s are at most ±{widest:.3f} wide; shuffled groups reach at most {chance:.3f}."
+        f"{unit}s are at most ±{widest:.3f} wide; shuffled groups reach at most {shuffled_high:.3f}."
     )
     ends = [layers[0] - 0.5, place[layers[-1]] + 0.5]
     shown = range(0, len(layers), -(-len(layers) // 8))

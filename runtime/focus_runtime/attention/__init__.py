@@ -81,7 +81,7 @@ def focus_attention(
         return_lse=return_lse,
         clock=clock,
     )
-    kernels = backend in ("masked", "decomposed") and query.device.type == "cpu"  # theirs turns rows of NaN into zeros
+    kernels = backend in ("masked", "decomposed") and query.device.type == "cpu"  # they turn rows of NaN into zeros
     if not _is_finite(out, lse) or (kernels and not _is_finite(query.sum() + key.sum(), None)):
         check_finite(query, key, value)
     if not return_lse:

@@ -18,7 +18,7 @@ from focus_runtime.mask.rule import PairRule
 
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, calls, local pairs.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR = 1.3, 150.0, 630.0, 1.0
-SINK_PAIR = 4.0  # not fitted: a few sinks cost little beside the rest
+SINK_PAIR = 4.0  # not fitted: a few sinks cost little compared with the rest
 MASKED_PAIR, MASKED_BLOCK = 1.1, 256
 # The fused kernel, in units of its own pass by class: see `by_class_is_faster` in fused.cpp.
 FUSED_LOCAL, FUSED_DENSE, FUSED_COPY = 1.2, 1.1, 100.0

@@ -1,8 +1,8 @@
 """Exact Focus attention for a few queries over many keys: find the keys they may see, gather those rows, attend.
 
 Finding them is one pass over the bit sets, 8 bytes a token; keys and values, hundreds of times larger, are read only
-where a query may look. So a decode step costs what it attends to, not what came before. Any device, any k, padding and
-softcap, with gradients.
+where a query may look. So the time of a decode step follows the keys it attends to, not the text's length. Any device,
+any k, padding and softcap, with gradients.
 
 Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), Q queries (Tq), T keys (Tk), D head size;
 n gathered keys, r = Q * H / G the queries of one key head, N rows of a table.

@@ -142,7 +142,7 @@ def attend(
 
 def _no_gradient(backend: str, query: Tensor) -> InputError:
     return InputError(
-        f"backend {backend!r} was asked for gradients, which it cannot give on {query.device.type}",
+        f"backend {backend!r} cannot give gradients on {query.device.type}",
         expected="tensors that need no gradient",
         fix='use torch.no_grad(), or backend="auto"',
     )

@@ -238,7 +238,7 @@ def _check_fits(query: Tensor, key: Tensor, return_lse: bool, gradients: bool) -
         return True
     if gradients:
         raise InputError(
-            "backend 'flex' was asked for gradients on the CPU, where torch has none for it",
+            "backend 'flex' cannot give gradients on the CPU: torch has none for it",
             expected="tensors that need no gradient",
             fix='use torch.no_grad(), or backend="masked"',
         )

@@ -509,29 +509,29 @@ struct Histogram {  // distinct memberships of one batch row, and how many token
 constexpr size_t MOST_CLASSES = 1024;
 constexpr int64_t MOST_LISTED = 64;  // entries of all key lists together, per token: memory stays linear in the text
 
-bool count_classes(const FocusProblem& p, int64_t b, Histogram& found) {
+bool count_classes(const FocusProblem& p, int64_t b, Histogram& histogram) {
   const int64_t* membership = p.membership + b * p.key_length;
   std::unordered_map<int64_t, int32_t> codes;
-  found.code.resize(p.key_length);
+  histogram.code.resize(p.key_length);
   for (int64_t i = 0; i < p.key_length; ++i) {
-    auto [it, fresh] = codes.try_emplace(membership[i], (int32_t)found.signature.size());
+    auto [it, fresh] = codes.try_emplace(membership[i], (int32_t)histogram.signature.size());
     if (fresh) {
-      if (found.signature.size() == MOST_CLASSES) return false;
-      found.signature.push_back(membership[i]), found.tokens.push_back(0);
+      if (histogram.signature.size() == MOST_CLASSES) return false;
+      histogram.signature.push_back(membership[i]), histogram.tokens.push_back(0);
     }
-    found.code[i] = it->second;
-    ++found.tokens[it->second];
+    histogram.code[i] = it->second;
+    ++histogram.tokens[it->second];
   }
-  found.meets.assign(found.signature.size(), 0);
+  histogram.meets.assign(histogram.signature.size(), 0);
   int64_t listed = 0;
-  for (size_t s = 0; s < found.signature.size(); ++s)
-    for (size_t other = 0; other < found.signature.size(); ++other)
-      if (found.signature[s] & found.signature[other])
-        found.meets[s] += found.tokens[other];
+  for (size_t s = 0; s < histogram.signature.size(); ++s)
+    for (size_t other = 0; other < histogram.signature.size(); ++other)
+      if (histogram.signature[s] & histogram.signature[other])
+        histogram.meets[s] += histogram.tokens[other];
       else
-        found.complete = false;
-  for (int64_t meets : found.meets) listed += meets;
-  return found.complete || listed <= MOST_LISTED * p.key_length;
+        histogram.complete = false;
+  for (int64_t meets : histogram.meets) listed += meets;
+  return histogram.complete || listed <= MOST_LISTED * p.key_length;
 }
 
 // Whether the pass by class is expected to be faster: pairs in whole tiles, keys copied, near pairs, all in the time one

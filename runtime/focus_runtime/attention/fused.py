@@ -103,7 +103,7 @@ def _gomp_parallel() -> int | None:
     except OSError:
         return None
     loaded = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "libgomp" in line}
-    if len(loaded) != 1:  # two of them would be two pools of threads, and only one is torch's
+    if len(loaded) != 1:  # two libraries have two pools of threads, and only one is torch's
         return None
     try:
         function = ctypes.CDLL(loaded.pop()).GOMP_parallel

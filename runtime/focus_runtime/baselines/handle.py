@@ -32,10 +32,10 @@ class Handle:
         return 1.0
 
     def train(self, mode: bool = True) -> None:
-        """Whether forward passes teach what the method learns without gradients. It leaves `model.training` alone."""
+        """Whether forward passes update what the method learns without gradients; `model.training` stays as it is."""
 
     def after_step(self) -> None:
-        """Take over what the forward passes since the last call taught; call it after every optimiser step."""
+        """Apply the updates observed in forward passes since the last call; call it after every optimiser step."""
 
     def detach(self) -> Any:
         """Take the baseline off and return the model. Calling it twice is fine."""

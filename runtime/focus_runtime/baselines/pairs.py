@@ -100,7 +100,7 @@ def capped(scores: Tensor, softcap: float | None) -> Tensor:
 
 
 def grouped(query: Tensor, key: Tensor) -> Tensor:
-    """Queries beside the key-value head they share: (B, Hq, T, D) -> (B, Hkv, G, T, D)."""
+    """Queries grouped by the key-value head they share: (B, Hq, T, D) -> (B, Hkv, G, T, D)."""
     return query.unflatten(1, (key.shape[1], query.shape[1] // key.shape[1]))
 
 

@@ -235,7 +235,7 @@ def _before(module: nn.Module, args: tuple[Any, ...]) -> None:
 
 
 def _after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-    """Without a call of `baseline_forward`, full attention would pass for the baseline."""
+    """Check that the module called `baseline_forward` and did not run its own attention."""
     layer: BaselineLayer = getattr(module, STATE)
     if not layer.called:
         raise ModelError(
@@ -307,7 +307,7 @@ def _refuse_unsupported(
     softcap: float | None,
     kwargs: dict[str, Any],
 ) -> None:
-    """What a baseline cannot follow must not be dropped silently."""
+    """Refuse arguments that a baseline does not apply."""
     name, where = layer.owner.method.name, f"layer {layer.index} of this model"
     for argument, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):
         if kwargs.get(argument) is not None:

@@ -109,7 +109,7 @@ def _padding(kwargs: dict[str, Any]) -> Tensor | None:
 
 
 def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-    """Hook after an attention module: without a call of `focus_forward`, full attention would pass for Focus.
+    """Hook after an attention module: check that it called `focus_forward` and did not run its own attention.
 
     Args:
         module, args, output: as torch passes them to a forward hook.
@@ -176,7 +176,7 @@ def focus_forward(
 
 
 def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
-    """Arguments that change what attention means must not be dropped silently."""
+    """Refuse arguments that change the attention and that Focus does not apply."""
     for name, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):
         if kwargs.get(name) is not None:
             raise ModelError(

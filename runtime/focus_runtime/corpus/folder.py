@@ -95,7 +95,7 @@ class CorpusFolder:
         shutil.rmtree(discarded, ignore_errors=True)
 
     def attempts(self, number: int) -> int:
-        """How many workers have begun this document and not ended it; this one is counted from now on."""
+        """Number of earlier workers that began this document without ending it; adds a mark for this worker."""
         before = 0
         while (mark := self._mark(number, before)).exists():
             before += 1
@@ -103,7 +103,7 @@ class CorpusFolder:
         return before
 
     def ended(self, number: int) -> None:
-        """A document's end: nobody died of it."""
+        """Remove the marks of a document whose worker has ended it without dying."""
         place = 0
         while (mark := self._mark(number, place)).exists():
             mark.unlink(missing_ok=True)
@@ -144,7 +144,7 @@ class CorpusFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Nobody else may add to this corpus meanwhile; the lock goes when this process does.
+        """Let only this process add to the corpus while the block runs; the lock ends with the process.
 
         Raises:
             InputError: somebody else has it. StoreError: the folder cannot be written.

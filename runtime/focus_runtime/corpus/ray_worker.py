@@ -23,7 +23,7 @@ from focus_runtime.routing.centroids import Centroids
 
 WAVE_CHARACTERS = 1 << 28  # texts handed to Ray at once; workers load the model again for every further wave
 BLOCK = 4  # documents a worker takes at a time: what is looked at again when it dies
-DEATHS = 3  # workers that one document may cost before it is left out
+DEATHS = 3  # workers that may die on one document before it is left out
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,7 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
     except ray.exceptions.RayTaskError:
         raise  # a defect of ours, with its traceback
     except ray.exceptions.RayError as error:
-        fix = "the same command goes on with what is done"
+        fix = "the same command continues from what is done"
         raise InputError(f"Ray gave up: {first_line(error)}", fix=fix) from error
     finally:
         ray.shutdown()

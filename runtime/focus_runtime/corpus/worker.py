@@ -111,7 +111,7 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
         """
         start = time.perf_counter()
         folder, model_seconds = self.job.folder, 0.0
-        if folder.text_hash(number) == document.sha256:  # a worker that was killed had come so far
+        if folder.text_hash(number) == document.sha256:  # a worker had written it before it was killed
             tokens = folder.num_tokens(number)
         else:
             try:

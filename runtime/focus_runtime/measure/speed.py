@@ -100,7 +100,7 @@ class LayerSetting:
 
 
 def described(setting: LayerSetting) -> dict[str, Any]:
-    """The setting's own values; what was left out is left out."""
+    """The setting's values that are not None."""
     return {name: value for name, value in asdict(setting).items() if value is not None}
 
 
@@ -163,7 +163,7 @@ def layer_inputs(
 
 
 def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Full causal attention by the kernel everyone uses: torch's flash kernel for the device.
+    """Full causal attention by torch's flash kernel for the device.
 
     Args:
         query: (B, Hq, T, D).

@@ -55,7 +55,7 @@ def load_model(
     progress("Loading the model", 0.8)
     try:
         model, tokenizer = _load_folder(source, getattr(torch, dtype))
-    except Exception as error:  # the loaders raise whatever a damaged file makes them stumble over
+    except Exception as error:  # the loaders raise exceptions of any type for damaged files
         raise ModelError(
             f"{name} cannot be loaded: {first_line(error)}", expected="a causal language model with its tokenizer"
         ) from error
@@ -126,7 +126,7 @@ def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     with _without_bars():
         model, info = loader.from_pretrained(source, dtype=dtype, local_files_only=True, output_loading_info=True)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
-    if info["missing_keys"]:  # transformers would go on with random weights
+    if info["missing_keys"]:  # transformers would continue with random weights
         raise ValueError(f"its files lack weights that config.json asks for, such as {min(info['missing_keys'])}")
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError("its tokenizer gives no character offsets (no tokenizer.json)")
@@ -170,7 +170,7 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
             tokenizer.save_pretrained(work)
     except Cancelled:  # raised by `progress`
         raise
-    except Exception as error:  # the GGUF reader raises whatever a damaged file makes it stumble over
+    except Exception as error:  # the GGUF reader raises exceptions of any type for damaged files
         if (target / "config.json").is_file():  # another process was faster
             return target
         raise ModelError(f"{gguf.name} cannot be converted: {first_line(error)}") from error

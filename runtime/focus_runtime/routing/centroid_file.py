@@ -151,7 +151,7 @@ def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, A
     """Read the content of a .pt file without ever executing code from it."""
     try:
         content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # the unpickler raises whatever a damaged file makes it stumble over
+    except Exception as error:  # the unpickler raises exceptions of any type for damaged files
         raise CentroidFileError(
             f"{name} cannot be read safely: it is damaged or holds something other than tensors",
             expected="tensors and plain values only; nothing in the file was executed",

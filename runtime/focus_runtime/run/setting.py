@@ -44,7 +44,7 @@ class SettingMeasured:
 
 @contextmanager
 def stoppable(model: Any, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Inside, every attention layer first asks whether to stop.
+    """While the block runs, every attention layer first checks whether to stop.
 
     Raises:
         Cancelled: it is to stop.
@@ -85,7 +85,7 @@ def measure_setting(
         top_k, window, num_sinks, assignment: the centroids' own when None.
         backend: of Focus attention, see `focus_attention`.
         repeats: timed passes of each mode, after a short warm-up.
-        cancelled: asked before every layer; True raises `Cancelled`.
+        cancelled: called before every layer; True raises `Cancelled`.
 
     Raises:
         InputError: the settings do not fit the centroids or the model.

@@ -1,4 +1,4 @@
-"""Short-lived connections to one DuckDB file, shared politely between processes.
+"""Short-lived connections to one DuckDB file that several processes share.
 
 DuckDB lets one process write at a time. Every use opens, works and closes; a lock held elsewhere is waited for, and
 when it stays, the message names the process that holds it.

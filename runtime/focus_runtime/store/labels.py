@@ -1,4 +1,4 @@
-"""What people say about runs (name, note, tags), and deleting them: hidden first, gone later."""
+"""Labels of runs (name, note, tags), and their deletion: hidden first, removed later."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def check_version(done: list[str], path: str) -> None:
 
 
 def foreign_file(path: str) -> StoreError:
-    """The error for a DuckDB file that is somebody else's."""
+    """The error for a DuckDB file of another program."""
     return StoreError(
         f"{path} is a DuckDB file without Focus Explorer's tables",
         expected="a database written by Focus Explorer, or a new file",

@@ -1,7 +1,7 @@
 """Training curves -> rows, written while the training runs, without delaying it.
 
 A thread of its own writes about once a second. A locked, full or missing database does not stop the training: the
-steps wait in memory, one warning is given, and the last attempt at the end is the most patient.
+steps wait in memory, one warning is given, and the last attempt at the end waits longest.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class TrainingRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what is left, with patience."""
+        """Write what is left, and wait longer for the database."""
         if self._end is None:
             stopped = kind is not None and issubclass(kind, KeyboardInterrupt)
             self.finish("done" if kind is None else "stopped" if stopped else "failed", str(error or ""))
@@ -239,7 +239,7 @@ class TrainingRecorder:
     def _complain(self, problem: Exception) -> None:
         if not self._warned:
             self._warned = True
-            self._warn(f"the training curve waits in memory, the training goes on ({problem})")
+            self._warn(f"the training curve waits in memory, the training continues ({problem})")
 
     def _flush(self) -> Exception | None:
         """Write everything that waits in one transaction; on a problem all of it is kept for the next attempt."""

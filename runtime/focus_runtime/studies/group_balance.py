@@ -17,7 +17,7 @@ from focus_runtime.routing.centroids import Centroids
 from focus_runtime.studies.rows import Row, variant
 from focus_runtime.training.calibrate import calibrate_potentials
 
-LIMIT = 1.5  # times 1/K: beyond it the mask fills and perplexity flatters
+LIMIT = 1.5  # times 1/K: above it the mask keeps so many pairs that perplexity says little
 
 
 def group_balance(

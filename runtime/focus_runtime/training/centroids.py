@@ -173,7 +173,7 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
         for parameter, required in before.items():
             parameter.requires_grad_(required)
             if weights:
-                parameter.grad = None  # as large as the model, and of no use to anyone
+                parameter.grad = None  # as large as the model, and unused
 
 
 def centroid_loop(

@@ -164,7 +164,7 @@ def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
 
 @contextmanager
 def _signals_deferred() -> Iterator[None]:
-    """Let Ctrl-C and a request to end wait until the block is through: half an update is no state to keep."""
+    """Delay SIGINT and SIGTERM until the block ends, so that no half-finished update is kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -351,7 +351,7 @@ class Loop:
             self.history.append(TrainStep(self.done, total, *shares, rate, speed, self.phase))
 
     def _check(self, value: float, step: int, quantity: str = "the loss") -> None:
-        """Refuse a value that would make weights NaN, before it does."""
+        """Refuse a value that is not finite before it reaches the weights."""
         if math.isfinite(value):
             return
         kept = "nothing was kept"

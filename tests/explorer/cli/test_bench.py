@@ -35,7 +35,7 @@ def result(model_folder, centroid_file, tmp_path_factory):
     return json.loads((folder / "out" / "bench.json").read_text())
 
 
-def test_every_number_stands_beside_full_attentions(result):
+def test_every_number_comes_with_that_of_full_attention(result):
     assert [row["tokens"] for row in result["layer"]] == [64, 128]
     assert [row["tokens"] for row in result["prefill"]] == [16, 40]
     assert [row["past_tokens"] for row in result["decode"]] == [16, 40]

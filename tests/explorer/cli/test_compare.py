@@ -57,10 +57,10 @@ def test_the_command_measures_the_same(tmp_path, model_folder, capsys):
         "--json",
     ]
     assert cli.main(words) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["cells"] == grid(Service(database), found["run_id"])["cells"]
-    assert len(found["cells"]) == 6
-    again = ["compare", found["run_id"], "--top-k", "2", "--window", "8", "--repeats", "1", "--db", str(database)]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["cells"] == grid(Service(database), printed["run_id"])["cells"]
+    assert len(printed["cells"]) == 6
+    again = ["compare", printed["run_id"], "--top-k", "2", "--window", "8", "--repeats", "1", "--db", str(database)]
     assert cli.main(again) == 0
     out = capsys.readouterr().out
     assert "Window and sinks only" in out

@@ -73,7 +73,7 @@ def test_several_centroid_files_are_training_seeds(run, texts, capsys, centroids
     assert row["notes"] == ["sequences of 2 documents were resampled: the intervals do not speak for other documents"]
 
 
-def test_the_readable_report_says_what_a_perplexity_must_be_read_beside(run, texts, capsys):
+def test_the_readable_report_says_what_a_perplexity_must_be_read_with(run, texts, capsys):
     assert run("--text", texts / "1.txt") == 0
     out = capsys.readouterr().out
     for part in ("perplexity    full", "difference", "p = ", "pairs kept", "largest group", "1 training seed"):

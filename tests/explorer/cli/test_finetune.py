@@ -35,10 +35,10 @@ def train_text(words, tmp_path):
 def test_a_model_folder_and_its_centroids_are_written(regime, train_text, tmp_path, capsys, model_folder):
     out = tmp_path / "out"
     assert main([*train_text, "--out", str(out), "--regime", regime, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["weights_before"] != found["weights_after"]
-    assert found["held_out"]["tokens"] > 0
-    assert 0 < found["held_out"]["pairs kept"] <= 1
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["weights_before"] != printed["weights_after"]
+    assert printed["held_out"]["tokens"] > 0
+    assert 0 < printed["held_out"]["pairs kept"] <= 1
     model, _ = load_model(str(out))
     load_centroids(out / "centroids.safetensors").check_fits(model)
     assert not (out / "checkpoint").exists()
@@ -56,22 +56,22 @@ def test_the_twin_has_no_centroids_and_the_same_start(train_text, tmp_path, caps
     assert not (tmp_path / "b" / "centroids.safetensors").exists()
 
 
-def test_a_stopped_one_goes_on_to_the_same_end(train_text, tmp_path, capsys, monkeypatch):
+def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, capsys, monkeypatch):
     import threading
 
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert main([*train_text, "--out", str(whole), "--json"]) == 0
     end = json.loads(capsys.readouterr().out.splitlines()[-1])
-    asked: list[int] = []
+    checks: list[int] = []
 
     def after_four(self):
-        asked.append(1)
-        return len(asked) >= 4
+        checks.append(1)
+        return len(checks) >= 4
 
     monkeypatch.setattr(threading.Event, "is_set", after_four)
     assert main([*train_text, "--out", str(stopped), "--json"]) == 130
     monkeypatch.undo()
-    assert "goes on" in capsys.readouterr().err
+    assert "continues" in capsys.readouterr().err
     assert main([*train_text, "--out", str(stopped), "--json"]) == 2
     assert "keeps a training that was stopped" in capsys.readouterr().err
     assert main([*train_text, "--out", str(stopped), "--json", "--resume"]) == 0

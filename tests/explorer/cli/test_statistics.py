@@ -33,8 +33,8 @@ def test_help_names_the_options(capsys):
 def test_the_command_says_the_same_as_the_tables(measured, capsys):
     service, run_id = measured
     assert main(["statistics", run_id, "--db", str(service.database.path), "--no-measure", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["statistics"] == statistics_table(service.database, run_id, "statistics").to_pylist()
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["statistics"] == statistics_table(service.database, run_id, "statistics").to_pylist()
     assert main(["statistics", run_id, "--db", str(service.database.path), "--no-measure"]) == 0
     text = capsys.readouterr().out
     assert "sentences" in text

@@ -31,8 +31,8 @@ def test_accuracy_is_measured_where_the_text_allows(folder, tmp_path):
     )
     scale = dataclasses.replace(UNIT, seq_len=160, window=64)
     lab = Lab(scale, str(folder), [text], [text], {"train": ["a"], "val": ["b"]}, tmp_path)
-    found = lab.accuracy(lab.model)
-    assert found["beyond"] == 1.0
-    assert 0 <= found["short"].low <= found["short"].value <= 1
-    assert found["long"].high <= 1
-    assert found["tests"]["long"]["difference"]["value"] == 0.0
+    accuracy = lab.accuracy(lab.model)
+    assert accuracy["beyond"] == 1.0
+    assert 0 <= accuracy["short"].low <= accuracy["short"].value <= 1
+    assert accuracy["long"].high <= 1
+    assert accuracy["tests"]["long"]["difference"]["value"] == 0.0

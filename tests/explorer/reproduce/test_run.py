@@ -30,7 +30,7 @@ def test_every_report_is_measured_and_written(name, lab, tmp_path, monkeypatch):
     assert not {key for key in empty if not key.startswith("paper")} - {"short", "long"}  # too little text for these
     for row in report.rows:
         if "ppl" in row and row.get("dominance") is not None:
-            assert row["retained"] is not None, "a perplexity stands beside dominance and pairs kept"
+            assert row["retained"] is not None, "a perplexity is given with dominance and pairs kept"
     assert all(claim.evidence and ("nan" not in claim.evidence or claim.held is None) for claim in report.claims)
     paths = write(report, tmp_path, log="a line\n")
     assert {path.suffix for path in paths} >= {".md", ".csv", ".tex", ".json", ".log"}

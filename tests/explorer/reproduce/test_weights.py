@@ -14,8 +14,8 @@ from focus_runtime.measure.intervals import Interval
 def test_a_model_no_better_than_token_frequencies_decides_nothing():
     counts = torch.tensor([0, 0, 0, 1])
     sequences = torch.tensor([[1, 0, 1], [0, 1, 1]])
-    wanted = math.exp(-(math.log(4 / 6) + 3 * math.log(2 / 6)) / 4)  # vocabulary of two, one added to each count
-    assert word_frequencies(counts, sequences, 2) == pytest.approx(wanted)
+    expected = math.exp(-(math.log(4 / 6) + 3 * math.log(2 / 6)) / 4)  # vocabulary of two, one added to each count
+    assert word_frequencies(counts, sequences, 2) == pytest.approx(expected)
 
     def rows(twin):
         better = Interval(-0.01, -0.02, -0.005, 12)

@@ -25,8 +25,8 @@ def two_runs(tmp_path_factory, model_folder):
 def wait_for_job(ask, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        found = ask()
-        if found["job"]["state"] not in ("waiting", "running", "stopping"):
-            return found
+        answer = ask()
+        if answer["job"]["state"] not in ("waiting", "running", "stopping"):
+            return answer
         time.sleep(0.05)
     raise AssertionError("the job did not end")

@@ -15,18 +15,18 @@ from tests.explorer.services.conftest import wait_for_job
 pytestmark = pytest.mark.slow
 
 
-def test_generation_goes_on_as_each_mode_alone_would(two_runs):
+def test_generation_continues_as_each_mode_alone_would(two_runs):
     service, first, _ = two_runs
     start = {"what": "compare_generation_start", "run": first, "prompt": TEXT[:60], "max_tokens": 6}
     dispatch(service, start)
-    found = wait_for_job(lambda: dispatch(service, {"what": "compare_generation", "run": first}))
-    assert found["job"]["state"] == "done", found["job"]
-    sides, layers = found["sides"], load_run(service.database, first)["layer_ids"]
+    answer = wait_for_job(lambda: dispatch(service, {"what": "compare_generation", "run": first}))
+    assert answer["job"]["state"] == "done", answer["job"]
+    sides, layers = answer["sides"], load_run(service.database, first)["layer_ids"]
     for mode in ("full", "focus"):
         assert len(sides[mode]["pieces"]) == len(sides[mode]["groups"]) == len(sides[mode]["ms"]) == 6
         assert set(sides[mode]["groups"][0]) == {str(layer) for layer in layers}
         assert "".join(sides[mode]["pieces"]) == sides[mode]["text"]
-    json.dumps(found)
+    json.dumps(answer)
     with pytest.raises(InputError, match="prompt is empty"):
         dispatch(service, start | {"prompt": "  "})
     with pytest.raises(InputError, match="temperature"):

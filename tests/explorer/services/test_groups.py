@@ -36,15 +36,15 @@ def test_routes_are_the_stored_assignments(service, run_id):
 
 
 def test_groups_agree_with_the_rows(service, run_id):
-    found = ask(service, run_id, "groups")
-    json.dumps(found)
+    answer = ask(service, run_id, "groups")
+    json.dumps(answer)
     pieces = [row["piece"] for row in fetch(service.database, "tokens", run_id=run_id).to_pylist()]
     classes = classify(pieces).classes
-    names = found["class_names"]
-    sent = np.frombuffer(base64.b64decode(found["classes"]), np.uint8)
+    names = answer["class_names"]
+    sent = np.frombuffer(base64.b64decode(answer["classes"]), np.uint8)
     assert [names[number] for number in sent] == classes
     rows, layers = rows_of(service, run_id), read_routes(service.database, run_id).layers
-    for layer, groups in zip(layers, found["groups"], strict=True):
+    for layer, groups in zip(layers, answer["groups"], strict=True):
         assert sum(group["tokens"] for group in groups) == len(pieces)
         for index, group in enumerate(groups):
             inside = [row for row in rows if row["layer"] == layer and row["top_group"] == index]
@@ -66,9 +66,9 @@ def test_groups_agree_with_the_rows(service, run_id):
 
 
 def test_the_attention_kept_is_the_mean_over_heads_once_it_is_measured(service, run_id, tmp_path):
-    found = ask(service, run_id, "groups")
-    assert (found["attention_tokens"], found["attention_heads"]) == (None, None)
-    assert {group["attention_mass"] for groups in found["groups"] for group in groups} == {None}
+    answer = ask(service, run_id, "groups")
+    assert (answer["attention_tokens"], answer["attention_heads"]) == (None, None)
+    assert {group["attention_mass"] for groups in answer["groups"] for group in groups} == {None}
     own = Service(copy2(service.database.path, tmp_path / "runs.duckdb"))
     layers = read_routes(service.database, run_id).layers
     kept = {layer: [0.25 + 0.01 * layer, 0.75] for layer in layers}
@@ -77,19 +77,19 @@ def test_the_attention_kept_is_the_mean_over_heads_once_it_is_measured(service, 
             for head, share in enumerate(heads):
                 values = [run_id, layer, head, 40, share / 2, 0.0, share / 2, 1 - share, share, share / (2 - share)]
                 connection.execute("INSERT INTO attention_mass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-    found = ask(own, run_id, "groups")
-    assert (found["attention_tokens"], found["attention_heads"]) == (40, 2)
-    for layer, groups in zip(layers, found["groups"], strict=True):
+    answer = ask(own, run_id, "groups")
+    assert (answer["attention_tokens"], answer["attention_heads"]) == (40, 2)
+    for layer, groups in zip(layers, answer["groups"], strict=True):
         for group in groups:
             assert group["attention_mass"] == pytest.approx(np.mean(kept[layer]))
 
 
 def test_agreement_has_a_row_for_every_layer(service, run_id):
-    found = ask(service, run_id, "agreement")
+    answer = ask(service, run_id, "agreement")
     layers = len(read_routes(service.database, run_id).layers)
-    assert np.shape(found["agreement"]) == (layers, layers)
-    assert found["pairs"] == layers - 1
-    assert -1 <= found["shuffled"][0] <= found["shuffled"][1] <= 1
+    assert np.shape(answer["agreement"]) == (layers, layers)
+    assert answer["pairs"] == layers - 1
+    assert -1 <= answer["shuffled"][0] <= answer["shuffled"][1] <= 1
 
 
 def test_unknown_runs_and_layers_are_named(service, run_id):

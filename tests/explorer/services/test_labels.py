@@ -84,14 +84,14 @@ def test_purging_leaves_no_row_of_the_run_and_all_of_the_others(stored):
             tables = connection.execute(
                 "SELECT table_name FROM information_schema.columns WHERE column_name = 'run_id' ORDER BY 1"
             ).fetchall()
-            found = {
+            counted = {
                 table: connection.execute(f"SELECT count(*) FROM {table} WHERE run_id = ?", [run_id]).fetchone()[0]
                 for (table,) in tables
             }
-            found["projections"] = connection.execute(
+            counted["projections"] = connection.execute(
                 "SELECT count(*) FROM projections WHERE projection_id LIKE ?", [f"{run_id}%"]
             ).fetchone()[0]
-        return found
+        return counted
 
     before = counts(other)
     assert before["projections"] > 0 < counts(newest)["projections"]

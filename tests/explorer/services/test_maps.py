@@ -35,12 +35,12 @@ def ask(service, run_id, what, **details):
 
 @pytest.mark.parametrize("layer", [1, None])
 def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
-    found = ask(service, run_id, "map", layer=layer, quick=True)
-    assert (found["method"], found["preliminary"]) == ("PCA", True)
+    answer = ask(service, run_id, "map", layer=layer, quick=True)
+    assert (answer["method"], answer["preliminary"]) == ("PCA", True)
     count = run_summary(service.database, run_id)["num_tokens"]
-    assert found["positions"] == list(range(count))
-    assert len(found["x"]) == len(found["y"]) == count
-    assert len(found["centroid_x"]) == (0 if layer is None else 4)
+    assert answer["positions"] == list(range(count))
+    assert len(answer["x"]) == len(answer["y"]) == count
+    assert len(answer["centroid_x"]) == (0 if layer is None else 4)
     assert not fetch(service.database, "projection", run_id=run_id, layer=maps.ALL_LAYERS).num_rows
 
 
@@ -62,12 +62,12 @@ def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
     rows = rows_of(service, run_id)
     layers = len(read_routes(service.database, run_id).layers)
     positions = np.array([3, 17])
-    found = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", 2, run_id, positions))
+    vectors = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", 2, run_id, positions))
     by_token = {p: np.array([r["probabilities"] for r in rows if r["position"] == p]) for p in (3, 17)}
-    wanted = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
-    cosine = found[0] @ found[1] / (np.linalg.norm(found[0]) * np.linalg.norm(found[1]))
-    assert found.shape == (2, layers * 4)
-    assert cosine == pytest.approx(wanted, rel=1e-5)
+    expected = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
+    cosine = vectors[0] @ vectors[1] / (np.linalg.norm(vectors[0]) * np.linalg.norm(vectors[1]))
+    assert vectors.shape == (2, layers * 4)
+    assert cosine == pytest.approx(expected, rel=1e-5)
 
 
 def test_samples_are_evenly_spaced():

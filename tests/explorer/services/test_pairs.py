@@ -103,14 +103,14 @@ def test_distances_add_up_to_the_stored_pairs_and_the_mean_is_over_layers(own):
 
 def wait(own):
     deadline = time.monotonic() + 60
-    while (found := ask(own, "attention"))["state"] == "running":
+    while (answer := ask(own, "attention"))["state"] == "running":
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return found
+    return answer
 
 
 @torch.no_grad()
-def test_attention_is_measured_once_asked_and_equals_the_models_own(own):
+def test_attention_is_measured_on_request_and_equals_the_models_own(own):
     service, run_id = own
     before = ask(own, "attention")
     total = membership(own, 0).size
@@ -121,8 +121,8 @@ def test_attention_is_measured_once_asked_and_equals_the_models_own(own):
         "kept": [],
     }
     assert ask(own, "measure_attention")["state"] in ("running", "done")
-    found = wait(own)
-    assert (found["state"], found["num_tokens"]) == ("done", total)
+    answer = wait(own)
+    assert (answer["state"], answer["num_tokens"]) == ("done", total)
 
     with service.models.lease(fetch_run(service.database, run_id)["model_id"]) as loaded:
         pass
@@ -136,7 +136,7 @@ def test_attention_is_measured_once_asked_and_equals_the_models_own(own):
         rule = PairRule(6, 2)
         causes = np.array([[cause(bits, i, j, rule) if j <= i else "" for j in range(total)] for i in range(total)])
         kept = 1 - (layer * (causes == "dropped")).sum(axis=(1, 2)) / total
-        np.testing.assert_allclose(found["mass_kept"][row], kept, atol=1e-5)
+        np.testing.assert_allclose(answer["mass_kept"][row], kept, atol=1e-5)
         links = ask(own, "attention_links", layer=row)
         for kind, name in (("dropped", "dropped"), ("kept", "group_only")):
             far = causes == name
@@ -153,8 +153,8 @@ def test_attention_is_measured_once_asked_and_equals_the_models_own(own):
 def test_a_long_text_is_measured_up_to_the_cap_and_says_so(own, monkeypatch):
     monkeypatch.setattr(attention_views, "MEASURED_TOKENS", 60)
     assert measure_attention(*own) == 60
-    found = ask(own, "attention")
-    assert found["num_tokens"] == 60
+    answer = ask(own, "attention")
+    assert answer["num_tokens"] == 60
     assert all(link[1] < 60 for kind in ("kept", "dropped") for link in ask(own, "attention_links", layer=1)[kind])
 
 

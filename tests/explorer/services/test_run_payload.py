@@ -57,7 +57,7 @@ def test_payload_matches_the_database(service, run_id):
     json.dumps(payload)
 
 
-def test_a_long_run_comes_without_cells_and_layers_are_asked_for(service, run_id, monkeypatch):
+def test_a_long_run_comes_without_cells_and_layers_are_requested(service, run_id, monkeypatch):
     whole = run_data.load_run(service.database, run_id)
     monkeypatch.setattr(run_data, "WHOLE_BYTES", 100)
     first = run_data.load_run(service.database, run_id)
@@ -91,10 +91,10 @@ def test_questions_about_missing_layers_and_runs_are_named(service, run_id):
 
 
 def test_word_classes_are_those_of_the_pieces(service, run_id):
-    found = dispatch(service, {"what": "word_classes", "run": run_id})
-    codes = np.frombuffer(base64.b64decode(found["classes"]), np.uint8)
+    answer = dispatch(service, {"what": "word_classes", "run": run_id})
+    codes = np.frombuffer(base64.b64decode(answer["classes"]), np.uint8)
     pieces = [row["piece"] for row in fetch(service.database, "pieces", run_id=run_id).to_pylist()]
-    assert [found["names"][code] for code in codes] == classify(pieces).classes
+    assert [answer["names"][code] for code in codes] == classify(pieces).classes
 
 
 def test_answers_are_compressed_when_that_pays():

@@ -25,9 +25,9 @@ def problem(service, sql, **limits):
 
 @pytest.mark.parametrize("sql", [sql for _, sql in EXAMPLES], ids=[name for name, _ in EXAMPLES])
 def test_every_example_answers(service, run_id, sql):
-    found = run_sql(service.database, sql)
-    assert found["rows"] or "HAVING" in sql
-    assert {len(row) for row in found["rows"]} <= {len(found["columns"])}
+    answer = run_sql(service.database, sql)
+    assert answer["rows"] or "HAVING" in sql
+    assert {len(row) for row in answer["rows"]} <= {len(answer["columns"])}
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_anything_that_selects_is_answered(service, run_id, sql):
 
 
 def test_values_of_every_kind_are_plain(service, run_id):
-    found = run_sql(
+    answer = run_sql(
         service.database,
         "SELECT NULL, 1, 9007199254740993, 1.5::DOUBLE, 'inf'::DOUBLE, 2.25::DECIMAL(4,2), TIMESTAMP '2024-01-02', "
         "'\\x01'::BLOB, [1, 2], {'a': 1}, true, repeat('x', 10000), '<b>'",
     )
-    row = found["rows"][0]
+    row = answer["rows"][0]
     assert row[:6] == [None, 1, "9007199254740993", 1.5, "inf", 2.25]
     assert row[6:11] == ["2024-01-02 00:00:00", "AQ==", "[1, 2]", '{"a": 1}', True]
     assert len(row[11]) == 4000
@@ -99,7 +99,7 @@ def test_values_of_every_kind_are_plain(service, run_id):
         "SELECT getenv('HOME')",
         "SELECT * FROM duckdb_secrets()",
         "SELECT * FROM service",
-        "FROM asked",
+        "FROM request",
         "SELEC 1",
         "",
         "-- nothing",
@@ -150,13 +150,13 @@ def test_a_query_that_needs_too_much_memory_is_refused(service, run_id):
 
 
 def test_rows_and_long_values_are_limited_and_said(service, run_id):
-    found = run_sql(service.database, "FROM range(1000000000000)", Limits(rows=7))
-    assert [row[0] for row in found["rows"]] == list(range(7))
-    assert "first 7 rows" in found["truncated"]
+    answer = run_sql(service.database, "FROM range(1000000000000)", Limits(rows=7))
+    assert [row[0] for row in answer["rows"]] == list(range(7))
+    assert "first 7 rows" in answer["truncated"]
     assert run_sql(service.database, "FROM range(7)", Limits(rows=7))["truncated"] == ""
-    found = run_sql(service.database, "SELECT repeat('x', 4000) FROM range(5000)", Limits(rows=5000))
-    assert len(found["rows"]) < 1100
-    assert "values are long" in found["truncated"]
+    answer = run_sql(service.database, "SELECT repeat('x', 4000) FROM range(5000)", Limits(rows=5000))
+    assert len(answer["rows"]) < 1100
+    assert "values are long" in answer["truncated"]
 
 
 def test_a_query_that_is_too_long_is_refused(service, run_id):
@@ -164,5 +164,5 @@ def test_a_query_that_is_too_long_is_refused(service, run_id):
 
 
 def test_a_database_that_does_not_exist_yet_reads_as_empty(tmp_path):
-    found = run_sql(Database(tmp_path / "new.duckdb"), "SELECT count(*) FROM runs")
-    assert found["rows"] == [[0]]
+    answer = run_sql(Database(tmp_path / "new.duckdb"), "SELECT count(*) FROM runs")
+    assert answer["rows"] == [[0]]

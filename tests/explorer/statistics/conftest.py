@@ -43,7 +43,7 @@ def sample(fresh_seed):
 
 
 @pytest.fixture
-def found(sample):
+def measured(sample):
     layers, resampler, bins = measure(sample, resamples=300)
     rows = describe(sample, layers, resampler)
     assert rows.schema == SCHEMA

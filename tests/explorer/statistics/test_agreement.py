@@ -25,10 +25,12 @@ def generator():
 
 def test_layer_agreement_is_that_of_every_pair(generator):
     tops = labels(generator, 4, 3, 60).astype(np.uint8)
-    found = layer_agreement(tops, 3)
+    agreement = layer_agreement(tops, 3)
     for i, j in combinations(range(4), 2):
-        assert found[i, j] == found[j, i] == pytest.approx(plain_adjusted_rand(tops[i].tolist(), tops[j].tolist()))
-    np.testing.assert_array_equal(np.diag(found), 1)
+        assert (
+            agreement[i, j] == agreement[j, i] == pytest.approx(plain_adjusted_rand(tops[i].tolist(), tops[j].tolist()))
+        )
+    np.testing.assert_array_equal(np.diag(agreement), 1)
 
 
 def test_shuffled_layers_do_not_agree(generator):

@@ -16,9 +16,9 @@ def point(tokens, full, focus, routing=1.0):
 def test_crossing_lies_where_the_times_are_equal():
     # full = n^2 / 4096 and Focus with routing = n / 2 meet at 2,048; measured on both sides of it
     points = [point(n, n * n / 4096, n / 2 - 1) for n in (512, 1024, 4096, 8192)]
-    found = crossing(points[::-1])
-    assert (found.kind, found.below, found.above) == ("interpolated", 1024, 4096)
-    assert found.tokens == pytest.approx(2048)
+    crossover = crossing(points[::-1])
+    assert (crossover.kind, crossover.below, crossover.above) == ("interpolated", 1024, 4096)
+    assert crossover.tokens == pytest.approx(2048)
 
 
 def test_crossing_claims_nothing_beyond_what_was_measured():

@@ -26,14 +26,14 @@ def one(rows, statistic, layer=None, group=None, category=""):
     return hits[0]
 
 
-def test_groups_that_are_categories_are_found_and_random_groups_are_not(found):
-    rows = found[0]
-    same, chance = one(rows, "nmi", 3), one(rows, "nmi", 7)
+def test_groups_that_are_categories_are_found_and_random_groups_are_not(measured):
+    rows = measured[0]
+    same, unrelated = one(rows, "nmi", 3), one(rows, "nmi", 7)
     assert same["value"] == pytest.approx(1)
     assert same["shuffled"] < 0.05
     assert same["p_value"] == 0.001
-    assert chance["value"] < 0.05
-    assert chance["low"] is not None
+    assert unrelated["value"] < 0.05
+    assert unrelated["low"] is not None
     gain = one(rows, "nmi_minus_random", 3)
     assert gain["low"] > 0.9
     assert gain["window_only"] is None
@@ -43,8 +43,8 @@ def test_groups_that_are_categories_are_found_and_random_groups_are_not(found):
     assert one(rows, "purity")["value"] == pytest.approx(np.mean(means))
 
 
-def test_every_row_has_its_baselines_denominator_and_unit(found, sample):
-    for row in found[0]:
+def test_every_row_has_its_baselines_denominator_and_unit(measured, sample):
+    for row in measured[0]:
         assert list(row) == list(COLUMNS)
         assert row["units"] == 50
         assert row["unit"] == "sentence"
@@ -58,38 +58,38 @@ def test_every_row_has_its_baselines_denominator_and_unit(found, sample):
                 ("group", "confidence"),
                 ("group", "entropy"),
             }
-    assert one(found[0], "confidence")["value"] == pytest.approx(sample.focus.confidence.mean())
-    assert one(found[0], "pairs_kept", 3)["count"] == TOKENS * (TOKENS + 1) // 2
+    assert one(measured[0], "confidence")["value"] == pytest.approx(sample.focus.confidence.mean())
+    assert one(measured[0], "pairs_kept", 3)["count"] == TOKENS * (TOKENS + 1) // 2
 
 
-def test_group_rows_count_as_by_hand(found, sample):
+def test_group_rows_count_as_by_hand(measured, sample):
     top, pos = sample.focus.tops[1], sample.schemes["pos"]
     for group in range(4):
         inside = pos.codes[top == group]
-        row = one(found[0], "purity", 7, "ABCD"[group], "pos")
+        row = one(measured[0], "purity", 7, "ABCD"[group], "pos")
         best = np.bincount(inside, minlength=4).argmax()
         assert row["category"] == f"pos:{pos.names[best]}"
         assert row["count"] == inside.size
         assert row["value"] == pytest.approx((inside == best).mean())
         assert row["window_only"] == pytest.approx((pos.codes == best).mean())
-        assert one(found[0], "share", 7, "ABCD"[group])["value"] == pytest.approx(inside.size / TOKENS)
+        assert one(measured[0], "share", 7, "ABCD"[group])["value"] == pytest.approx(inside.size / TOKENS)
 
 
-def test_attention_kept_is_the_share_not_dropped(found, sample):
+def test_attention_kept_is_the_share_not_dropped(measured, sample):
     shares = sample.mass["focus"].shares[0]
-    row = one(found[0], "mass_kept", 3)
+    row = one(measured[0], "mass_kept", 3)
     assert row["value"] == pytest.approx(1 - shares[:, 3].mean())
     assert row["window_only"] == pytest.approx(shares[:, :2].sum(axis=1).mean())
-    far = one(found[0], "distant_mass_kept", 3)["value"]
+    far = one(measured[0], "distant_mass_kept", 3)["value"]
     assert far == pytest.approx(shares[:, 2].sum() / shares[:, 2:].sum())
 
 
-def test_corrected_p_values_are_never_below_the_plain_ones(found):
-    rows = [row for row in found[0] if row["p_value"] is not None]
+def test_corrected_p_values_are_never_below_the_plain_ones(measured):
+    rows = [row for row in measured[0] if row["p_value"] is not None]
     assert rows
     assert all(row["q_value"] >= row["p_value"] - 1e-12 for row in rows)
-    told = [row for row in rows if row["p_value"] > 0.05]
-    assert all("no more than under shuffled assignments" in row["warning"] for row in told)
+    insignificant = [row for row in rows if row["p_value"] > 0.05]
+    assert all("no more than under shuffled assignments" in row["warning"] for row in insignificant)
 
 
 def test_a_short_text_is_said_to_tell_nothing(sample):

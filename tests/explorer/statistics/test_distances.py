@@ -45,7 +45,7 @@ def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, sli
     _, units = np.unique(units, return_inverse=True)
     resampler = Resampler(units, resamples=2)
     bins = distances.Bins.of(max(lengths), [PairRule(window, 2), rule])
-    found = distances.count_pairs(membership, starts, bins, rule, resampler)
+    counts = distances.count_pairs(membership, starts, bins, rule, resampler)
     apart = np.arange(total)[:, None] - np.arange(total)[None, :]
     pairs, ruled, kept = dense(membership, starts, rule)
     undecided = pairs & ~ruled & (apart < (sliding or total))
@@ -53,4 +53,4 @@ def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, sli
     for name, pairs in counted.items():
         for number, (first, last) in enumerate(zip(bins.first, bins.last, strict=True)):
             rows = (pairs & (apart >= first) & (apart <= last)).sum(axis=1)
-            assert getattr(found, name)[:, number].tolist() == np.bincount(units, rows).tolist(), name
+            assert getattr(counts, name)[:, number].tolist() == np.bincount(units, rows).tolist(), name

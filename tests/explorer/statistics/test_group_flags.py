@@ -9,7 +9,7 @@ from focus_explorer.statistics.group_flags import group_flags
 
 
 @pytest.mark.parametrize(
-    ("sizes", "wanted"),
+    ("sizes", "expected"),
     [
         ([25, 25, 25, 25], [[], [], [], []]),
         ([97, 2, 1, 0], [["collapsed"], ["starved"], ["starved"], ["dead"]]),
@@ -18,5 +18,5 @@ from focus_explorer.statistics.group_flags import group_flags
         ([10], [[]]),  # a single group cannot collapse
     ],
 )
-def test_group_flags(sizes, wanted):
-    assert group_flags(np.array(sizes)) == wanted
+def test_group_flags(sizes, expected):
+    assert group_flags(np.array(sizes)) == expected

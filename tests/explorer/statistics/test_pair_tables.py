@@ -8,8 +8,8 @@ import pytest
 from focus_explorer.statistics.pair_tables import content_words, distances_table, long_range_rows
 
 
-def test_distances_have_their_baselines(found, sample):
-    rows = distances_table(sample, *found[1:]).to_pylist()
+def test_distances_have_their_baselines(measured, sample):
+    rows = distances_table(sample, *measured[1:]).to_pylist()
     near = [row for row in rows if row["last"] <= sample.rules[0].window]
     assert near
     assert all(row["share"] == row["window_only"] == row["random"] == 1 for row in near)

@@ -20,8 +20,8 @@ def test_a_share_of_clustered_tokens_is_covered():
         hits = generator.random(units.size) < rates[units]
         resampler = Resampler(units, resamples=400, seed=seed)
         zero = np.zeros(units.size, dtype=np.int64)
-        found = quotient(resampler, resampler.tally(zero, 1, hits * 1.0)[:, 0], resampler.tally(zero, 1)[:, 0])
-        low, high = found.interval(60)
+        estimate = quotient(resampler, resampler.tally(zero, 1, hits * 1.0)[:, 0], resampler.tally(zero, 1)[:, 0])
+        low, high = estimate.interval(60)
         inside += low <= 2 / 7 <= high
     assert inside >= 85
 

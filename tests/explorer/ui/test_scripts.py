@@ -80,10 +80,10 @@ const quoted = "await `import('x')`" + 'it\'s';
 const nested = `export { ${["}", `${ratio} \`await\``].join("{")} }`;
 const patterns = [/[/"'`]+export/.test('/"'), /\/\*/.source, "a b".split(/ /).length, 8 / 2 / 1];
 const named = { import: 1, export: 2, await: 3 };
-export const found = [ratio, quoted, nested, patterns, named.import, named.export, named.await];
+export const values = [ratio, quoted, nested, patterns, named.import, named.export, named.await];
 """
     )
-    assert run_script(link(entry))["found"] == [
+    assert run_script(link(entry))["values"] == [
         2,
         "await `import('x')`it's",
         "export { }{2 `await` }",

@@ -60,7 +60,7 @@ def test_no_class_is_styled_by_two_files_at_its_root():
 
 def test_every_styled_class_is_used():
     code = scripts_text()
-    styled = {found for _, selector in rules() for found in re.findall(r"\.(fx-[\w-]+)", selector)}
+    styled = {class_name for _, selector in rules() for class_name in re.findall(r"\.(fx-[\w-]+)", selector)}
     made = set(re.findall(r"fx-[\w-]*\$\{", code))  # names put together at run time, by their beginning
     begins = tuple({name.removesuffix("${") for name in made} - {"fx-"})
     assert {
@@ -88,24 +88,31 @@ def test_order_of_the_cascade():
 
 def test_colours_are_tokens():
     """No hex, no colour function, and no word that could name a colour."""
-    coloured = [found for found in declarations() if COLOURED.fullmatch(found[1])]
+    coloured = [declaration for declaration in declarations() if COLOURED.fullmatch(declaration[1])]
     assert len(coloured) > 300
-    assert [found for found in declarations() if LITERAL_COLOUR.search(found[2].lower())] == []
-    words = {found: set(re.findall(r"(?<![\w-])[a-z]+(?![\w(-])", found[2].lower())) - WORDS for found in coloured}
-    assert {found: unknown for found, unknown in words.items() if unknown} == {}
+    assert [declaration for declaration in declarations() if LITERAL_COLOUR.search(declaration[2].lower())] == []
+    words = {
+        declaration: set(re.findall(r"(?<![\w-])[a-z]+(?![\w(-])", declaration[2].lower())) - WORDS
+        for declaration in coloured
+    }
+    assert {declaration: unknown for declaration, unknown in words.items() if unknown} == {}
 
 
 def test_type_sizes_are_tokens():
-    sizes = [found for found in declarations() if found[1] in ("font-size", "font")]
+    sizes = [declaration for declaration in declarations() if declaration[1] in ("font-size", "font")]
     assert len(sizes) > 90
-    assert [found for found in sizes if LENGTH.search(found[2])] == []
+    assert [declaration for declaration in sizes if LENGTH.search(declaration[2])] == []
 
 
 def test_distances_and_radii_are_tokens():
     """Margins, paddings, gaps and radii; 0, auto and percentages are no distances of the scale."""
-    spaced = [found for found in declarations() if SPACED.fullmatch(found[1]) or found[1].endswith("radius")]
+    spaced = [
+        declaration
+        for declaration in declarations()
+        if SPACED.fullmatch(declaration[1]) or declaration[1].endswith("radius")
+    ]
     assert len(spaced) > 300
-    assert [found for found in spaced if LENGTH.search(found[2])] == []
+    assert [declaration for declaration in spaced if LENGTH.search(declaration[2])] == []
 
 
 def test_every_token_is_defined_in_one_place_and_used():

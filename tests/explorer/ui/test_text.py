@@ -24,10 +24,10 @@ def test_no_tab_holds_words_of_its_own():
         if isinstance(node, ast.Call)
     ]
     assert len(calls) > 200
-    found = []
+    literals = []
     for name, call in calls:
         shown = [keyword.value for keyword in call.keywords if keyword.arg in SAYING]
         called = getattr(call.func, "attr", getattr(call.func, "id", ""))
         shown += call.args[:1] if called in FIRST_IS_SHOWN else []
-        found += [(name, value.lineno, ast.unparse(value)) for value in shown if _literal(value)]
-    assert found == []
+        literals += [(name, value.lineno, ast.unparse(value)) for value in shown if _literal(value)]
+    assert literals == []

@@ -51,13 +51,13 @@ def problems(value: Any, kind: Any, place: str) -> list[str]:
         if not isinstance(value, dict):
             return [f"{place}: {type(value).__name__} in place of {kind.__name__}"]
         declared = {key: (one, optional) for key, one, optional in fields(kind)}
-        found = [f"{place}: {key!r} is not declared in {kind.__name__}" for key in value.keys() - declared.keys()]
+        lines = [f"{place}: {key!r} is not declared in {kind.__name__}" for key in value.keys() - declared.keys()]
         for key, (one, optional) in declared.items():
             if key in value:
-                found += problems(value[key], one, f"{place}.{key}")
+                lines += problems(value[key], one, f"{place}.{key}")
             elif not optional:
-                found.append(f"{place}: no {key!r}")
-        return found
+                lines.append(f"{place}: no {key!r}")
+        return lines
     if origin in (Union, types.UnionType):
         return [] if any(not problems(value, one, place) for one in inner) else [f"{place}: {value!r:.80} is no {kind}"]
     if origin is Literal:
@@ -84,8 +84,8 @@ def problems(value: Any, kind: Any, place: str) -> list[str]:
 def check(value: Any, *names: str) -> None:
     """The JSON of a value is one of the named payloads."""
     plain = json.loads(json.dumps(value, allow_nan=False))
-    found = [problems(plain, PAYLOADS[name], name) for name in names]
-    assert not all(found), "\n".join(line for lines in found for line in lines[:10])
+    by_payload = [problems(plain, PAYLOADS[name], name) for name in names]
+    assert not all(by_payload), "\n".join(line for lines in by_payload for line in lines[:10])
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +120,10 @@ def ask(begin):
 
     def question(what: str, **details: Any) -> dict[str, Any]:
         for _ in range(2400):
-            found = begin(what, **details)
-            job = found.get("job") or {}
-            if found.get("state") not in ("computing", "running") and job.get("state") not in ("waiting", "running"):
-                return found
+            answer = begin(what, **details)
+            job = answer.get("job") or {}
+            if answer.get("state") not in ("computing", "running") and job.get("state") not in ("waiting", "running"):
+                return answer
             time.sleep(0.05)
         raise AssertionError(f"{what} was never answered")
 
@@ -206,8 +206,8 @@ def test_a_file_for_download_is_its_payload(ask, begin):
 def test_the_list_of_runs_is_its_payload(service, run_id):
     check({"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}, "RunCardsPayload")
     check(label_run(service, run_id, tags=["a"]), "RunLabelPayload")
-    found = run_sql(service.database, "SELECT run_id, num_tokens, 0.5 AS half, true AS yes, NULL AS nothing FROM runs")
-    check(found, "SqlResultPayload")
+    result = run_sql(service.database, "SELECT run_id, num_tokens, 0.5 AS half, true AS yes, NULL AS nothing FROM runs")
+    check(result, "SqlResultPayload")
 
 
 def test_centroid_files_are_their_payloads(tmp_path, model_folder):
@@ -241,10 +241,10 @@ def test_a_training_is_its_payload(tmp_path, model_folder):
     options = [f"--{name}={value}" for name, value in (sizes | files | {"model": model_folder}).items()]
     assert main(["train", *options]) == 0
     trainings = Trainings(Service(tmp_path / "runs.duckdb"))
-    found = trainings.payload({trainings.rows()[0]["training_id"]: {}})
-    assert found["curves"]
-    assert found["trainings"][0]["validation"]
-    check(found, "TrainingsPayload")
+    payload = trainings.payload({trainings.rows()[0]["training_id"]: {}})
+    assert payload["curves"]
+    assert payload["trainings"][0]["validation"]
+    check(payload, "TrainingsPayload")
 
 
 def test_a_checked_value_is_not_accepted_by_accident():
@@ -305,11 +305,11 @@ def normal(text: str) -> str:
         return union(parts) if len(parts) > 1 else parts[0]
 
     def postfix() -> str:
-        found = single()
+        kind = single()
         while tokens and tokens[0] == "[]":
             tokens.pop(0)
-            found = listed(found)
-        return found
+            kind = listed(kind)
+        return kind
 
     def sequence(end: str) -> list[str]:
         parts = [alternatives()]
@@ -320,8 +320,8 @@ def normal(text: str) -> str:
     def single() -> str:
         first = tokens.pop(0)
         if first == "(":
-            (found,) = sequence(")")
-            return found
+            (kind,) = sequence(")")
+            return kind
         if first == "[":
             return f"[{', '.join(sequence(']'))}]"
         if tokens and tokens[0] == "<":
@@ -329,23 +329,23 @@ def normal(text: str) -> str:
             return f"{first}<{', '.join(sequence('>'))}>"
         return first
 
-    found = alternatives()
+    kind = alternatives()
     assert not tokens, text
-    return found
+    return kind
 
 
 def declared(text: str) -> dict[str, dict[str, str]]:
     """Interface -> key, with `?` where it may be absent -> type; keys of an extended interface included."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
-    found = {}
+    interfaces = {}
     for name, base, body in re.findall(r"export interface (\w+)(?: extends (\w+))? \{([^{}]*)\}", text):
         members = [member.strip() for member in body.split(";") if member.strip()]
-        inherited = found[base] if base else {}
-        found[name] = inherited | {
+        inherited = interfaces[base] if base else {}
+        interfaces[name] = inherited | {
             key.strip(): normal(kind) for key, kind in (member.split(":", 1) for member in members)
         }
-    assert len(found) == text.count("interface "), "an interface was not understood"
-    return found
+    assert len(interfaces) == text.count("interface "), "an interface was not understood"
+    return interfaces
 
 
 def test_the_browser_scripts_declare_the_same_payloads():

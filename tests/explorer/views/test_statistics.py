@@ -36,9 +36,9 @@ def row(**values):
         ({}, None),
     ],
 )
-def test_what_a_value_can_be_told_from(values, verdict):
-    (found,) = judged(to_table([row(**values)]), "layer")
-    assert found["from_shuffled"] == verdict
+def test_which_baselines_a_value_differs_from(values, verdict):
+    (judgement,) = judged(to_table([row(**values)]), "layer")
+    assert judgement["from_shuffled"] == verdict
 
 
 def test_a_difference_from_random_decides_and_without_one_the_intervals_do():
@@ -53,5 +53,5 @@ def test_a_difference_from_random_decides_and_without_one_the_intervals_do():
 
 
 def test_numbers_are_short_and_missing_ones_are_null():
-    found = compact([{"a": 0.123456789, "b": float("nan"), "c": None, "d": 123456789}], ["a", "b", "c", "d"])
-    assert found == {"a": [0.123457], "b": [None], "c": [None], "d": [123456789]}
+    columns = compact([{"a": 0.123456789, "b": float("nan"), "c": None, "d": 123456789}], ["a", "b", "c", "d"])
+    assert columns == {"a": [0.123457], "b": [None], "c": [None], "d": [123456789]}

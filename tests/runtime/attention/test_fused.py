@@ -134,7 +134,7 @@ def test_it_is_compiled_once(tmp_path, monkeypatch):
     stamp = first.stat().st_mtime_ns
     assert fused._build(folder) == first
     assert first.stat().st_mtime_ns == stamp
-    assert list(folder.iterdir()) == [first]  # nothing half-built beside it
+    assert list(folder.iterdir()) == [first]  # nothing half-built next to it
     monkeypatch.setattr(fused, "FLAGS", (*fused.FLAGS, "-DOTHER"))
     assert fused._build(folder) != first
 

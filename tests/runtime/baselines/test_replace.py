@@ -234,7 +234,7 @@ def test_full_layers_keep_their_own_attention(ids):
 # --- sliding windows
 
 
-def test_sliding_layers_keep_their_own_attention_beside_global_ones(ids):
+def test_sliding_layers_keep_their_own_attention_among_global_ones(ids):
     model = build_model("Gemma2", sliding_window=8, layer_types=["sliding_attention", "full_attention"])
     before = logits(model, ids)
     with attached("window_only", model, window=40) as handle:

@@ -28,12 +28,12 @@ def test_every_kept_pair_has_its_cause(monkeypatch, fresh_seed, cells, groups):
                 for j in range(i + 1)
                 if cause(membership, i, j, rule) != "dropped"
             }
-            found = {}
+            actual = {}
             for piece in kept_pairs(membership, rule, rows):
                 columns = (piece.query.tolist(), piece.key.tolist(), piece.cause.tolist())
-                found |= {(i, j): CAUSES[code] for i, j, code in zip(*columns, strict=True)}
-            assert list(found) == sorted(expected)
-            assert found == expected
+                actual |= {(i, j): CAUSES[code] for i, j, code in zip(*columns, strict=True)}
+            assert list(actual) == sorted(expected)
+            assert actual == expected
 
 
 def test_a_long_text_needs_little_memory(fresh_seed):

@@ -51,7 +51,7 @@ def pair(generator, units=20, shift=0.05):
     return scores_of(plain, layers=0), scores_of(plain + generator.normal(shift, 0.02, size=units))
 
 
-def test_comparing_gives_perplexities_difference_and_what_they_must_be_read_beside(fresh_seed):
+def test_comparing_gives_perplexities_difference_and_what_they_must_be_read_with(fresh_seed):
     full, focus = pair(np.random.default_rng(fresh_seed))
     comparison = compare(full, focus)
     assert comparison["full_perplexity"]["value"] == pytest.approx(full.perplexity)

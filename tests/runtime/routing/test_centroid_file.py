@@ -108,7 +108,7 @@ def test_other_centroids_other_hash(tmp_path, tiny_model):
     assert len(hashes) == 3
 
 
-def test_saved_file_is_plain_safetensors_with_nothing_left_beside_it(file, tiny_model):
+def test_saved_file_is_plain_safetensors_with_nothing_left_next_to_it(file, tiny_model):
     save_centroids(build_centroids(tiny_model), file)
     assert os.listdir(file.parent) == ["c.safetensors"]
     (size,) = struct.unpack("<Q", file.read_bytes()[:8])

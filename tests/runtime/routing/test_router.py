@@ -77,7 +77,7 @@ def test_membership_bits_and_ties(row, top_k, groups):
 
 @pytest.mark.parametrize("groups", [17, 40, 63])
 def test_ties_among_many_groups(groups):
-    """Short rows are sorted stably by luck; long ones only if the sort is asked to be stable."""
+    """Short rows are sorted stably by accident; long ones only with `stable=True`."""
     probabilities = torch.full((50, groups), 1 / groups)
     assert top_k_membership(probabilities, 3).tolist() == [0b111] * 50
     probabilities[:, 5] = 0.0

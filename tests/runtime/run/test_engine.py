@@ -196,7 +196,7 @@ def test_a_run_stops_between_stages_and_layers_and_leaves_the_model_as_it_was(mo
 
     with pytest.raises(Cancelled):
         run(model, centroids, cancelled=cancelled)
-    assert len(calls) == after + 1  # it is not asked again
+    assert len(calls) == after + 1  # it is not called again
     assert not has_hooks(model)
     np.testing.assert_array_equal(losses(model, trace), before)
 

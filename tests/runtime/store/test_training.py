@@ -264,7 +264,7 @@ with TrainingRecorder(Database(sys.argv[1]), TrainingInfo(**info)) as recorder:
                 "-c",
                 code,
                 str(database.path),
-                *(json.dumps(asdict(told)) for told in (info(f"/x/{loss}"), step(1, float(loss)))),
+                *(json.dumps(asdict(record)) for record in (info(f"/x/{loss}"), step(1, float(loss)))),
             ],
             env=os.environ | paths,
         )

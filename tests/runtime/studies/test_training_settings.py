@@ -124,7 +124,7 @@ def test_finished_rows_are_not_computed_again(tmp_path, trained):
     assert [config.window for config, _ in trained] == [4, 2, 8]
 
 
-def test_an_interrupted_sweep_goes_on(tmp_path, trained):
+def test_an_interrupted_sweep_continues(tmp_path, trained):
     file = tmp_path / "sweep.jsonl"
 
     def crash(row):

@@ -138,7 +138,7 @@ def test_too_little_text_is_refused(tiny_model, tokenizer):
         encode_texts(tokenizer, [], 1)
 
 
-def test_validate_reports_quality_beside_its_conditions(tiny_model):
+def test_validate_reports_quality_with_its_conditions(tiny_model):
     report = validate(tiny_model, build_centroids(tiny_model), random_ids(30, batch=2), top_ks=(1, 4))
     assert (report["scored_tokens"], report["sequence_length"]) == (58, 30)
     assert report["k=4"]["perplexity"] == pytest.approx(report["full"], rel=1e-5)

@@ -35,7 +35,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(changes, stop_after, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["run.ckpt"]
 
 
-def test_a_killed_training_goes_on_from_its_last_checkpoint(tmp_path):
+def test_a_killed_training_continues_from_its_last_checkpoint(tmp_path):
     whole, losses = train()
     file = tmp_path / "run.ckpt"
 
@@ -128,7 +128,7 @@ def test_a_full_disk_keeps_the_older_checkpoint(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(TrainingError, match=r"after step 2: No space left.*go on with --resume"):
+    with pytest.raises(TrainingError, match=r"after step 2: No space left.*continue with --resume"):
         train(checkpoint=file)
     monkeypatch.setattr(torch, "save", original)
     assert saves

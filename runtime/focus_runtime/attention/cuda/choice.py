@@ -13,7 +13,7 @@ from torch import Tensor
 from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.cuda.varlen import LARGEST_HEAD, unusable
 
-COMPILE_FROM = 2048  # tokens; below, the seconds that flex needs to compile repay nothing
+COMPILE_FROM = 2048  # tokens; below, compiling flex takes more time than it saves
 DECOMPOSED_FROM = {1: 8192, 2: 16384}  # tokens by k
 WORTH = 0.7  # share of full attention's operations up to which the decomposition is taken
 SMALLEST_FLEX_HEAD = 16  # Triton's least matrix side

@@ -27,11 +27,11 @@ def test_figures_are_the_same_twice_and_carry_no_words(monkeypatch, tmp_path, se
     places = np.random.default_rng(0).normal(size=(610, 2))
     meta = {"method": "UMAP", "parameters": {}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
     write_projection(service.database, run_id, 0, places, meta)
-    found = [write_figures(service.database, run_id, tmp_path / name, with_text=False) for name in ("1", "2")]
-    assert found[0] == found[1]
-    assert f"figures/{run_id}/map-layer0.svg" in found[0]["made"]
-    assert [one["name"] for one in found[0]["missing"]] == ["loss", "mask"]
-    for path in found[0]["made"]:
+    results = [write_figures(service.database, run_id, tmp_path / name, with_text=False) for name in ("1", "2")]
+    assert results[0] == results[1]
+    assert f"figures/{run_id}/map-layer0.svg" in results[0]["made"]
+    assert [one["name"] for one in results[0]["missing"]] == ["loss", "mask"]
+    for path in results[0]["made"]:
         first, second = ((tmp_path / name / path).read_bytes() for name in ("1", "2"))
         assert first == second, path
         assert first.startswith(b"%PDF" if path.endswith(".pdf") else b"<svg")

@@ -70,9 +70,9 @@ def changed(made, tmp_path, change):
     folder = tmp_path / "unpacked"
     with zipfile.ZipFile(made[0] / "few.zip") as archive:
         archive.extractall(folder)
-    found = json.loads((folder / "manifest.json").read_text())
-    change(found)
-    (folder / "manifest.json").write_text(json.dumps(found))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
 
@@ -81,19 +81,19 @@ def test_tables_come_back_byte_for_byte(made, tmp_path):
     """From the bundle alone, and without its text from the whole text the run was cut from."""
     folder, run_id = made
     own = [str(folder / "own.safetensors")]
-    found = rebuild(None, folder / "all.zip", tmp_path / "with", centroids=own)
-    assert (found.tables, found.surroundings, found.again) == ([], [], [run_id])
+    result = rebuild(None, folder / "all.zip", tmp_path / "with", centroids=own)
+    assert (result.tables, result.surroundings, result.again) == ([], [], [run_id])
     bundle = read_bundle(folder / "all.zip")
     written = {path.relative_to(tmp_path / "with").as_posix(): path for path in (tmp_path / "with").rglob("*.*")}
     assert written.keys() == bundle.hashes().keys()
     assert all(path.read_bytes() == bundle.file(name) for name, path in written.items())
     for what in ("tokens", "comparisons", "timing_repeats", "attention", "statistics", "links"):
         assert f"data/{run_id}/{what}.parquet" in written
-    found = rebuild(
+    result = rebuild(
         None, folder / "without.zip", tmp_path / "without", texts=[str(folder / "whole.txt")], centroids=own
     )
-    assert found.same
-    assert found.files < len(written)
+    assert result.same
+    assert result.files < len(written)
 
 
 @pytest.mark.slow
@@ -101,10 +101,10 @@ def test_differences_are_named(made, tmp_path, capsys):
     """A time of the manifest changed by hand and another version: exit status 1, with the cells and the version."""
     folder, run_id = made
 
-    def change(found):
-        row = found["runs"][0]["timing"]["repeats"][0]
+    def change(manifest):
+        row = manifest["runs"][0]["timing"]["repeats"][0]
         row["milliseconds"] += 0.5
-        found["versions"]["pyarrow"] = "1.0"
+        manifest["versions"]["pyarrow"] = "1.0"
 
     source = changed(made, tmp_path, change)
     command = [
@@ -125,20 +125,20 @@ def test_differences_are_named(made, tmp_path, capsys):
     assert "table groups" not in said
 
 
-def _other_weights(found):
-    found["runs"][0]["model"]["fingerprint"] = "0" * 32
+def _other_weights(manifest):
+    manifest["runs"][0]["model"]["fingerprint"] = "0" * 32
 
 
-def _newer(found):
-    found["format_version"] = 99
+def _newer(manifest):
+    manifest["format_version"] = 99
 
 
-def _broken(found):
-    del found["runs"][0]["text"]["sha256"]
+def _broken(manifest):
+    del manifest["runs"][0]["text"]["sha256"]
 
 
-def _unlisted(found):
-    found["files"] = [row for row in found["files"] if not row["path"].endswith("groups.csv")]
+def _unlisted(manifest):
+    manifest["files"] = [row for row in manifest["files"] if not row["path"].endswith("groups.csv")]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_is_missing_or_damaged_is_one_line(made, tmp_path):
     refused("bits.zip is damaged|other bytes", tmp_path / "bits.zip")
     (tmp_path / "x.json").write_text('{"format": "something else"}')
     refused("is no manifest", tmp_path / "x.json")
-    source = changed(made, tmp_path, lambda found: None)
+    source = changed(made, tmp_path, lambda manifest: None)
     (source / f"tables/{run_id}/groups.csv").write_text("altered")
     refused("groups.csv of manifest.json has other bytes than when the bundle was made", source)
     (tmp_path / "out").mkdir()
@@ -194,15 +194,15 @@ def test_what_is_missing_or_damaged_is_one_line(made, tmp_path):
 def test_a_manifest_alone_still_tells_which_tables_differ(made, tmp_path):
     folder, _ = made
 
-    def change(found):
-        found["runs"][0]["timing"]["repeats"][0]["milliseconds"] += 0.5
+    def change(manifest):
+        manifest["runs"][0]["timing"]["repeats"][0]["milliseconds"] += 0.5
 
     source = changed(made, tmp_path, change)
     alone = tmp_path / "alone" / "manifest.json"
     alone.parent.mkdir()
     shutil.copy(source / "manifest.json", alone)
-    found = rebuild(
+    result = rebuild(
         None, alone, tmp_path / "out", texts=[str(folder / "whole.txt")], centroids=[str(folder / "own.safetensors")]
     )
-    assert len(found.tables) == 2  # the repeats, and the medians over them
-    assert "cells unknown" in found.tables[0]
+    assert len(result.tables) == 2  # the repeats, and the medians over them
+    assert "cells unknown" in result.tables[0]

@@ -59,8 +59,8 @@ def test_everything_is_listed_with_its_hash(bundles, run_id):
 
 
 def test_the_manifest_says_how_the_run_came_about(bundles, service, run_id):
-    found = read_bundle(bundles[True]).manifest
-    entry = found["runs"][0]
+    read_back = read_bundle(bundles[True]).manifest
+    entry = read_back["runs"][0]
     run = next(row for row in list_runs(service.database) if row["run_id"] == run_id)
     assert entry["config"] == run["config"]
     assert entry["text"]["sha256"] == hashlib.sha256(TEXT.encode()).hexdigest() == run["text_sha256"]
@@ -69,7 +69,7 @@ def test_the_manifest_says_how_the_run_came_about(bundles, service, run_id):
     assert entry["execution"]["threads"] >= 1
     assert len(entry["tokenizer"]["vocabulary_sha256"]) == 64
     assert {row["repeat"] for row in entry["timing"]["repeats"]} == {0, 1}
-    assert json.loads(manifest.to_json(found)) == found
+    assert json.loads(manifest.to_json(read_back)) == read_back
 
 
 def test_the_same_run_gives_the_same_bytes(bundles, monkeypatch, tmp_path, service, run_id):
@@ -102,11 +102,11 @@ def test_figures_that_cannot_be_drawn_are_named(monkeypatch, tmp_path, service, 
 
     monkeypatch.setattr(render, "open_browser", no_browser)
     monkeypatch.setattr(bundle_tables, "TABLES", FEW)
-    found = contents(write_bundle(service, [run_id], tmp_path / "b.zip"))
-    missing = json.loads(found["manifest.json"])["figures"]["missing"]
+    members = contents(write_bundle(service, [run_id], tmp_path / "b.zip"))
+    missing = json.loads(members["manifest.json"])["figures"]["missing"]
     assert {"timings", "group_sizes"} <= {one["name"] for one in missing}
-    assert re.search(r"figures .*timings of .*none was found", found["README.txt"].decode())
-    assert not any(name.startswith("figures/") for name in found)
+    assert re.search(r"figures .*timings of .*none was found", members["README.txt"].decode())
+    assert not any(name.startswith("figures/") for name in members)
 
 
 def test_packing_leaves_no_trace_of_the_moment(tmp_path):

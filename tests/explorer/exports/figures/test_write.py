@@ -65,7 +65,7 @@ def test_without_a_browser_html_works_and_pdf_says_why(tmp_path, service, run_id
     assert "default-src 'none'" in text
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", text)
     assert f"<dd>{run_id}</dd>" in text
-    assert [found.name for found in tmp_path.iterdir()] == ["x.html"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.html"]
 
 
 @pytest.mark.slow

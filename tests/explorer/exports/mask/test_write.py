@@ -54,8 +54,8 @@ def test_the_matrix_is_what_scipy_reads(service, run, tmp_path):
     np.testing.assert_array_equal(matrix.toarray() != 0, expected)
     counted = fetch(service.database, "layers", run_id=run_id).to_pylist()[1]
     whole = scipy.sparse.load_npz(write_mask(service.database, run_id, 1, "npz", tmp_path / "b.npz"))
-    found = np.bincount(whole.data, minlength=len(CAUSES) + 1)[1:]
-    assert found.tolist() == [counted[name] if name != "dropped" else 0 for name in CAUSES]
+    counts = np.bincount(whole.data, minlength=len(CAUSES) + 1)[1:]
+    assert counts.tolist() == [counted[name] if name != "dropped" else 0 for name in CAUSES]
 
 
 def test_the_view_of_the_database_says_the_same(service, run, tmp_path):

@@ -59,11 +59,11 @@ def test_every_table_reads_back(tmp_path, service, run_id, tables, file_format):
         path = write_table(service.database, run_id, what, file_format, tmp_path / f"{what}.out", raw=True)
         if file_format == "csv":
             with path.open(newline="", encoding="utf-8") as file:
-                header, *found = csv.reader(file)
+                header, *lines = csv.reader(file)
             assert header == rows.column_names, what
-            assert len(found) == rows.num_rows, what
+            assert len(lines) == rows.num_rows, what
             if "piece" in header:
-                assert [line[header.index("piece")] for line in found] == rows["piece"].to_pylist()
+                assert [line[header.index("piece")] for line in lines] == rows["piece"].to_pylist()
         elif file_format == "json":
             assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(rows.to_pylist())), what
         else:
@@ -118,9 +118,9 @@ def test_large_tables_stream_to_the_same_rows(tmp_path, service, run_id, tables,
 def test_rows_and_layer_choose(tmp_path, service, run_id):
     out = tmp_path / "x.csv"
     write_table(service.database, run_id, "assignments", "csv", out, layer=1, rows=7)
-    found = pyarrow.csv.read_csv(out)
-    assert found["layer"].to_pylist() == [1] * 7
-    assert found["position"].to_pylist() == list(range(7))
+    read_back = pyarrow.csv.read_csv(out)
+    assert read_back["layer"].to_pylist() == [1] * 7
+    assert read_back["position"].to_pylist() == list(range(7))
     with pytest.raises(InputError, match="no layer 9"):
         write_table(service.database, run_id, "groups", "csv", tmp_path / "y", layer=9)
     with pytest.raises(InputError, match="tokens has no layers"):

@@ -108,10 +108,10 @@ def test_similarity_is_the_cosine_of_the_centroids(shelf):
 
 def test_groups_that_were_only_renumbered_and_turned_have_distance_zero(shelf):
     service, files, _ = shelf
-    found = CentroidCards(service).compare(files["first"], files["turned"])
-    assert ("window", 8, 16) in found["settings"]
-    assert {name for name, _, _ in found["settings"]} == {"window", "steps", "texts", "random_seed"}
-    for layer in found["layers"]:
+    compared = CentroidCards(service).compare(files["first"], files["turned"])
+    assert ("window", 8, 16) in compared["settings"]
+    assert {name for name, _, _ in compared["settings"]} == {"window", "steps", "texts", "random_seed"}
+    for layer in compared["layers"]:
         assert sorted(pair[:2] for pair in layer["pairs"]) == [(0, 1), (1, 3), (2, 0), (3, 2)]
         assert layer["worst"] == pytest.approx(0, abs=1e-4)
         assert layer["null"] > 0.3
@@ -119,8 +119,8 @@ def test_groups_that_were_only_renumbered_and_turned_have_distance_zero(shelf):
 
 def test_files_with_other_numbers_of_groups_leave_some_without_a_partner(shelf):
     service, files, _ = shelf
-    found = CentroidCards(service).compare(files["first"], files["other"])
-    for layer in found["layers"]:
+    compared = CentroidCards(service).compare(files["first"], files["other"])
+    for layer in compared["layers"]:
         assert len(layer["pairs"]) == 3
         assert [len(side) for side in layer["unmatched"]] == [1, 0]
         assert layer["mean"] > 0.3

@@ -20,10 +20,10 @@ def test_the_page_starts_polls_and_stops(two_runs):
     dispatch(service, question)
     with pytest.raises(InputError, match="another comparison"):
         dispatch(service, question)
-    found = wait_for_job(lambda: dispatch(service, {"what": "compare_grid", "run": first}))
-    assert found["job"]["state"] == "done"
-    assert {(c["kind"], c["window_size"]) for c in found["cells"]} >= {("focus", 16), ("window", 16), ("random", 16)}
-    json.dumps(found)
+    answer = wait_for_job(lambda: dispatch(service, {"what": "compare_grid", "run": first}))
+    assert answer["job"]["state"] == "done"
+    assert {(c["kind"], c["window_size"]) for c in answer["cells"]} >= {("focus", 16), ("window", 16), ("random", 16)}
+    json.dumps(answer)
     dispatch(service, question | {"window": [3, 5, 7, 9, 11], "repeats": 20})
     dispatch(service, {"what": "compare_stop"})
     assert wait_for_job(lambda: dispatch(service, {"what": "compare_grid", "run": first}))["job"]["state"] == "stopped"

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 def test_lengths_are_measured_and_kept(two_runs):
     service, first, _ = two_runs
     layer = load_run(service.database, first)["layer_ids"][0]
-    found = measure_lengths(service, first, layer, seconds=1, repeats=1)["layers"][str(layer)]
-    assert found["points"][0]["tokens"] == 256
-    assert [p["tokens"] for p in found["points"]] == [256 * 2**i for i in range(len(found["points"]))]
-    assert lengths(service, first)["layers"][str(layer)] == found
+    measured = measure_lengths(service, first, layer, seconds=1, repeats=1)["layers"][str(layer)]
+    assert measured["points"][0]["tokens"] == 256
+    assert [p["tokens"] for p in measured["points"]] == [256 * 2**i for i in range(len(measured["points"]))]
+    assert lengths(service, first)["layers"][str(layer)] == measured
     rows = fetch(service.database, "layer_membership", run_id=first, layer=layer)["membership"].to_numpy()
     made = membership_like(torch.from_numpy(rows.copy()), 256, torch.Generator().manual_seed(256))[0].numpy()
-    assert found["points"][0]["retained_pairs"] == pytest.approx(count_pairs(made, PairRule(8, 4)).retained_pairs)
+    assert measured["points"][0]["retained_pairs"] == pytest.approx(count_pairs(made, PairRule(8, 4)).retained_pairs)
     with pytest.raises(NotFoundError, match="no layer 99"):
         measure_lengths(service, first, 99)

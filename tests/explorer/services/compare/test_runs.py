@@ -44,24 +44,24 @@ def twins(service, run_id, tmp_path, fresh_seed):
 
 def test_groups_are_matched_as_from_whole_sorted_rows(twins):
     own, run_id = twins
-    found = compare_runs(own, run_id, "twin")
-    mine, other = (fetch(own.database, "assignments", run_id=name) for name in (run_id, "twin"))
-    tops = np.frombuffer(base64.b64decode(found["top"]), np.uint8).reshape(len(found["layers"]), -1)
-    assert len(found["layers"]) == len(set(mine["layer"].to_pylist()))
-    for number, layer in enumerate(found["layers"]):
+    compared = compare_runs(own, run_id, "twin")
+    own_rows, other = (fetch(own.database, "assignments", run_id=name) for name in (run_id, "twin"))
+    tops = np.frombuffer(base64.b64decode(compared["top"]), np.uint8).reshape(len(compared["layers"]), -1)
+    assert len(compared["layers"]) == len(set(own_rows["layer"].to_pylist()))
+    for number, layer in enumerate(compared["layers"]):
         first, second = (
             rows["top_group"].to_numpy()[rows["layer"].to_numpy() == layer["layer"]].astype(np.int64)
-            for rows in (mine, other)
+            for rows in (own_rows, other)
         )
-        wanted = align(first, second, 4, 4)
-        assert (layer["names"], layer["overlap"], layer["rand"]) == (wanted.names, wanted.overlap, wanted.rand)
-        assert tops[number].tolist() == [wanted.names[group] for group in second.tolist()]
+        expected = align(first, second, 4, 4)
+        assert (layer["names"], layer["overlap"], layer["rand"]) == (expected.names, expected.overlap, expected.rand)
+        assert tops[number].tolist() == [expected.names[group] for group in second.tolist()]
     losses = [
         [row["nll"] for row in fetch(own.database, "losses", run_id=name).to_pylist() if row["mode"] == "focus"]
         for name in (run_id, "twin")
     ]
-    assert found["losses"] == [None, *np.round(losses[1], 4).tolist()]
-    assert found["difference"]["mean"] == pytest.approx(np.mean(losses[1]) - np.mean(losses[0]))
+    assert compared["losses"] == [None, *np.round(losses[1], 4).tolist()]
+    assert compared["difference"]["mean"] == pytest.approx(np.mean(losses[1]) - np.mean(losses[0]))
 
 
 def test_a_deleted_run_is_no_partner(twins):
@@ -74,15 +74,15 @@ def test_a_deleted_run_is_no_partner(twins):
         compare_runs(own, run_id, "twin")
 
 
-def test_runs_of_different_texts_have_their_numbers_beside_each_other(twins, model_folder):
+def test_runs_of_different_texts_have_their_numbers_side_by_side(twins, model_folder):
     own, run_id = twins
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
     other = analyze(own, TEXT[:60], request)
-    found = dispatch(own, {"what": "compare_numbers", "run": run_id, "other": other})
+    numbers = dispatch(own, {"what": "compare_numbers", "run": run_id, "other": other})
     for side, name in (("first", run_id), ("second", other)):
         row = next(run for run in list_runs(own.database) if run["run_id"] == name)
-        assert found[side] == run_summary(own.database, name) | {"title": row["title"], "name": row["name"]}
-    assert found["settings_that_differ"] == {"top_k": [1, 2]}
+        assert numbers[side] == run_summary(own.database, name) | {"title": row["title"], "name": row["name"]}
+    assert numbers["settings_that_differ"] == {"top_k": [1, 2]}
     assert compare_numbers(own, run_id, run_id)["settings_that_differ"] == {}
     with pytest.raises(NotFoundError, match="no run 'nope'"):
         compare_numbers(own, run_id, "nope")
@@ -92,15 +92,17 @@ def test_runs_of_different_texts_have_their_numbers_beside_each_other(twins, mod
 def test_two_runs_of_the_same_tokens(two_runs):
     service, first, second = two_runs
     assert [run["run_id"] for run in partners(service, first)] == [second]
-    found = compare_runs(service, first, second)
+    compared = compare_runs(service, first, second)
     rows = {name: fetch(service.database, "assignments", run_id=name).to_pylist() for name in (first, second)}
-    tops = np.frombuffer(base64.b64decode(found["top"]), np.uint8).reshape(len(found["layers"]), -1)
-    for number, layer in enumerate(found["layers"]):
-        mine, other = ([r["top_group"] for r in rows[name] if r["layer"] == layer["layer"]] for name in (first, second))
+    tops = np.frombuffer(base64.b64decode(compared["top"]), np.uint8).reshape(len(compared["layers"]), -1)
+    for number, layer in enumerate(compared["layers"]):
+        own_tops, other = (
+            [r["top_group"] for r in rows[name] if r["layer"] == layer["layer"]] for name in (first, second)
+        )
         assert tops[number].tolist() == [layer["names"][group] for group in other]
-        assert layer["overlap"] == pytest.approx(np.mean(tops[number] == np.array(mine)))
+        assert layer["overlap"] == pytest.approx(np.mean(tops[number] == np.array(own_tops)))
     ppl = {name: run_summary(service.database, name)["perplexity"]["focus"] for name in (first, second)}
-    assert found["difference"]["mean"] == pytest.approx(np.log(ppl[second] / ppl[first]))
-    assert found["difference"]["count"] == 119
+    assert compared["difference"]["mean"] == pytest.approx(np.log(ppl[second] / ppl[first]))
+    assert compared["difference"]["count"] == 119
     with pytest.raises(InputError, match="another text"):
         compare_runs(service, first, list_runs(service.database)[0]["run_id"])

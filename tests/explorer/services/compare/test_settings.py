@@ -23,15 +23,15 @@ def test_a_grid_measures_every_cell_and_keeps_it(two_runs):
     assert {(r["kind"], r["top_k"], r["window_size"]) for r in rows} == set(grid_cells([1, 2], [8, 119]))
     assert rows == grid_rows(Service(service.database.path), first)
     cells = {(r["kind"], r["top_k"], r["window_size"]): r for r in rows}
-    summary, mine = run_summary(service.database, first), cells["focus", 1, 8]  # the run's own setting, measured again
-    assert mine["perplexity_focus"] == pytest.approx(summary["perplexity"]["focus"], rel=1e-4)
-    assert mine["perplexity_full"] == pytest.approx(summary["perplexity"]["full"], rel=1e-4)
-    assert mine["retained_pairs"] == pytest.approx(summary["retained_pairs"])
-    assert mine["dominance"] == pytest.approx(summary["dominance"])
-    assert mine["delta_low"] <= mine["delta_mean"] <= mine["delta_high"]
-    assert mine["delta_mean"] == pytest.approx(np.log(mine["perplexity_focus"] / mine["perplexity_full"]), abs=1e-9)
-    assert mine["repeats"] == 2
-    assert mine["scored"] == summary["num_tokens"] - 1
+    summary, cell = run_summary(service.database, first), cells["focus", 1, 8]  # the run's own setting, measured again
+    assert cell["perplexity_focus"] == pytest.approx(summary["perplexity"]["focus"], rel=1e-4)
+    assert cell["perplexity_full"] == pytest.approx(summary["perplexity"]["full"], rel=1e-4)
+    assert cell["retained_pairs"] == pytest.approx(summary["retained_pairs"])
+    assert cell["dominance"] == pytest.approx(summary["dominance"])
+    assert cell["delta_low"] <= cell["delta_mean"] <= cell["delta_high"]
+    assert cell["delta_mean"] == pytest.approx(np.log(cell["perplexity_focus"] / cell["perplexity_full"]), abs=1e-9)
+    assert cell["repeats"] == 2
+    assert cell["scored"] == summary["num_tokens"] - 1
     whole = cells["focus", 1, 119]  # a window over the whole text is full attention
     assert whole["retained_pairs"] == 1
     assert whole["delta_mean"] == pytest.approx(0, abs=1e-5)
@@ -47,17 +47,17 @@ def test_the_window_alone_keeps_exactly_the_window_and_the_sinks(two_runs):
     assert alone["dominance"] is None
     assert alone["top_k"] == 0
     random = next(r for r in rows if r["kind"] == "random" and (r["top_k"], r["window_size"]) == (1, 8))
-    mine = next(r for r in rows if r["kind"] == "focus" and (r["top_k"], r["window_size"]) == (1, 8))
-    assert random["perplexity_focus"] != mine["perplexity_focus"]  # other centroids than the run's random ones
+    cell = next(r for r in rows if r["kind"] == "focus" and (r["top_k"], r["window_size"]) == (1, 8))
+    assert random["perplexity_focus"] != cell["perplexity_focus"]  # other centroids than the run's random ones
 
 
 def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs):
     service, _, second = two_runs
-    told = []
+    stages = []
 
     def progress(stage, fraction):
-        told.append(stage)
-        if len(told) == 4:  # after loading, balancing and one cell
+        stages.append(stage)
+        if len(stages) == 4:  # after loading, balancing and one cell
             raise Cancelled("stopped")
 
     with pytest.raises(Cancelled):
@@ -87,12 +87,12 @@ def test_a_bad_grid_is_refused(two_runs, top_k, window, repeats, part):
 
 def test_suggested_values_suit_the_text():
     for tokens, groups, top_k, window in itertools.product((30, 300, 2000, 90_000), (2, 8), (1, 2), (4, 20)):
-        found = suggested(groups, tokens, top_k, window)
-        assert top_k in found["top_k"]
-        assert window in found["window"]
-        assert all(1 <= k <= groups for k in found["top_k"])
-        assert all(0 < w < tokens for w in found["window"])
-        assert len(found["top_k"]) * len(found["window"]) <= 12
+        suggestions = suggested(groups, tokens, top_k, window)
+        assert top_k in suggestions["top_k"]
+        assert window in suggestions["window"]
+        assert all(1 <= k <= groups for k in suggestions["top_k"])
+        assert all(0 < w < tokens for w in suggestions["window"])
+        assert len(suggestions["top_k"]) * len(suggestions["window"]) <= 12
 
 
 def test_a_runs_own_window_may_be_longer_than_its_text(service, run_id):

@@ -114,20 +114,20 @@ def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, model_folder
             sums = ", ".join(f"sum({cause})::BIGINT" for cause in CAUSES)
             counts = stored(f"SELECT layer, {sums} FROM masks WHERE run_id = ? GROUP BY layer ORDER BY layer")
             layers = stored("SELECT dominance, retained_pairs FROM layers WHERE run_id = ? ORDER BY layer")
-        mine = [row for row in rows_of(place, "assignments") if row["document"] == number]
-        assert [tuple(row[key] for key in ("layer", "position", "membership", "top_group")) for row in mine] == [
+        group_rows = [row for row in rows_of(place, "assignments") if row["document"] == number]
+        assert [tuple(row[key] for key in ("layer", "position", "membership", "top_group")) for row in group_rows] == [
             row[:4] for row in groups
         ]
-        found = np.array([[row["confidence"], row["entropy"]] for row in mine])
-        np.testing.assert_allclose(found, np.array([row[4:] for row in groups]), rtol=1e-5, atol=1e-6)
-        mine = [row for row in rows_of(place, "tokens") if row["document"] == number]
-        assert [(row["token_id"], row["piece"], row["start_char"], row["end_char"]) for row in mine] == tokens
+        certainty = np.array([[row["confidence"], row["entropy"]] for row in group_rows])
+        np.testing.assert_allclose(certainty, np.array([row[4:] for row in groups]), rtol=1e-5, atol=1e-6)
+        token_rows = [row for row in rows_of(place, "tokens") if row["document"] == number]
+        assert [(row["token_id"], row["piece"], row["start_char"], row["end_char"]) for row in token_rows] == tokens
         for mode, position, nll in losses:
-            assert mine[position][f"nll_{mode}"] == pytest.approx(nll, rel=1e-5)
-        assert mine[0]["nll_full"] is None
-        mine = [row for row in rows_of(place, "layers") if row["document"] == number]
-        assert [(row["layer"], *(row[cause] for cause in CAUSES)) for row in mine] == counts
-        shares = [(row["dominance"], row["retained_pairs"]) for row in mine]
+            assert token_rows[position][f"nll_{mode}"] == pytest.approx(nll, rel=1e-5)
+        assert token_rows[0]["nll_full"] is None
+        layer_rows = [row for row in rows_of(place, "layers") if row["document"] == number]
+        assert [(row["layer"], *(row[cause] for cause in CAUSES)) for row in layer_rows] == counts
+        shares = [(row["dominance"], row["retained_pairs"]) for row in layer_rows]
         np.testing.assert_allclose(shares, layers, rtol=1e-9)
 
 
@@ -194,7 +194,7 @@ def test_jsonl_and_parquet_rows(run, tmp_path):
 
 
 def test_interrupted_changed_added_and_removed(run, folder, monkeypatch, capsys):
-    """Ctrl-C after the first document; the same command goes on, and numbers stay whatever happens to the files."""
+    """Ctrl-C after the first document; the same command continues, and numbers stay whatever happens to the files."""
     real = corpus.work_here
 
     def stopping(*given):
@@ -207,7 +207,7 @@ def test_interrupted_changed_added_and_removed(run, folder, monkeypatch, capsys)
     monkeypatch.setattr(corpus, "work_here", stopping)
     error = run(folder, *flags, status=130).strip().splitlines()
     assert len(error) == 1
-    assert "1 of 3 documents done, which are kept; go on with: focus-explorer" in error[0]
+    assert "1 of 3 documents done, which are kept; continue with: focus-explorer" in error[0]
     monkeypatch.setattr(corpus, "work_here", real)
     summary, error = run(folder, *flags)
     assert "1 of 3 documents are there already" in error
@@ -294,9 +294,9 @@ def test_reading_back(run, folder, tmp_path):
         layers = list(data.each_layer(at_once))
         assert [layer.layer for layer in layers] == data.layer_numbers == [0, 1]
         for layer in layers:
-            mine = [row for row in rows if row["layer"] == layer.layer]
+            layer_rows = [row for row in rows if row["layer"] == layer.layer]
             for name in ("membership", "top_group", "confidence", "entropy", "random_membership", "random_top_group"):
-                assert getattr(layer, name).tolist() == [row[name] for row in mine]
+                assert getattr(layer, name).tolist() == [row[name] for row in layer_rows]
     assert data.layer(1).top_group.tolist() == layers[1].top_group.tolist()
     losses = [row for row in rows_of(summary["folder"], "tokens") if row["nll_full"] is not None]
     for mode in ("full", "focus"):
@@ -315,9 +315,9 @@ def test_the_documented_query_runs(run, folder, tmp_path):
     page = (ROOT / "docs" / "corpora.md").read_text()
     (query,) = re.findall(r"```sql\n(.*?)```", page, re.S)
     summary, _ = run(folder)
-    found = duckdb.sql(query.replace("'corpora/", f"'{tmp_path}/corpora/")).fetchall()
-    assert sum(row[2] for row in found) == summary["num_tokens"]
-    assert {"NOUN", "DET"} <= {row[0] for row in found}
+    answer = duckdb.sql(query.replace("'corpora/", f"'{tmp_path}/corpora/")).fetchall()
+    assert sum(row[2] for row in answer) == summary["num_tokens"]
+    assert {"NOUN", "DET"} <= {row[0] for row in answer}
 
 
 @pytest.mark.slow
@@ -402,10 +402,10 @@ def descendants(root: int) -> list[int]:
         except OSError:
             continue
         parents[int(path.parent.name)] = int(fields[1])
-    found = {root}
+    pids = {root}
     for _ in range(6):
-        found |= {pid for pid, parent in parents.items() if parent in found}
-    return sorted(found - {root})
+        pids |= {pid for pid, parent in parents.items() if parent in pids}
+    return sorted(pids - {root})
 
 
 def test_pooled_statistics_count_each_document_by_itself(run, folder, tmp_path, capsys):

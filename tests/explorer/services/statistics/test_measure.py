@@ -94,7 +94,7 @@ def test_agreement_of_two_runs_needs_the_same_tokens(measured, model_folder):
         agreement_between(service.database, run_id, short)
 
 
-def test_without_the_tagger_the_rest_goes_on(stored, monkeypatch, capsys):
+def test_without_the_tagger_the_rest_is_measured(stored, monkeypatch, capsys):
     service, run_id = stored
     tagging._pipeline.cache_clear()
     monkeypatch.setitem(sys.modules, tagging.PACKAGE, None)

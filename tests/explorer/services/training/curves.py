@@ -9,5 +9,5 @@ from focus_explorer.services.service import Service
 def curve(tmp_path, training_id):
     """Step and loss as stored."""
     requested = {"training_ids": [training_id], "seen_ids": [""], "seen_modes": [""], "seen_steps": [0]}
-    found = fetch(Service(tmp_path / "runs.duckdb").database, "training_steps", **requested).to_pylist()
-    return [(row["step"], row["loss"]) for row in found]
+    rows = fetch(Service(tmp_path / "runs.duckdb").database, "training_steps", **requested).to_pylist()
+    return [(row["step"], row["loss"]) for row in rows]

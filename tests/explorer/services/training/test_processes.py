@@ -84,7 +84,7 @@ def until(condition, seconds=120):
 
 @pytest.mark.slow
 def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, pace):
-    """Stopped once and killed once, which is shown as interrupted; it goes on from both."""
+    """Stopped once and killed once, which is shown as interrupted; it continues from both."""
     out = trainings.start(request(model_folder, STEPS), [str(text_file)])
     assert trainings.payload({})["job"]["state"] == "starting"
     with pytest.raises(InputError, match="mine is still running"):
@@ -156,7 +156,7 @@ def test_bad_requests_start_nothing(trainings, model_folder, text_file, tmp_path
     assert not (tmp_path / "trainings").exists()
 
 
-def test_the_list_may_be_asked_for_by_several_threads(trainings):
+def test_the_list_may_be_requested_by_several_threads(trainings):
     problems = []
 
     def ask():

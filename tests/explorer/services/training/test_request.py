@@ -28,6 +28,6 @@ def test_options_survive_the_way_to_another_process(monkeypatch):
         resume=True,
     )
     seen = []
-    monkeypatch.setattr(training, "train", lambda asked, *_, **__: seen.append(asked) or {})
+    monkeypatch.setattr(training, "train", lambda read, *_, **__: seen.append(read) or {})
     assert main(["train", *request.to_arguments(), "--no-db"]) == 0
     assert seen == [request]

@@ -21,5 +21,5 @@ def test_a_held_out_text_is_left_out_wherever_it_lies(tmp_path):
     assert texts == ["one text", "another"]
     assert [path.name for path in files] == ["a.txt", "b.txt"]
     assert gather_texts([str(folder / "a.txt")], [str(tmp_path / "texts" / "b.txt")])[0] == ["one text"]
-    with pytest.raises(TextError, match="no text to train on beside the held-out one"):
+    with pytest.raises(TextError, match="no text to train on besides the held-out one"):
         gather_texts([str(folder)], [str(folder)])

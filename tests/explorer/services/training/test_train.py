@@ -96,12 +96,12 @@ def test_the_curve_and_the_setting_are_recorded(train, tmp_path, model_folder, c
     assert not checkpoint_of(tmp_path / "a.safetensors").exists()
 
 
-def test_the_bar_shows_quality_beside_balance():
+def test_the_bar_shows_quality_and_balance():
     words = describe_step(TrainStep(3, 2.0, 0.25, 0.3, 0.5, 1e-3, 1234.0))
     assert words == "loss 2.000, perplexity 7.39, largest group 25.0%, pairs kept 50.0%, 1,234 tokens/s"
 
 
-def test_assignment_of_the_file_is_the_one_asked_for(train, tmp_path, text_file):
+def test_assignment_of_the_file_is_the_one_requested(train, tmp_path, text_file):
     val = tmp_path / "val.txt"
     val.write_text(TEXT[::-1])
     assert train("--assignment", "sinkhorn", "--no-db", val=val) == 0

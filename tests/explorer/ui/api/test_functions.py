@@ -46,15 +46,15 @@ def test_analyze_takes_device_precision_and_backend(service, model_folder):
     chosen = AnalyzeRequest(model=model_folder, centroids="random")
     blocks = build_app(database=service.database.path, request=chosen).blocks
     function = next(each.fn for each in blocks.fns.values() if each.api_name == "analyze")
-    found = function(TEXT, window=8, device="cpu", dtype="float32", backend="decomposed")
-    assert [found[name] for name in ("device", "dtype", "backend")] == ["cpu", "float32", "decomposed"]
+    run = function(TEXT, window=8, device="cpu", dtype="float32", backend="decomposed")
+    assert [run[name] for name in ("device", "dtype", "backend")] == ["cpu", "float32", "decomposed"]
     with pytest.raises(gr.Error, match="backend is 'quick'; expected one of auto"):
         function(TEXT, backend="quick")
 
 
 def test_functions_for_programs_have_stable_names_and_descriptions(service):
-    found = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
-    assert set(found) >= {
+    endpoints = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
+    assert set(endpoints) >= {
         "/analyze",
         "/runs",
         "/run",
@@ -72,9 +72,9 @@ def test_functions_for_programs_have_stable_names_and_descriptions(service):
         "/delete",
         "/undelete",
     }
-    assert [p["parameter_name"] for p in found["/tokens"]["parameters"]] == ["run_id", "first", "count"]
-    assert [p["parameter_name"] for p in found["/analyze"]["parameters"]][:2] == ["text", "model"]
-    assert [p["parameter_name"] for p in found["/mask"]["parameters"]] == [
+    assert [p["parameter_name"] for p in endpoints["/tokens"]["parameters"]] == ["run_id", "first", "count"]
+    assert [p["parameter_name"] for p in endpoints["/analyze"]["parameters"]][:2] == ["text", "model"]
+    assert [p["parameter_name"] for p in endpoints["/mask"]["parameters"]] == [
         "run_id",
         "layer",
         "first_query",
@@ -82,7 +82,7 @@ def test_functions_for_programs_have_stable_names_and_descriptions(service):
         "first_key",
         "last_key",
     ]
-    assert all(found[f"/{name}"].get("description") for name in ("analyze", "runs", "sql", *VIEWS))
+    assert all(endpoints[f"/{name}"].get("description") for name in ("analyze", "runs", "sql", *VIEWS))
 
 
 def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
@@ -119,37 +119,39 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     views = _views(service)
     assert tuple(sorted(views)) == tuple(sorted(VIEWS))
     layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
-    asked = dict.fromkeys(VIEWS, (run_id,)) | {
+    arguments = dict.fromkeys(VIEWS, (run_id,)) | {
         "map": (run_id, layers[0], True),
         "mask": (run_id, layers[0], 0, 9, 0, 9),
         "beside": (run_id, other_run),
         "attention_links": (run_id, layers[0]),
     }
-    found = {name: views[name](*asked[name]) for name in VIEWS}
-    json.dumps(found)
-    assert found["agreement"]["layers"] == layers
-    assert len(found["agreement"]["agreement"]) == len(layers)
+    answers = {name: views[name](*arguments[name]) for name in VIEWS}
+    json.dumps(answers)
+    assert answers["agreement"]["layers"] == layers
+    assert len(answers["agreement"]["agreement"]) == len(layers)
     assert (
-        len(found["map"]["x"]) == len(found["map"]["positions"]) == run_summary(service.database, run_id)["num_tokens"]
+        len(answers["map"]["x"])
+        == len(answers["map"]["positions"])
+        == run_summary(service.database, run_id)["num_tokens"]
     )
-    assert found["attention"]["state"] == "none"
-    assert found["attention_links"] == {"dropped": [], "kept": []}
-    assert found["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
-    assert found["lengths"] == {"layers": {}}
-    assert {row["statistic"] for row in found["statistics"]} >= {"nmi", "purity", "pairs_kept"}
+    assert answers["attention"]["state"] == "none"
+    assert answers["attention_links"] == {"dropped": [], "kept": []}
+    assert answers["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
+    assert answers["lengths"] == {"layers": {}}
+    assert {row["statistic"] for row in answers["statistics"]} >= {"nmi", "purity", "pairs_kept"}
     assert {row["layer"] for row in views["statistics"](run_id, "categories", layers[0])} == {layers[0]}
-    assert len(found["distances"]["shares"]) == 5
+    assert len(answers["distances"]["shares"]) == 5
     assert len(views["distances"](run_id, layers[0])["counts"]) == 5
-    assert found["beside"]["layers"][0]["overlap"] == 1.0  # the first layer sees no mask
+    assert answers["beside"]["layers"][0]["overlap"] == 1.0  # the first layer sees no mask
     tokens = [
         row["top_group"]
         for row in fetch(service.database, "assignments", run_id=run_id).to_pylist()
         if row["layer"] == layers[0]
     ]
-    assert found["beside"]["top"][0] == tokens
+    assert answers["beside"]["top"][0] == tokens
     for name in VIEWS:
         with pytest.raises(InputError, match="there is no run 'nope'"):
-            views[name]("nope", *asked[name][1:])
+            views[name]("nope", *arguments[name][1:])
 
 
 def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
@@ -157,8 +159,8 @@ def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
     layer = fetch(service.database, "layers", run_id=run_id)["layer"][0].as_py()
     rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
     bits = {row["position"]: row["membership"] for row in rows if row["layer"] == layer}
-    found = views["mask"](run_id, layer, 20, 39, 5, 34)
-    assert (found["block_size"], found["rows"], found["keys"]) == (1, [20, 40], [5, 35])
+    answer = views["mask"](run_id, layer, 20, 39, 5, 34)
+    assert (answer["block_size"], answer["rows"], answer["keys"]) == (1, [20, 40], [5, 35])
     for i in range(20, 40):
         for j in range(5, 35):
             near, shared, sink = i - j <= 8, bool(bits[i] & bits[j]), j < 2
@@ -169,8 +171,8 @@ def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
                 if shared
                 else ("sink_only" if sink else "dropped")
             )
-            wanted = [] if j > i else [cause]
-            assert [name for name in found["causes"] if found["counts"][name][i - 20][j - 5]] == wanted
+            expected = [] if j > i else [cause]
+            assert [name for name in answer["causes"] if answer["counts"][name][i - 20][j - 5]] == expected
     with pytest.raises(InputError, match="outside the text"):
         views["mask"](run_id, layer, 9000, 9001, 0, 3)
 
@@ -211,10 +213,10 @@ def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, 
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
-        address = next(found[0] for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
+        address = next(match[0] for line in server.stdout if (match := re.search(r"http://[\d.]+:\d+", line)))
         with ThreadPoolExecutor(1) as thread:  # a browser test may have left a loop running in this one
-            asked = thread.submit(asyncio.run, _asked(f"{address}/gradio_api/mcp/", run_id))
-            tools, runs, problem, agreement = asked.result(timeout=60)
+            answers = thread.submit(asyncio.run, _call_functions(f"{address}/gradio_api/mcp/", run_id))
+            tools, runs, problem, agreement = answers.result(timeout=60)
     finally:
         server.terminate()
         server.wait(timeout=20)
@@ -224,7 +226,7 @@ def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, 
     assert "there is no run 'nope'" in problem
 
 
-async def _asked(address, run_id):
+async def _call_functions(address, run_id):
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
 

@@ -17,27 +17,27 @@ from focus_explorer.ui.requests.dispatch import dispatch
 
 
 def made(service, question):
-    found = dispatch(service, {"what": "export_start", **question})
+    answer = dispatch(service, {"what": "export_start", **question})
     for _ in range(400):
-        if found["job"]["state"] not in ("waiting", "running"):
-            return found
+        if answer["job"]["state"] not in ("waiting", "running"):
+            return answer
         time.sleep(0.05)
-        found = dispatch(service, {"what": "export_state", "id": found["id"]})
+        answer = dispatch(service, {"what": "export_state", "id": answer["id"]})
     raise AssertionError("never made")
 
 
 def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(service, run_id, tmp_path):
     question = {"run": run_id, "kind": "table", "name": "groups", "format": "json"}
-    found = made(service, question)
+    answer = made(service, question)
     client = TestClient(Starlette(routes=files.routes(service)))
-    fetched = client.get(f"/{found['file']['address']}")
+    fetched = client.get(f"/{answer['file']['address']}")
     assert fetched.status_code == 200
-    assert len(fetched.content) == found["file"]["bytes"]
-    assert found["file"]["name"] in fetched.headers["content-disposition"]
-    for bad in ("", "x", "%2e%2e%2fruns.duckdb", f"../{found['id']}"):
+    assert len(fetched.content) == answer["file"]["bytes"]
+    assert answer["file"]["name"] in fetched.headers["content-disposition"]
+    for bad in ("", "x", "%2e%2e%2fruns.duckdb", f"../{answer['id']}"):
         assert client.get(f"/{files.ADDRESS}/{bad}").status_code == 404
-    wanted = read_request(service, question)
-    words = wanted.command(service.database.path).split()
+    request = read_request(service, question)
+    words = request.command(service.database.path).split()
     words[words.index("--out") + 1] = str(tmp_path / "groups.json")
     assert main(words[1:]) == 0
     assert (tmp_path / "groups.json").read_bytes() == fetched.content

@@ -9,8 +9,8 @@ from focus_explorer.ui.requests.dispatch import dispatch
 
 def until_done(service, question):
     for _ in range(200):
-        found = dispatch(service, question)
-        if found.get("state") != "computing":
-            return found
+        answer = dispatch(service, question)
+        if answer.get("state") != "computing":
+            return answer
         time.sleep(0.05)
     raise AssertionError("never answered")

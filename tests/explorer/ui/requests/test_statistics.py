@@ -10,18 +10,18 @@ from tests.explorer.ui.requests.conftest import until_done
 
 
 def test_the_page_gets_every_run_and_layer_row_of_the_table(service, run_id):
-    found = until_done(service, {"what": "statistics", "run": run_id})
+    answer = until_done(service, {"what": "statistics", "run": run_id})
     table = statistics_table(service.database, run_id, "statistics").to_pylist()
     for scope, key in (("run", "run"), ("layer", "layers")):
         stored = [one for one in table if one["scope"] == scope and not one["statistic"].endswith("_minus_random")]
-        assert found[key]["statistic"] == [one["statistic"] for one in stored]
-        assert found[key]["value"] == pytest.approx([one["value"] for one in stored], rel=1e-5, nan_ok=True)
-    assert found["missing"] == {"tags": True, "random": True, "attention": True}
-    assert len(found["about"]["notes"]) == 2
-    assert found["job"] is None
-    assert len(packed(found).body) < 40_000
+        assert answer[key]["statistic"] == [one["statistic"] for one in stored]
+        assert answer[key]["value"] == pytest.approx([one["value"] for one in stored], rel=1e-5, nan_ok=True)
+    assert answer["missing"] == {"tags": True, "random": True, "attention": True}
+    assert len(answer["about"]["notes"]) == 2
+    assert answer["job"] is None
+    assert len(packed(answer).body) < 40_000
 
-    layer = found["layers"]["layer"][0]
+    layer = answer["layers"]["layer"][0]
     groups = until_done(service, {"what": "statistics_layer", "run": run_id, "layer": layer})
     assert set(groups["groups"]["layer"]) == {layer}
     assert set(groups["categories"]["layer"]) == {layer} == set(groups["characteristic"]["layer"])

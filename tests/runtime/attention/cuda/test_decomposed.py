@@ -29,7 +29,7 @@ def test_decomposition_equals_the_oracle(length, top_k, window, num_sinks, fresh
     settings = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
     expected = reference_attention(*inputs, membership, **settings)
     assert_same(flash_decomposition(*inputs, membership, kernel=PLAIN, **settings), expected, 1e-11)
-    extent = Extent(5, top_k, True)  # told instead of looked up
+    extent = Extent(5, top_k, True)  # given instead of looked up
     assert_same(flash_decomposition(*inputs, membership, kernel=PLAIN, extent=extent, **settings), expected, 1e-11)
 
 

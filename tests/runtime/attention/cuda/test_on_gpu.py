@@ -278,6 +278,6 @@ def test_faster_than_full_attention_at_32k():
     assert speedup(32768, as_graph=False) > 1.5
 
 
-@pytest.mark.xfail(strict=False, reason="the target, never measured: about 90 small operations beside 0.1 ms of work")
+@pytest.mark.xfail(strict=False, reason="the target, never measured: about 90 small operations for 0.1 ms of work")
 def test_as_fast_as_full_attention_at_4k():
     assert speedup(4096, as_graph=True) >= 1.0

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test test-browser test-rest check static lint types scripts unit bench bench-gpu train-default clean
+.PHONY: setup run test test-browser test-slow test-unit check static lint types scripts unit bench bench-gpu train-default clean
 
 setup: $(STAMP)
 
@@ -51,19 +51,24 @@ unit: setup
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# Browser tests wait more than they compute, so they run at the same time as the others, one core each, and the static
-# checks with both. Two workers for the other side were slower on two cores: they make twice what a session shares.
+# Browser tests and those that start processes wait more than they compute: each of the two streams has a core, and the
+# rest, the static checks included, runs at low priority in what both leave idle.
 test: setup
-	@$(MAKE) --no-print-directory --output-sync=target -j3 static test-browser test-rest
+	@$(MAKE) --no-print-directory --output-sync=target -j4 static test-browser test-slow test-unit
 
 static: lint types scripts
 
-test-browser test-rest: export OMP_NUM_THREADS = 1
+# Bytecode of the tests is kept, also where the environment forbids it: collecting them takes twice as long without.
+unit test-browser test-slow test-unit: export PYTHONDONTWRITEBYTECODE =
+test-browser test-slow test-unit: export OMP_NUM_THREADS = 1
 test-browser: setup
-	$(BIN)/python -m pytest -m browser $(ARGS)
+	$(BIN)/python -m pytest -m browser tests/browser tests/explorer/exports $(ARGS)
 
-test-rest: setup
-	$(BIN)/python -m pytest -m "not browser" $(ARGS)
+test-slow: setup
+	$(BIN)/python -m pytest -m "(slow or model) and not browser" $(ARGS)
+
+test-unit: setup
+	nice -n 10 $(BIN)/python -m pytest -m "not slow and not model and not browser" $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 bench: setup

@@ -57,7 +57,7 @@ def stored_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name, parameter
         elif name not in tied:  # its other name has been listed
             path, _, own = name.rpartition(".")
-            yield name, model.get_submodule(path)._hf_hook.weights_map[own]  # type: ignore[operator, union-attr, index]
+            yield name, model.get_submodule(path)._hf_hook.weights_map[own]  # type: ignore[union-attr, index]
 
 
 def split_model(model: Any, *, device_map: Mapping[str, Any] | None = None, offload_folder: str | None = None) -> None:

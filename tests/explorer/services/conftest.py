@@ -8,7 +8,10 @@ import pytest
 
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.service import Service
+from focus_explorer.ui.gradio_import import import_gradio
 from tests.explorer.conftest import TEXT
+
+import_gradio()  # before a test imports it in twice the time
 
 
 @pytest.fixture(scope="module")

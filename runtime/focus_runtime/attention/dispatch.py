@@ -11,10 +11,11 @@ from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.costs import cheapest_without_compiler
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.cuda.packing import membership_extent
+from focus_runtime.attention.cuda.packing import Extent, membership_extent
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
+from focus_runtime.attention.flash import causal_sdpa
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
@@ -35,6 +36,7 @@ def choose_backend(
     softcap: float | None = None,
     gradient: bool = False,
     value: Tensor | None = None,
+    extent: Extent | None = None,
 ) -> str:
     """The backend that `backend="auto"` runs; see docs/backends.md for the reasons and the measurements.
 
@@ -44,15 +46,18 @@ def choose_backend(
         query, key, membership, window, num_sinks, key_padding, softcap: as in `focus_attention`.
         gradient: consider only backends that have a backward pass.
         value: as in `focus_attention`; taken to be like key when None.
+        extent: what is known of the memberships; looked up when None, for which the host waits for a GPU.
     """
     if not gradient and fused_fits(query, key, key if value is None else value) and fused_available():
         return "fused"
     if decode_pays(query.shape[2], key.shape[2]):
         return "decode"
-    if covers_everything(membership, window, key.shape[2]):
+    if query.device.type == "cuda" and extent is None:
+        extent = membership_extent(membership)
+    if covers_everything(membership, window, key.shape[2], extent):
         return "masked"
     if query.device.type == "cuda":
-        extent = membership_extent(membership)
+        assert extent is not None
         return choose_on_cuda(query, key, extent, key_padding=key_padding, softcap=softcap, gradients=gradient)
     if query.device.type != "cpu" or not _is_plain(query, key, key_padding, softcap):
         return "masked"
@@ -91,6 +96,7 @@ def attend(
     backend: str,
     return_lse: bool = True,
     clock: StageClock | None = None,
+    extent: Extent | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Run one named backend, not "auto".
 
@@ -103,6 +109,7 @@ def attend(
         backend: a name from `BACKENDS`.
         return_lse: False lets a backend leave the logsumexp out.
         clock: adds up the seconds of each stage, where the backend has stages.
+        extent: what is known of the memberships; looked up where a backend needs it.
 
     Returns:
         out (B, Hq, Tq, D); logsumexp (B, Hq, Tq), or None where it was left out.
@@ -119,7 +126,7 @@ def attend(
     if backend == "flex":
         from focus_runtime.attention.flex import flex_focus_attention  # loads torch's compiler, which takes a second
 
-        return flex_focus_attention(*inputs, scoring, key_padding, return_lse=return_lse)
+        return flex_focus_attention(*inputs, scoring, key_padding, return_lse=return_lse, extent=extent)
     if backend == "decomposed":
         if not _is_plain(query, key, key_padding, scoring.softcap):
             raise InputError(
@@ -130,12 +137,16 @@ def attend(
         if query.device.type != "cpu":
             if gradient:
                 raise _no_gradient(backend, query)
-            return flash_decomposition(*inputs, scoring.scale, stage=clock)
+            return flash_decomposition(*inputs, scoring.scale, stage=clock, extent=extent)
         if gradient:
             return differentiable_attention(*inputs, scoring.scale)
         return decomposed_attention(*inputs, scoring.scale, clock=clock)
     if backend == "decode" and query.shape[2] > MAX_QUERIES:  # it masks whole rows of pairs
         backend = "masked"
+    if backend == "masked" and not return_lse and query.device.type != "cpu":
+        plain = _is_plain(query, key, key_padding, scoring.softcap)
+        if plain and covers_everything(membership, rule.window, key.shape[2], extent):
+            return causal_sdpa(query, key, value, scoring.scale), None
     run: Any = {"reference": reference_attention, "masked": masked_attention, "decode": decode_attention}[backend]
     return run(*inputs, scoring, key_padding)
 

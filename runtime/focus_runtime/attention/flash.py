@@ -28,6 +28,22 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
     return out, lse
 
 
+def causal_sdpa(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """Causal attention of equally long query and key by the kernel torch chooses for the device; no logsumexp.
+
+    Args:
+        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
+        scale: factor on the scores.
+
+    Returns:
+        (B, Hq, T, D).
+    """
+    shared = query.shape[1] != key.shape[1]
+    return torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scale, enable_gqa=shared
+    )
+
+
 def masked_flash(
     query: Tensor,
     key: Tensor,

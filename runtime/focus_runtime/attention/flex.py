@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,8 +30,9 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.errors import InputError
+from focus_runtime.errors import InputError, first_line
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.rule import PairRule
 
@@ -71,7 +73,13 @@ def _padded(x: Tensor, value: int) -> Tensor:
 
 
 def order_tokens(
-    membership: Tensor, length_q: int, rule: PairRule, key_padding: Tensor | None = None, *, sort: bool
+    membership: Tensor,
+    length_q: int,
+    rule: PairRule,
+    key_padding: Tensor | None = None,
+    *,
+    sort: bool,
+    extent: Extent | None = None,
 ) -> TokenOrder:
     """Sort queries and keys by signature, keeping causal order inside each signature.
 
@@ -81,11 +89,13 @@ def order_tokens(
         rule: window and sinks.
         key_padding: (B, Tk) bool, True for real tokens.
         sort: False keeps the original order.
+        extent: what is known of the memberships; without it the host waits once for a GPU.
     """
     length_k = membership.shape[1]
     first = length_k - length_q
     position_BT = token_positions(membership, key_padding).to(torch.int32)
-    narrow = int(membership.max()) < 1 << 31  # the one host synchronisation; 32-bit tests are cheaper in the kernel
+    largest = int(membership.max()).bit_length() if extent is None else extent.num_groups
+    narrow = largest < 32  # 32-bit tests are cheaper in the kernel, and the sink needs a bit
     sink_bit = -(1 << 31) if narrow else -(1 << 63)
     plain_BT = membership.to(torch.int32 if narrow else torch.int64)
     signature_BT = torch.where(position_BT < rule.num_sinks, plain_BT | sink_bit, plain_BT)
@@ -218,12 +228,46 @@ def _call_eager(*inputs: Tensor, **arguments: Any) -> Any:
         return uncompiled(*inputs, **arguments)
 
 
-def sorting_pays(membership: Tensor) -> bool:
-    """True when sorting (B, Tk) tokens by signature lets the kernel skip blocks; else the original order is better."""
+@functools.cache
+def works(device: torch.device, dtype: torch.dtype, head_size: int, *, gradients: bool = False) -> bool:
+    """Whether compiled flex runs on a device; tried once, with a warning where it does not.
+
+    Its tiles may exceed a GPU's shared memory (head size 256, fp32), and torch's compiler may fail.
+
+    Args:
+        device, dtype: of query, key and value.
+        head_size: D.
+        gradients: also try the backward pass.
+    """
+    shape = (1, 1, 2 * BLOCK, head_size)
+    zeros = torch.zeros(shape, device=device, dtype=dtype, requires_grad=gradients)
+    membership = torch.ones(1, shape[2], device=device, dtype=torch.int64)
+    extent = Extent(1, 1, uniform=True)
+    try:
+        with torch.set_grad_enabled(gradients):
+            out, _ = flex_focus_attention(zeros, zeros, zeros, membership, PairRule(1), Scoring(1.0), extent=extent)
+            if gradients:
+                out.sum().backward()
+    except Exception as error:  # the compiler raises exceptions of any type
+        message = f"flex attention is left out for head size {head_size} in {dtype}: {first_line(error)}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return False
+    return True
+
+
+def sorting_pays(membership: Tensor, extent: Extent | None = None) -> bool:
+    """True when sorting (B, Tk) tokens by signature lets the kernel skip blocks; else the original order is better.
+
+    Args:
+        membership: (B, Tk) int64 bit sets.
+        extent: what is known of them; all its signatures are then taken to occur, and nothing waits for a GPU.
+    """
     length = membership.shape[1]
     if length < 2 * SORT_TOKENS_PER_SIGNATURE:
         return False
-    return length >= SORT_TOKENS_PER_SIGNATURE * torch.unique(membership).numel()
+    known = extent is not None and extent.uniform and membership.device.type != "cpu"
+    signatures = math.comb(extent.num_groups, extent.top_k) if known and extent else torch.unique(membership).numel()
+    return length >= SORT_TOKENS_PER_SIGNATURE * signatures
 
 
 def _check_fits(query: Tensor, key: Tensor, return_lse: bool, gradients: bool) -> bool:
@@ -265,6 +309,7 @@ def flex_focus_attention(
     *,
     return_lse: bool = True,
     sort: bool | None = None,
+    extent: Extent | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Exact Focus attention for any k in one FlexAttention call.
 
@@ -276,6 +321,7 @@ def flex_focus_attention(
         key_padding: (B, Tk) bool, True for real tokens.
         return_lse: False lets the CPU run its compiled kernel beyond `EAGER_LIMIT` tokens.
         sort: order tokens by signature first; by default as `sorting_pays` says.
+        extent: what is known of the memberships; see `order_tokens`.
 
     Returns:
         out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq) fp32 (fp64 for fp64), -inf there.
@@ -286,8 +332,8 @@ def flex_focus_attention(
     gradients = needs_gradient(query, key, value)
     compiled = _check_fits(query, key, return_lse, gradients)
     length_q = query.shape[2]
-    sort = sorting_pays(membership) if sort is None else sort
-    order = order_tokens(membership, length_q, rule, key_padding, sort=sort)
+    sort = sorting_pays(membership, extent) if sort is None else sort
+    order = order_tokens(membership, length_q, rule, key_padding, sort=sort, extent=extent)
     batch = torch.arange(query.shape[0], device=query.device)[:, None]
     inputs = [
         x.transpose(1, 2)[batch, index].transpose(1, 2)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.merging import merge
 from focus_runtime.attention.reference import attend_allowed
@@ -21,16 +22,19 @@ BLOCK, SMALLEST_BLOCK = 512, 64
 BLOCK_PAIRS = 1 << 22  # pairs of one block: long texts get smaller blocks, so that memory stays about the same
 
 
-def covers_everything(membership: Tensor, window: int, key_length: int) -> bool:
+def covers_everything(membership: Tensor, window: int, key_length: int, extent: Extent | None = None) -> bool:
     """True when Focus is full causal attention: the window spans the text, or one group holds every token.
 
     Args:
         membership: (B, T) int64 bit sets.
         window: w.
         key_length: T.
+        extent: what is known of the memberships; decides without looking at them, so that nothing waits for a GPU.
     """
     if window >= key_length - 1:
         return True
+    if extent is not None and extent.uniform and membership.device.type != "cpu":
+        return extent.top_k == extent.num_groups
     common_B1 = membership[:, :1]
     return bool(((membership & common_B1) == common_B1).all()) and bool((common_B1 != 0).all())
 

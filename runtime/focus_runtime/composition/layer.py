@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
@@ -279,13 +280,14 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
         return _gated(layer, call)
     rule = _rule(owner.config)
     membership_BT = _groups(layer, call)
+    extent = _extent(layer, call)
     if layer.sliding is not None and call.total > layer.sliding:
         layer.current_pass.backend = "sliding"
         focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
         return sliding_attention(
             call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
         )
-    layer.current_pass.backend = _backend(owner.backend, call, membership_BT, rule)
+    layer.current_pass.backend = _backend(owner.backend, call, membership_BT, rule, extent)
     return attend(
         call.query,
         call.key,
@@ -297,6 +299,7 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
         backend=layer.current_pass.backend,
         return_lse=False,
         clock=owner.seconds,
+        extent=extent,
     )[0]
 
 
@@ -304,7 +307,16 @@ def _rule(config: FocusConfig) -> PairRule:
     return PairRule(config.window, config.num_sinks)
 
 
-def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule) -> str:
+def _extent(layer: FocusLayer, call: Call) -> Extent | None:
+    """What is known of the groups without looking at them, which would make the host wait for a GPU."""
+    assignment, config = layer.current_pass.assignment, layer.owner.config
+    whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
+    if assignment is None or not assignment.uniform or not whole:
+        return None
+    return Extent(config.num_groups, config.top_k, uniform=True)
+
+
+def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
     continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
     if requested != "auto" and not (continued and requested not in ANY_STEP):
         return requested
@@ -318,6 +330,7 @@ def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule) -> 
         softcap=call.scoring.softcap,
         gradient=needs_gradient(call.query, call.key, call.value),
         value=call.value,
+        extent=extent,
     )
 
 

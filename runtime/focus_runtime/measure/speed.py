@@ -16,7 +16,9 @@ from torch import Tensor
 from transformers import StaticCache
 
 from focus_runtime.attention import choose_backend, focus_attention
-from focus_runtime.attention.flash import causal_flash
+from focus_runtime.attention.cuda.packing import membership_extent
+from focus_runtime.attention.dispatch import attend, rows_together
+from focus_runtime.attention.flash import causal_flash, causal_sdpa
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.clock import StageClock
@@ -175,8 +177,7 @@ def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """
     if query.device.type == "cpu":
         return causal_flash(query, key, value, query.shape[-1] ** -0.5)[0]
-    grouped = query.shape[1] != key.shape[1]
-    return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+    return causal_sdpa(query, key, value, query.shape[-1] ** -0.5)
 
 
 def _router(setting: LayerSetting, device: str) -> CentroidRouter:
@@ -268,11 +269,26 @@ def _calls(
             lambda: sliding_attention(query, key, value, sliding, scoring),
             lambda clock: sliding_attention(query, key, value, sliding, scoring, focus=within),
         )
-    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks, "backend": setting.backend}
-    return (
-        lambda: full_attention(query, key, value),
-        lambda clock: focus_attention(query, key, value, groups, clock=clock, **options),
-    )
+    return lambda: full_attention(query, key, value), _focus_call(setting, tensors, groups)
+
+
+def _focus_call(
+    setting: LayerSetting, tensors: tuple[Tensor, Tensor, Tensor], groups: Tensor
+) -> Callable[[StageClock | None], Tensor]:
+    """Focus as a layer calls it: with the choice of a backend, without the checks of the public function, which full
+    attention lacks too."""
+    query, key, value = rows_together(*tensors)
+    extent = membership_extent(groups)  # a layer has it from its configuration
+    rule, scoring = PairRule(setting.window, setting.num_sinks), Scoring(setting.head_size**-0.5)
+
+    def call(clock: StageClock | None) -> Tensor:
+        backend = setting.backend
+        if backend == "auto":
+            backend = choose_backend(query, key, groups, window=rule.window, num_sinks=rule.num_sinks, extent=extent)
+        more: dict[str, Any] = {"backend": backend, "return_lse": False, "clock": clock, "extent": extent}
+        return attend(query, key, value, groups, rule, scoring, **more)[0]
+
+    return call
 
 
 def _growth(work: Callable[[], Any], device: torch.device) -> int | None:

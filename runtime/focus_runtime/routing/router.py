@@ -22,11 +22,13 @@ class Assignment:
         probabilities: (B, T, K) float, rows sum to 1.
         membership: (B, T) int64, bit g set when the token belongs to group g.
         potential: (B, K) or (K,) float, the column term that was used.
+        uniform: True promises that every token has exactly the configured k of K groups.
     """
 
     probabilities: Tensor
     membership: Tensor
     potential: Tensor
+    uniform: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -195,4 +197,4 @@ class CentroidRouter(nn.Module):
             potential = self.potential
             probabilities_BTK = torch.softmax(logits_BTK + potential, dim=-1)
         membership_BT = top_k_membership(probabilities_BTK.detach(), self.config.top_k)
-        return Assignment(probabilities_BTK, membership_BT, potential)
+        return Assignment(probabilities_BTK, membership_BT, potential, uniform=True)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from focus_runtime.attention import flex
+from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.flex import BLOCK, block_lists
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs, token_positions
@@ -180,3 +181,29 @@ def test_a_missing_compiler_is_named(monkeypatch):
     inputs, membership = random_inputs(20, dtype=torch.float32), random_membership(20)
     with pytest.raises(InputError, match=r"found no C\+\+ compiler"):
         flex_focus_attention(*inputs, membership, window=2, scale=0.3, return_lse=False)
+
+
+def test_whether_flex_works_is_tried_once(monkeypatch):
+    calls = []
+
+    def out_of_memory(*given, **more):
+        calls.append(given)
+        raise RuntimeError("out of resource: shared memory, Required: 300000\nReducing block sizes may help.")
+
+    monkeypatch.setattr(flex, "_call_eager", out_of_memory)
+    with pytest.warns(RuntimeWarning, match="left out for head size 24 in torch.float32: out of resource"):
+        assert not flex.works(torch.device("cpu"), torch.float32, 24)
+    assert not flex.works(torch.device("cpu"), torch.float32, 24)
+    assert len(calls) == 1
+    monkeypatch.undo()
+    assert flex.works(torch.device("cpu"), torch.float32, 16)
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_what_is_known_of_the_groups_changes_nothing(top_k, fresh_seed):
+    inputs, membership = random_inputs(300), random_membership(300, groups=6, top_k=top_k)
+    settings = {"window": 20, "num_sinks": 3, "scale": 0.3, "sort": True}
+    looked_up = flex_focus_attention(*inputs, membership, **settings)
+    known = flex_focus_attention(*inputs, membership, extent=Extent(6, top_k, uniform=True), **settings)
+    assert torch.equal(looked_up[0], known[0])
+    assert torch.equal(looked_up[1], known[1])

@@ -46,6 +46,26 @@ def test_lengths_around_tiles_and_blocks(mode, length, fresh_seed):
 
 @needs_compiler
 @pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("length", [1, 2, 15, 17, 33, 63, 64, 65, 257, 600])
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 3), (40, 70)])
+def test_bf16_around_tiles_and_blocks(mode, length, window, num_sinks, fresh_seed):
+    """Where the processor multiplies bf16, values are read two keys at a time; also first and last ones alone."""
+    tensors, membership = inputs(length, dim=16, dtype=torch.bfloat16), membership_of(length, groups=3, top_k=2)
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.3}
+    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, 1.5e-2, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_bf16_padding_and_softcap(softcap, fresh_seed):
+    tensors, membership = inputs(90, dtype=torch.bfloat16), membership_of(90, top_k=2)
+    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": 0.35, "softcap": softcap}
+    settings["key_padding"] = torch.rand(1, 90) > 0.3
+    close(fused_attention(*tensors, membership, mode="by class", **settings), tensors, membership, 1.5e-2, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["by class", "dense"])
 @pytest.mark.parametrize("queries", [1, 5, 40, 150])
 def test_fewer_queries_than_keys(mode, queries, fresh_seed):
     tensors, membership = inputs(200, queries=queries), membership_of(200, top_k=2)

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from focus_runtime.attention import masked as masked_module
+from focus_runtime.attention.cuda.packing import Extent
+from focus_runtime.attention.flash import causal_sdpa
 from focus_runtime.attention.masked import covers_everything
 from tests.runtime.attention.by_keyword import (
     masked_attention,
@@ -55,3 +57,27 @@ def test_masked_block_size_changes_nothing(block, queries, monkeypatch, fresh_se
 )
 def test_covers_everything(membership, window, expected):
     assert covers_everything(torch.tensor([membership]), window, 3) is expected
+
+
+@pytest.mark.parametrize(
+    ("extent", "window", "expected"),
+    [
+        (Extent(8, 8, True), 3, True),
+        (Extent(8, 2, True), 3, False),
+        (Extent(1, 1, True), 3, True),
+        (Extent(8, 1, True), 99, True),
+    ],
+)
+def test_full_coverage_is_known_without_reading_a_gpu(extent, window, expected):
+    """Values of a meta tensor cannot be read."""
+    membership = torch.empty(2, 100, dtype=torch.int64, device="meta")
+    assert covers_everything(membership, window, 100, extent) is expected
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_causal_attention_of_any_device(kv_heads, fresh_seed):
+    query = torch.randn(2, 4, 33, 16, dtype=torch.float64)
+    key, value = (torch.randn(2, kv_heads, 33, 16, dtype=torch.float64) for _ in range(2))
+    everything = torch.ones(2, 33, dtype=torch.int64)
+    expected = oracle((query, key, value), everything, window=0, num_sinks=0, scale=0.3)[0]
+    torch.testing.assert_close(causal_sdpa(query, key, value, 0.3), expected, rtol=1e-9, atol=1e-9)

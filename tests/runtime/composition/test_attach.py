@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
+from focus_runtime.attention.cuda.packing import Extent
+from focus_runtime.composition import layer
 from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
@@ -485,3 +489,27 @@ def test_two_models_are_independent(tiny_model, ids):
     before = logits(other, ids)
     compose(tiny_model, build_centroids(tiny_model))
     assert torch.equal(logits(other, ids), before)
+
+
+def test_what_is_known_of_the_groups_goes_to_the_attention(tiny_model, ids, monkeypatch):
+    """On a GPU the host need not wait for it; where groups were replaced or cached, nothing is promised."""
+    seen = []
+    choose = layer.choose_backend
+
+    def noting(*given, extent, **more):
+        seen.append(extent)
+        return choose(*given, **more)
+
+    def unpromised(index, router, hidden, padding):
+        return dataclasses.replace(router.own_assignment(hidden), uniform=False)
+
+    monkeypatch.setattr(layer, "choose_backend", noting)
+    focus = compose(tiny_model, build_centroids(tiny_model, num_groups=5, top_k=2))
+    with torch.no_grad():
+        past = tiny_model(ids, use_cache=True).past_key_values
+        assert seen == [Extent(5, 2, uniform=True)] * 2
+        seen.clear()
+        tiny_model(ids[:, :1], past_key_values=past)
+        with replace_assignment(focus, unpromised):
+            tiny_model(ids, use_cache=False)
+    assert seen == [None] * 4

@@ -59,5 +59,9 @@ def choose_on_cuda(
     fits = decomposition_fits(query, key, num_groups=extent.num_groups, plain=plain)
     if fits and length >= DECOMPOSED_FROM.get(extent.top_k, length + 1) and decomposed_share(extent) <= WORTH:
         return "decomposed"
-    flex = query.dtype != torch.float64 and query.shape[-1] >= SMALLEST_FLEX_HEAD
-    return "flex" if flex and length >= COMPILE_FROM and query.shape[2] > 1 else "masked"
+    long = length >= COMPILE_FROM and query.shape[2] > 1
+    if not long or query.dtype == torch.float64 or query.shape[-1] < SMALLEST_FLEX_HEAD:
+        return "masked"
+    from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
+
+    return "flex" if works(query.device, query.dtype, query.shape[-1], gradients=gradients) else "masked"

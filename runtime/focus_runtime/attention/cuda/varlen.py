@@ -13,14 +13,16 @@ import functools
 import importlib
 import inspect
 import itertools
+import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from focus_runtime.errors import InputError
+from focus_runtime.errors import InputError, first_line
 
+PROBE_TOKENS = 16
 LARGEST_HEAD = 256  # FlashAttention 2 and 3
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -165,8 +167,11 @@ def unusable(device: torch.device, dtype: torch.dtype, head_size: int) -> str | 
         return f"{dtype} tensors"
     if head_size > LARGEST_HEAD:
         return f"head size {head_size}"
-    if not available_kernels(torch.cuda.get_device_capability(device)):
+    kernels = available_kernels(torch.cuda.get_device_capability(device))
+    if not kernels:
         return "a GPU older than compute capability 8.0"
+    if not any(works(kernel, device, dtype, head_size) for kernel in kernels):
+        return f"{dtype} tensors with head size {head_size}, for which every flash kernel here fails"
     return None
 
 
@@ -187,7 +192,32 @@ def best_kernel(device: torch.device, dtype: torch.dtype, head_size: int) -> Ker
             expected=f"float16 or bfloat16 on an NVIDIA GPU from Ampere on, head size at most {LARGEST_HEAD}",
             fix='use backend="flex" or backend="auto"',
         )
-    return available_kernels(torch.cuda.get_device_capability(device))[0]
+    kernels = available_kernels(torch.cuda.get_device_capability(device))
+    return next(kernel for kernel in kernels if works(kernel, device, dtype, head_size))
+
+
+@functools.cache
+def works(kernel: Kernel, device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
+    """Whether a kernel gives finite numbers for such inputs; tried once, with a warning where it does not.
+
+    A package may import and then fail: built for another GPU or another torch.
+
+    Args:
+        kernel: one of `available_kernels`.
+        device, dtype: of query, key and value.
+        head_size: D.
+    """
+    ones = torch.ones(PROBE_TOKENS, 1, head_size, device=device, dtype=dtype)
+    bounds = torch.tensor([0, PROBE_TOKENS // 2, PROBE_TOKENS], device=device, dtype=torch.int32)
+    try:
+        out, lse = kernel.run(ones, ones, ones, bounds, PROBE_TOKENS, 1.0, 1)
+        finite = bool(torch.isfinite(out).all()) and bool(torch.isfinite(lse).all())
+        reason = "" if finite else "it gives numbers that are not finite"
+    except Exception as error:  # packages raise exceptions of any type
+        reason = first_line(error)
+    if reason:
+        warnings.warn(f"{kernel.name} is left out: {reason}", RuntimeWarning, stacklevel=2)
+    return not reason
 
 
 def plain_varlen(

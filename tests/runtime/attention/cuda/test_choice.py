@@ -31,8 +31,19 @@ from focus_runtime.attention.cuda.packing import Extent
 )
 def test_choice_on_cuda(length, extent, changes, expected, monkeypatch):
     monkeypatch.setattr(cuda_choice, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 else "no")
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
     changes = dict(changes)
     queries, size = changes.pop("queries", length), changes.pop("size", 64)
     query = torch.empty(1, 1, queries, size, dtype=changes.pop("dtype", torch.bfloat16), device="meta")
     settings = {"key_padding": None, "softcap": None, "gradients": False, **changes}
     assert choose_on_cuda(query, torch.empty(1, 1, length, size, device="meta"), extent, **settings) == expected
+
+
+def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
+    """Its tiles exceed the shared memory of some GPUs at head size 256 or in fp32."""
+    tried = []
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *given, **more: tried.append((given, more)))
+    query = torch.empty(1, 1, 4096, 256, dtype=torch.float32, device="meta")
+    settings = {"key_padding": None, "softcap": None, "gradients": True}
+    assert choose_on_cuda(query, query, Extent(8, 1, True), **settings) == "masked"
+    assert tried == [((torch.device("meta"), torch.float32, 256), {"gradients": True})]

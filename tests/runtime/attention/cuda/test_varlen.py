@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from focus_runtime.attention.cuda import varlen
-from focus_runtime.attention.cuda.varlen import best_kernel, plain_varlen, unusable
+from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, best_kernel, plain_varlen, unusable, works
 from focus_runtime.errors import InputError
 from tests.runtime.attention.by_keyword import reference_attention
 from tests.runtime.attention.inputs import INF, assert_same
@@ -125,3 +125,50 @@ def test_the_operator_takes_these_arguments():
     for window in (None, 2):
         out, lse = varlen.torch_varlen(query, key, key, cu_lengths, 9, 0.3, window)
         assert (out.shape, lse.shape, lse.dtype) == (query.shape, (4, 9), torch.float32)
+
+
+def _fails(*_):
+    raise RuntimeError("no kernel image is available for execution on the device\nat line 7")
+
+
+def _not_finite(*given):
+    out, lse = plain_varlen(*given)
+    return out / 0.0, lse
+
+
+@pytest.fixture
+def half_on_the_cpu(monkeypatch):
+    """Calls go to the CPU with the checks of a GPU of compute capability 9.0; sets what is installed."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    device = torch.device("cpu")
+    gpu = types.SimpleNamespace(type="cuda")
+    run = varlen.works
+    monkeypatch.setattr(varlen, "works", lambda kernel, _, dtype, size: run(kernel, device, dtype, size))
+    return lambda *kernels: (monkeypatch.setattr(varlen, "available_kernels", lambda _: kernels), gpu)[1]
+
+
+def test_a_kernel_that_imports_and_then_fails_is_left_out_with_one_warning(half_on_the_cpu):
+    broken, wrong = Kernel("flash-attn 3", _fails), Kernel("flash-attn 2", _not_finite)
+    gpu = half_on_the_cpu(broken, wrong, PLAIN)
+    with pytest.warns(RuntimeWarning) as warned:
+        assert best_kernel(gpu, torch.bfloat16, 64) is PLAIN
+    assert [str(one.message) for one in warned] == [
+        "flash-attn 3 is left out: no kernel image is available for execution on the device",
+        "flash-attn 2 is left out: it gives numbers that are not finite",
+    ]
+    assert unusable(gpu, torch.bfloat16, 64) is None  # known by now: no further warning
+
+
+def test_where_every_kernel_fails_the_decomposition_is_unusable(half_on_the_cpu):
+    gpu = half_on_the_cpu(Kernel("flash-attn 3", _fails))
+    with pytest.warns(RuntimeWarning, match="flash-attn 3 is left out"):
+        assert (
+            unusable(gpu, torch.float16, 72)
+            == "torch.float16 tensors with head size 72, for which every flash kernel here fails"
+        )
+    with pytest.raises(InputError, match="every flash kernel here fails"):
+        best_kernel(gpu, torch.float16, 72)
+
+
+def test_working_kernels_pass_the_trial():
+    assert works(PLAIN, torch.device("cpu"), torch.float16, 40)

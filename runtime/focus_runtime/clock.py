@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,28 +40,25 @@ class StageClock:
         if self.enabled:
             self._add(stage, seconds)
 
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
+    def __call__(self, stage: str) -> AbstractContextManager[None]:
         """Time what runs inside."""
         if not self.enabled:
-            yield
-            return
-        events, start = self._events(), time.perf_counter()
+            return nullcontext()
+        return self._on_gpus(stage) if self._gpus else _WallTime(self._seconds, stage)
+
+    @contextmanager
+    def _on_gpus(self, stage: str) -> Iterator[None]:
+        starts = self._events()
         try:
             yield
         finally:
-            if events:
-                self._running.append((stage, events, self._events()))
-            else:
-                self._add(stage, time.perf_counter() - start)
+            self._running.append((stage, starts, self._events()))
 
     def _add(self, stage: str, seconds: float) -> None:
         self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
 
     def _events(self) -> list[Any]:
         """An event on every GPU's current stream, after what has been launched there."""
-        if not self._gpus:
-            return []
         import torch
 
         events: list[Any] = []
@@ -69,6 +66,21 @@ class StageClock:
             events.append(torch.cuda.Event(enable_timing=True))
             events[-1].record(torch.cuda.current_stream(device))
         return events
+
+
+class _WallTime(AbstractContextManager[None]):
+    """Adds the wall time of a block; in a third of the time that a generator takes."""
+
+    __slots__ = ("seconds", "stage", "start")
+
+    def __init__(self, seconds: dict[str, float], stage: str) -> None:
+        self.seconds, self.stage = seconds, stage
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + time.perf_counter() - self.start
 
 
 class PassClock(StageClock):

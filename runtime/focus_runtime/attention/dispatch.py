@@ -11,7 +11,7 @@ from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.costs import cheapest_without_compiler
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.cuda.packing import Extent, membership_extent
+from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
@@ -22,6 +22,7 @@ from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
+from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
 

@@ -30,10 +30,10 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
 from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.mask.dense import token_positions
+from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
 BLOCK = 128  # tokens per block side, FlexAttention's default

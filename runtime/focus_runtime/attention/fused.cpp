@@ -31,14 +31,6 @@ constexpr int LANES = 8, ROWS = 4;
 #else
 constexpr int LANES = 4, ROWS = 4;
 #endif
-// With instructions for it, bf16 inputs are multiplied as they are, two products a lane, and summed in fp32; weights are
-// rounded to bf16 for their product with the values, as in torch's kernel. Elsewhere bf16 is widened to fp32 first.
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
-constexpr bool PAIRS = true;
-#else
-constexpr bool PAIRS = false;
-#endif
 constexpr int BLOCK = 64;    // keys per step: scores, keys and values of a step stay in the first-level cache
 constexpr int VECTORS = 2;   // vectors of queries in a tile
 constexpr int SUBTILES = 16;  // tiles that share a block of keys
@@ -139,7 +131,7 @@ static inline void transpose_back(const float* from, int64_t rows, int64_t colum
 
 enum Rule { CAUSAL, LOCAL, DENSE };
 
-extern "C" struct FocusProblem {  // must match `_Problem` in fused.py
+extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   const void *query, *key, *value;
   float *out, *lse;           // (B, Tq, Hq, D) and (B, Hq, Tq), both contiguous
   const int64_t* membership;  // (B, Tk)
@@ -183,28 +175,11 @@ inline void read_row(const FocusProblem& p, const void* base, int64_t offset, fl
   }
 }
 
-// Two rows of bf16, number by number: (a0, b0, a1, b1, ...); a missing second row is zero.
-inline void read_pairs(const FocusProblem& p, const void* base, int64_t first, int64_t second, bool both, uint16_t* to) {
-  const uint16_t *a = (const uint16_t*)base + first, *b = (const uint16_t*)base + second;
-  for (int64_t d = 0; d < p.head_size; ++d) to[2 * d] = a[d], to[2 * d + 1] = both ? b[d] : 0;
-}
-
 // Rows of one head lie a whole token apart, each in a page of its own: without this the copy waits for every page.
 inline void prefetch_row(const FocusProblem& p, const void* base, int64_t offset) {
   const int64_t width = p.element == 0 ? 4 : 2;
   const char* from = (const char*)base + offset * width;
   for (int64_t byte = 0; byte < p.head_size * width; byte += 64) __builtin_prefetch(from + byte, 0, 3);
-}
-
-inline bool in_pairs(const FocusProblem& p) { return PAIRS && p.element == 1; }
-
-// Two numbers of fp32 as two of bf16 in one lane, the first in the lower half, rounded to nearest even.
-inline vf joined(vf a, vf b) {
-  auto rounded = [](vf x) {
-    const vi bits = (vi)x;
-    return bits + all((int32_t)0x7fff) + ((bits >> 16) & all((int32_t)1));
-  };
-  return (vf)(((rounded(a) >> 16) & all((int32_t)0xffff)) | (rounded(b) & all((int32_t)0xffff0000)));
 }
 
 struct Scratch {  // one thread's working memory, aligned to cache lines
@@ -224,7 +199,7 @@ struct Scratch {  // one thread's working memory, aligned to cache lines
 template <int VECS>
 struct Tile {
   static constexpr int QUERIES = LANES * VECS;
-  float *query, *acc;  // (D, QUERIES); in pairs the query is (D / 2, QUERIES) of two bf16 each
+  float *query, *acc;  // (D, QUERIES)
   vf m[VECS], l[VECS];
   int32_t position[QUERIES], low[QUERIES], high[QUERIES], token[QUERIES];
   int count, first_position, last_position;
@@ -247,8 +222,7 @@ void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int c
     t.high[q] = w.high[b * p.key_length + token];
     float* row = rows + q * size;
     read_row(p, p.query, b * p.query_stride[0] + h * p.query_stride[1] + (token - first) * p.query_stride[2], row);
-    if (!in_pairs(p))
-      for (int64_t d = 0; d < size; ++d) row[d] *= p.scale;
+    for (int64_t d = 0; d < size; ++d) row[d] *= p.scale;
     if (resume) {
       const float lse = p.lse[(b * p.query_heads + h) * p.query_length + token - first];
       ((float*)&t.m[q / LANES])[q % LANES] = lse;
@@ -256,9 +230,6 @@ void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int c
     }
   }
   transpose(rows, Q, size, t.query);
-  if (in_pairs(p))
-    for (int64_t d = 0; d < size; d += 2)
-      for (int v = 0; v < VECS; ++v) store(t.query + d / 2 * Q + v * LANES, joined(load(t.query + d * Q + v * LANES), load(t.query + (d + 1) * Q + v * LANES)));
   if (resume) {
     for (int q = 0; q < Q; ++q)
       std::memcpy(rows + q * size, p.out + ((b * p.query_length + t.token[q] - first) * p.query_heads + h) * size, size * sizeof(float));
@@ -338,63 +309,6 @@ void multiply_values(const float* values, int n, int64_t size, const float* weig
   }
 }
 
-#if defined(__AVX512BF16__)
-static inline vf multiply_add(vf sum, const float* pair, vf x) {  // sum + a0 x0 + a1 x1 in every lane, for one pair a
-  const __m512i a = _mm512_set1_epi32(*(const int32_t __attribute__((may_alias))*)pair);
-  return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)x);
-}
-
-// As `multiply_keys`, for keys (n, D) of bf16 and queries in pairs of dimensions.
-template <int VECS>
-void multiply_key_pairs(const float* keys, int n, int64_t size, const float* query, float scale, float* scores) {
-  constexpr int Q = Tile<VECS>::QUERIES;
-  const int64_t pairs = size / 2;
-  for (int j = 0; j < n; j += ROWS) {
-    vf c[ROWS][VECS] = {};
-    const float* k = keys + j * pairs;
-    for (int64_t d = 0; d < pairs; ++d) {
-      vf q[VECS];
-#pragma GCC unroll 4
-      for (int v = 0; v < VECS; ++v) q[v] = load(query + d * Q + v * LANES);
-#pragma GCC unroll 8
-      for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < VECS; ++v) c[r][v] = multiply_add(c[r][v], k + r * pairs + d, q[v]);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < VECS; ++v) store(scores + (j + r) * Q + v * LANES, c[r][v] * scale);
-  }
-}
-
-// As `multiply_values`, for values and weights in pairs of keys.
-template <int VECS>
-void multiply_value_pairs(const float* values, int n, int64_t size, const float* weights, const vf* alpha, float* acc) {
-  constexpr int Q = Tile<VECS>::QUERIES;
-  for (int64_t d = 0; d < size; d += ROWS) {
-    vf c[ROWS][VECS];
-#pragma GCC unroll 8
-    for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < VECS; ++v) c[r][v] = load(acc + (d + r) * Q + v * LANES) * alpha[v];
-    for (int j = 0; j < (n + 1) / 2; ++j) {
-      vf x[VECS];
-#pragma GCC unroll 4
-      for (int v = 0; v < VECS; ++v) x[v] = load(weights + j * Q + v * LANES);
-#pragma GCC unroll 8
-      for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < VECS; ++v) c[r][v] = multiply_add(c[r][v], values + j * size + d + r, x[v]);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < VECS; ++v) store(acc + (d + r) * Q + v * LANES, c[r][v]);
-  }
-}
-#endif
-
 template <Rule RULE>
 inline vi allowed(vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh, int32_t window, int32_t sinks) {
   const vi causal = qpos >= all(kpos);
@@ -406,17 +320,11 @@ inline vi allowed(vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_
 }
 
 template <int VECS, Rule RULE>
-void step(const Work& w, int64_t b, const int32_t* list, int n, int64_t row, const Scratch& s, Tile<VECS>& t) {
+void step(const Work& w, int64_t b, const int32_t* list, int n, const float* keys, const float* values, float* scores, Tile<VECS>& t) {
   const FocusProblem& p = *w.p;
   constexpr int Q = Tile<VECS>::QUERIES;
-  float* scores = s.scores;
   const int padded = (n + ROWS - 1) / ROWS * ROWS;
-#if defined(__AVX512BF16__)
-  if (in_pairs(p))
-    multiply_key_pairs<VECS>(s.keys + row * p.head_size / 2, padded, p.head_size, t.query, p.scale, scores);
-  else
-#endif
-    multiply_keys<VECS>(s.keys + row * p.head_size, padded, p.head_size, t.query, scores);
+  multiply_keys<VECS>(keys, padded, p.head_size, t.query, scores);
   const int32_t *kpos = &w.position[b * p.key_length], *low = &w.low[b * p.key_length], *high = &w.high[b * p.key_length];
   if (p.softcap > 0)
     for (int j = 0; j < n * VECS; ++j) store(scores + j * LANES, capped(load(scores + j * LANES), p.softcap));
@@ -426,8 +334,8 @@ void step(const Work& w, int64_t b, const int32_t* list, int n, int64_t row, con
       for (int v = 0; v < VECS; ++v) {
         const vi ok = allowed<RULE>(load(t.position + v * LANES), load(t.low + v * LANES), load(t.high + v * LANES), kpos[list[j]],
                                     low[list[j]], high[list[j]], (int32_t)p.window, (int32_t)p.num_sinks);
-        float* score = scores + j * Q + v * LANES;
-        store(score, pick(ok, load(score), all(NONE)));
+        float* s = scores + j * Q + v * LANES;
+        store(s, pick(ok, load(s), all(NONE)));
       }
   vf alpha[VECS];
   for (int v = 0; v < VECS; ++v) {
@@ -437,27 +345,16 @@ void step(const Work& w, int64_t b, const int32_t* list, int n, int64_t row, con
     alpha[v] = pick(t.m[v] == NONE, vf{}, exponential(t.m[v] - base));
     vf sum = t.l[v] * alpha[v];
     for (int j = 0; j < n; ++j) {
-      float* score = scores + j * Q + v * LANES;
-      vf x = load(score), e = exponential(x - base);
+      float* s = scores + j * Q + v * LANES;
+      vf x = load(s), e = exponential(x - base);
       if (masked) e = pick(x == NONE, vf{}, e);
-      store(score, e);
+      store(s, e);
       sum += e;
     }
     t.m[v] = top;
     t.l[v] = sum;
   }
-#if defined(__AVX512BF16__)
-  if (in_pairs(p)) {
-    for (int j = 0; j < n; j += 2)
-      for (int v = 0; v < VECS; ++v) {
-        const float* weight = scores + j * Q + v * LANES;
-        store(scores + j / 2 * Q + v * LANES, joined(load(weight), j + 1 < n ? load(weight + Q) : vf{}));
-      }
-    multiply_value_pairs<VECS>(s.values + row * p.head_size / 2, n, p.head_size, scores, alpha, t.acc);
-    return;
-  }
-#endif
-  multiply_values<VECS>(s.values + row * p.head_size, n, p.head_size, scores, alpha, t.acc);
+  multiply_values<VECS>(values, n, p.head_size, scores, alpha, t.acc);
 }
 
 // Up to SUBTILES tiles of one head over one list of keys: first the range of the sinks (may be empty), then the rest.
@@ -478,15 +375,8 @@ void run_tiles(const Work& w, int64_t b, int64_t h, const List& list, Tile<VECS>
     for (int64_t from = pass == 0 ? 0 : low; from < end; from += BLOCK) {
       const int64_t n = std::min<int64_t>(BLOCK, end - from);
       for (int64_t j = 0; j < n; ++j) {
-        const int64_t key = kbase + list.keys[from + j] * p.key_stride[2], value = vbase + list.keys[from + j] * p.value_stride[2];
-        if (!in_pairs(p)) {
-          read_row(p, p.key, key, s.keys + j * size);
-          read_row(p, p.value, value, s.values + j * size);
-        } else {
-          std::memcpy((uint16_t*)s.keys + j * size, (const uint16_t*)p.key + key, size * sizeof(uint16_t));
-          const bool both = j + 1 < n;
-          if (j % 2 == 0) read_pairs(p, p.value, value, both ? vbase + list.keys[from + j + 1] * p.value_stride[2] : value, both, (uint16_t*)s.values + j * size);
-        }
+        read_row(p, p.key, kbase + list.keys[from + j] * p.key_stride[2], s.keys + j * size);
+        read_row(p, p.value, vbase + list.keys[from + j] * p.value_stride[2], s.values + j * size);
         if (from + n + j < end) {
           prefetch_row(p, p.key, kbase + list.keys[from + n + j] * p.key_stride[2]);
           prefetch_row(p, p.value, vbase + list.keys[from + n + j] * p.value_stride[2]);
@@ -496,7 +386,7 @@ void run_tiles(const Work& w, int64_t b, int64_t h, const List& list, Tile<VECS>
         const int64_t a = pass == 0 ? from : std::max(from, tiles[i].begin);
         const int64_t z = std::min(from + n, pass == 0 ? tiles[i].begin : tiles[i].end);
         if (a < z)
-          step<VECS, RULE>(w, b, &list.keys[a], (int)(z - a), a - from, s, tiles[i]);
+          step<VECS, RULE>(w, b, &list.keys[a], (int)(z - a), s.keys + (a - from) * size, s.values + (a - from) * size, s.scores, tiles[i]);
       }
     }
   }
@@ -516,7 +406,6 @@ void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t 
     const int32_t last = t.token[t.count - 1];
     t.end = std::upper_bound(list.keys.begin(), list.keys.end(), last) - list.keys.begin();
     t.begin = RULE == LOCAL ? std::lower_bound(list.keys.begin(), list.keys.end(), t.token[0] - p.window) - list.keys.begin() : 0;
-    t.begin &= ~(int64_t)1;  // values are read in pairs; a key too many is masked
   }
   run_tiles<VECS, RULE>(w, b, h, list, tiles, count, s);
   for (int i = 0; i < count; ++i) save_tile<VECS>(w, b, h, s.rows, tiles[i]);

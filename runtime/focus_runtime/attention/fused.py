@@ -1,15 +1,13 @@
-"""The fused CPU kernel of fused.cpp: compiled once with the machine's own C++ compiler, then called through ctypes.
+"""The fused CPU kernel of fused.cpp, called through ctypes.
 
-Nothing else needs a compiler: where there is none, `fused_available()` is False and the torch backends do the work.
+Where there is no compiler to build it, `fused_available()` is False and the torch backends do the work.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import shutil
-import subprocess
+import struct
 from pathlib import Path
 
 import torch
@@ -19,80 +17,20 @@ from focus_runtime.attention import costs
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
-from focus_runtime.files import replacing
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.native.library import library
 
-SOURCE = Path(__file__).with_name("fused.cpp")
-NATIVE = "-march=native"
-FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
-COMPILERS = ("c++", "g++", "clang++")
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
 MODES = {"auto": 0, "by class": 1, "dense": 2, "step": 3}
 STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
-BUILD_SECONDS = 120
 
 
-class _Problem(ctypes.Structure):
-    """`FocusProblem` of fused.cpp, field by field."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "out", "lse", "membership", "real")),
-        *((name + "_stride", ctypes.c_int64 * 3) for name in ("query", "key", "value")),
-        *((name, ctypes.c_int64) for name in ("batch", "query_heads", "key_heads", "query_length", "key_length")),
-        *((name, ctypes.c_int64) for name in ("head_size", "window", "num_sinks")),
-        ("scale", ctypes.c_float),
-        ("softcap", ctypes.c_float),
-        *((name, ctypes.c_double) for name in ("local_cost", "dense_cost", "copy_cost")),
-        *((name, ctypes.c_int32) for name in ("element", "mode", "threads")),
-        ("parallel", ctypes.c_void_p),
-        ("seconds", ctypes.c_double * 3),
-    )
-
-
-def _cpu_identity() -> bytes:
-    """What `-march=native` depends on: a cache on a shared home folder may serve different machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        import platform
-
-        return f"{platform.machine()} {platform.processor()} {platform.version()}".encode()
-    return "\n".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})).encode()
-
-
-def _build(folder: Path) -> Path:
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise OSError("no C++ compiler was found (looked for " + ", ".join(COMPILERS) + ")")
-    version = subprocess.run([compiler, "--version"], capture_output=True, timeout=BUILD_SECONDS, check=True).stdout
-    key = hashlib.sha256(b"\0".join((SOURCE.read_bytes(), " ".join(FLAGS).encode(), version, _cpu_identity())))
-    target = folder / f"focus-attention-{key.hexdigest()[:20]}.so"
-    if target.is_file():
-        return target
-    with replacing(target, explain=None, mode=0o755) as fresh:
-        for flags in (FLAGS, tuple(flag for flag in FLAGS if flag != NATIVE)):  # some compilers know no "native"
-            command = [compiler, *flags, str(SOURCE), "-o", str(fresh)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
-            if done.returncode == 0:
-                break
-        else:
-            raise OSError(f"{compiler} failed: {(done.stderr.strip().splitlines() or ['no message'])[0]}")
-    return target
-
-
-@functools.cache
-def _load() -> tuple[ctypes.CDLL | None, str]:
-    """The compiled kernel, or None and the reason there is none. Compiled at most once per machine and version."""
-    from focus_runtime.files import default_cache_dir
-
-    try:
-        library = ctypes.CDLL(str(_build(default_cache_dir() / "kernels")))
-    except (OSError, subprocess.SubprocessError) as error:
-        return None, str(error)
-    for function in (library.focus_attention_cpu, library.focus_step_cpu):
-        function.argtypes = [ctypes.POINTER(_Problem)]
-        function.restype = ctypes.c_int
-    return library, ""
+# `FocusProblem` of fused.cpp: addresses of query, key, value, out, lse, membership and real; three strides each of
+# query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks; scale,
+# softcap; local_cost, dense_cost, copy_cost; element, mode, threads; parallel; seconds. Packing them takes a third of
+# the time that a `ctypes.Structure` takes, which matters in a decode step.
+_PROBLEM = struct.Struct("@7P9q8q2f3d3iP3d")
+_SECONDS = struct.Struct("@3d")
 
 
 @functools.cache
@@ -114,12 +52,12 @@ def _gomp_parallel() -> int | None:
 
 def fused_available() -> bool:
     """True when the fused kernel is compiled or can be compiled here (the first call takes some seconds)."""
-    return _load()[0] is not None
+    return library()[0] is not None
 
 
 def fused_reason() -> str:
     """Why the fused kernel is not available; empty when it is."""
-    return _load()[1]
+    return library()[1]
 
 
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -128,10 +66,16 @@ def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     Args:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
     """
-    if key.dtype != query.dtype or value.dtype != query.dtype or key.shape != value.shape:
-        return False
-    contiguous = all(x.stride(3) == 1 for x in (query, key, value))
-    return query.device.type == "cpu" and query.dtype in ELEMENTS and query.shape[3] % 8 == 0 and contiguous
+    dtype = query.dtype
+    return (  # a decode step asks this for every layer
+        key.dtype == dtype
+        and value.dtype == dtype
+        and dtype in ELEMENTS
+        and key.shape == value.shape
+        and query.shape[3] % 8 == 0
+        and query.stride(3) == key.stride(3) == value.stride(3) == 1
+        and query.device.type == "cpu"
+    )
 
 
 def _problem(
@@ -140,7 +84,7 @@ def _problem(
     rule: PairRule,
     scoring: Scoring,
     mode: str,
-) -> _Problem:
+) -> ctypes.Array[ctypes.c_char]:
     """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
 
     Args:
@@ -152,10 +96,15 @@ def _problem(
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
-    return _Problem(
+    problem = ctypes.create_string_buffer(_PROBLEM.size)
+    _PROBLEM.pack_into(
+        problem,
+        0,
         *(x.data_ptr() for x in arrays),
         0 if real is None else real.data_ptr(),
-        *((ctypes.c_int64 * 3)(*x.stride()[:3]) for x in (query, key, value)),
+        *query.stride()[:3],
+        *key.stride()[:3],
+        *value.stride()[:3],
         batch,
         heads,
         key.shape[1],
@@ -172,8 +121,12 @@ def _problem(
         ELEMENTS[query.dtype],
         MODES[mode],
         torch.get_num_threads(),
-        _gomp_parallel(),
+        _gomp_parallel() or 0,
+        0.0,
+        0.0,
+        0.0,
     )
+    return problem
 
 
 def fused_attention(
@@ -209,8 +162,8 @@ def fused_attention(
             expected="fp32 or bf16 on the CPU, head size a multiple of 8, its numbers side by side",
             fix='use backend="auto"',
         )
-    library, reason = _load()
-    if library is None:
+    functions, reason = library()
+    if functions is None:
         raise InputError("the fused CPU kernel is not available: " + reason, fix='use backend="auto"')
     batch, heads, length, size = query.shape
     out = torch.empty(batch, length, heads, size)
@@ -220,10 +173,11 @@ def fused_attention(
     problem = _problem(arrays, real, rule, scoring, mode)
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
     step = mode == "step" or (mode == "auto" and few)
-    run = library.focus_step_cpu if step else library.focus_attention_cpu
-    if run(ctypes.byref(problem)) != 0:
+    run = functions.focus_step_cpu if step else functions.focus_attention_cpu
+    if run(problem) != 0:
         raise MemoryError("the fused CPU kernel ran out of memory")
     if clock is not None:
-        for name, seconds in zip(("sort", "local", "same_group"), problem.seconds, strict=True):
+        spent = _SECONDS.unpack_from(problem, _PROBLEM.size - _SECONDS.size)
+        for name, seconds in zip(("sort", "local", "same_group"), spent, strict=True):
             clock.add(name, seconds)
     return out.to(query.dtype).transpose(1, 2), lse

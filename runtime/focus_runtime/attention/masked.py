@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.merging import merge
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.dense import allowed_pairs, narrow, token_positions
+from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
 SQUARE = 2048  # tokens a side; smaller ones leave the kernel small tiles

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
@@ -30,6 +29,7 @@ from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
+from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import OTHER_MODEL
 
@@ -64,25 +64,23 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     Args:
         module, args, kwargs: as torch passes them to a forward pre-hook.
     """
-    layer: FocusLayer = getattr(module, STATE)
-    owner = layer.owner
-    layer.current_pass.called, layer.current_pass.cached, layer.current_pass.history = False, None, None
+    layer: FocusLayer = module.__dict__[STATE]
+    owner, current = layer.owner, layer.current_pass  # looked up once: both cost time in every layer of a decode step
+    current.called, current.cached, current.history = False, None, None
     if owner.paused:
         return
     cache = kwargs.get("past_key_values")
     if cache is not None:
-        layer.current_pass.cached = layer_of(cache, layer.index)
+        current.cached = layer_of(cache, layer.index)
     if owner.measuring_full or layer.router is None:
         return
-    if layer.current_pass.cached is not None:
-        layer.current_pass.history = history_of(layer.current_pass.cached)
-        _check_past(layer, layer.current_pass.history)
+    if current.cached is not None:
+        current.history = history_of(current.cached)
+        _check_past(layer, current.history)
     hidden = args[0] if args else kwargs["hidden_states"]
     layer.router.config = owner.config
     with owner.seconds("routing"):
-        layer.current_pass.assignment = layer.router.assign(
-            hidden, padding=_padding(kwargs), assignment=owner.config.assignment
-        )
+        current.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=owner.config.assignment)
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
@@ -118,13 +116,10 @@ def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
     Raises:
         ModelError: the module did not call transformers' attention interface.
     """
-    layer: FocusLayer = getattr(module, STATE)
-    called, layer.current_pass.cached, layer.current_pass.history = (
-        layer.current_pass.called,
-        None,
-        None,
-    )  # the groups belong to the cache alone
-    if not layer.owner.paused and not called:
+    layer: FocusLayer = module.__dict__[STATE]
+    current = layer.current_pass
+    current.cached, current.history = None, None  # the groups belong to the cache alone
+    if not layer.owner.paused and not current.called:
         raise ModelError(
             f"{type(module).__name__} of {type(layer.owner.model).__name__} ran layer {layer.index} without calling "
             "transformers' attention interface, so Focus cannot reach it",
@@ -168,10 +163,8 @@ def focus_forward(
     _refuse_unsupported(layer, kwargs)
     call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
     with owner.seconds("attention"):
-        if owner.measuring_full or layer.router is None:
-            out_BQHD = _own(module, layer, call)
-        else:
-            out_BQHD = _sparse(layer, call).transpose(1, 2)
+        own = owner.measuring_full or layer.router is None
+        out_BQHD = _own(module, layer, call) if own else _sparse(layer, call)
     owner.seconds.calls += 1
     return out_BQHD, None
 
@@ -211,13 +204,9 @@ def _call(
             fix=OTHER_MODEL,
         )
     query, key, value = one_dtype(*rows_together(query, key, value))
-    total = key.shape[2]
-    if layer.current_pass.cached is not None:
-        total = (
-            layer.current_pass.history.seen
-            if layer.current_pass.history is not None
-            else int(layer.current_pass.cached.get_seq_length())
-        )
+    total, current = key.shape[2], layer.current_pass
+    if current.cached is not None:
+        total = current.history.seen if current.history is not None else int(current.cached.get_seq_length())
     elif query.shape[2] != total:
         raise InputError(
             f"layer {layer.index} got {total} keys for {query.shape[2]} queries but no cache that Focus can find",
@@ -274,21 +263,21 @@ def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _sparse(layer: FocusLayer, call: Call) -> Tensor:
-    """Focus, (B, H, Q, D)."""
-    owner = layer.owner
+    """Focus, (B, Q, H, D)."""
+    owner, current = layer.owner, layer.current_pass
     if owner.soft_gate is not None:
-        return _gated(layer, call)
+        return _gated(layer, call).transpose(1, 2)
     rule = _rule(owner.config)
     membership_BT = _groups(layer, call)
-    extent = _extent(layer, call)
     if layer.sliding is not None and call.total > layer.sliding:
-        layer.current_pass.backend = "sliding"
+        current.backend = "sliding"
         focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
         return sliding_attention(
             call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
-        )
-    layer.current_pass.backend = _backend(owner.backend, call, membership_BT, rule, extent)
-    return attend(
+        ).transpose(1, 2)
+    extent = _extent(layer, call)
+    current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
+    out_BHQD = attend(
         call.query,
         call.key,
         call.value,
@@ -296,11 +285,12 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
         rule,
         call.scoring,
         call.padding,
-        backend=layer.current_pass.backend,
+        backend=current.backend,
         return_lse=False,
         clock=owner.seconds,
         extent=extent,
     )[0]
+    return out_BHQD.transpose(1, 2)
 
 
 def _rule(config: FocusConfig) -> PairRule:
@@ -336,8 +326,9 @@ def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, ext
 
 def _groups(layer: FocusLayer, call: Call) -> Tensor:
     """Membership of the keys at hand, (B, Tk); the new tokens' is stored with their keys on the way."""
-    assert layer.current_pass.assignment is not None, "the pre-hook runs before attention"
-    new, history = layer.current_pass.assignment.membership, layer.current_pass.history
+    current = layer.current_pass
+    assert current.assignment is not None, "the pre-hook runs before attention"
+    new, history = current.assignment.membership, current.history
     if history is None or layer.owner.config.assignment == "sinkhorn":
         return new  # a first pass: nothing will continue from sinkhorn groups
     count = new.shape[1]

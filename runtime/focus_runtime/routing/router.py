@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.config import FocusConfig
+from focus_runtime.routing.few_tokens import fits, route_few_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,21 @@ class CentroidRouter(nn.Module):
 
         Writing to `parameter.data` goes unnoticed; write to the parameter, under `torch.no_grad()`.
         """
-        weights = (self.projection, self.centroids)
-        state = (*((w.data_ptr(), w._version, w.dtype) for w in weights), self.config.temperature)
+        own = self._parameters  # attributes of a module take several times as long to look up
+        projection, centroids = own["projection"], own["centroids"]
+        assert projection is not None
+        assert centroids is not None
+        temperature = self.config.temperature
+        state = (
+            projection.data_ptr(),
+            projection._version,
+            centroids.data_ptr(),
+            centroids._version,
+            projection.dtype,
+            temperature,
+        )
         if self._scoring is None or self._scoring[0] != state:
-            self._scoring = (state, (self.projection @ self.centroids.T / self.config.temperature).detach())
+            self._scoring = (state, (projection @ centroids.T / temperature).detach())
         return self._scoring[1]
 
     def assign(self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Assignment:
@@ -186,8 +198,14 @@ class CentroidRouter(nn.Module):
         Args:
             hidden, padding, assignment: as in `assign`.
         """
+        causal = (assignment or self.config.assignment) == "causal"
+        if causal and not self.observers and fits(hidden) and not self.projection.is_inference():
+            weights_EK, potential = self._scoring_weights(), self.potential
+            if weights_EK.dtype == torch.float32:
+                routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
+                return Assignment(*routed, potential, uniform=True)
         logits_BTK = self.logits(hidden)
-        if (assignment or self.config.assignment) == "sinkhorn":
+        if not causal:
             if self.config.normalisation == "softmax":
                 potential = logits_BTK.new_zeros(logits_BTK.shape[0], logits_BTK.shape[2])
             else:

@@ -14,6 +14,7 @@ import torch
 from focus_runtime.attention import focus_attention, fused
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.errors import InputError
+from focus_runtime.native import library
 from tests.runtime.attention.by_keyword import fused_attention, reference_attention
 
 needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
@@ -49,7 +50,6 @@ def test_lengths_around_tiles_and_blocks(mode, length, fresh_seed):
 @pytest.mark.parametrize("length", [1, 2, 15, 17, 33, 63, 64, 65, 257, 600])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 3), (40, 70)])
 def test_bf16_around_tiles_and_blocks(mode, length, window, num_sinks, fresh_seed):
-    """Where the processor multiplies bf16, values are read two keys at a time; also first and last ones alone."""
     tensors, membership = inputs(length, dim=16, dtype=torch.bfloat16), membership_of(length, groups=3, top_k=2)
     settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.3}
     close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, 1.5e-2, **settings)
@@ -149,26 +149,26 @@ def test_it_is_compiled_once(tmp_path, monkeypatch):
     source, folder = tmp_path / "short.cpp", tmp_path / "kernels"  # the kernel itself takes seconds to compile
     source.write_text("int one() { return 1; }\n")
     folder.mkdir()
-    monkeypatch.setattr(fused, "SOURCE", source)
-    first = fused._build(folder)
+    monkeypatch.setattr(library, "SOURCES", (source,))
+    first = library.build(folder)
     stamp = first.stat().st_mtime_ns
-    assert fused._build(folder) == first
+    assert library.build(folder) == first
     assert first.stat().st_mtime_ns == stamp
     assert list(folder.iterdir()) == [first]  # nothing half-built next to it
-    monkeypatch.setattr(fused, "FLAGS", (*fused.FLAGS, "-DOTHER"))
-    assert fused._build(folder) != first
+    monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-DOTHER"))
+    assert library.build(folder) != first
 
 
 @pytest.fixture
 def broken(monkeypatch):
     """Forget the kernel that was loaded, before and after."""
-    fused._load.cache_clear()
+    library.library.cache_clear()
     yield monkeypatch
-    fused._load.cache_clear()
+    library.library.cache_clear()
 
 
 def test_without_a_compiler_everything_still_runs(broken, fresh_seed):
-    broken.setattr(fused, "COMPILERS", ("no-such-compiler",))
+    broken.setattr(library, "COMPILERS", ("no-such-compiler",))
     tensors, membership = inputs(64), membership_of(64)
     assert not fused_available()
     assert "no-such-compiler" in fused.fused_reason()
@@ -186,8 +186,8 @@ def test_without_a_compiler_everything_still_runs(broken, fresh_seed):
 @pytest.mark.parametrize("instructions", ["x86-64", "x86-64-v3"])
 def test_narrower_vectors_are_exact_too(instructions, broken, tmp_path, fresh_seed):
     """4 and 8 lanes, where this machine may have 16."""
-    flags = tuple(flag for flag in fused.FLAGS if not flag.startswith("-march"))
-    broken.setattr(fused, "FLAGS", (*flags, f"-march={instructions}"))
+    flags = tuple(flag for flag in library.FLAGS if not flag.startswith("-march"))
+    broken.setattr(library, "FLAGS", (*flags, f"-march={instructions}"))
     broken.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
     assert fused_available(), fused.fused_reason()
     for dim, dtype in ((64, torch.float32), (40, torch.float32), (64, torch.bfloat16)):
@@ -204,7 +204,7 @@ def test_narrower_vectors_are_exact_too(instructions, broken, tmp_path, fresh_se
 
 @needs_compiler
 def test_a_compiler_that_fails_says_so(broken, tmp_path):
-    broken.setattr(fused, "FLAGS", ("--no-such-flag",))
+    broken.setattr(library, "FLAGS", ("--no-such-flag",))
     broken.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
     assert not fused_available()
     assert "failed" in fused.fused_reason()

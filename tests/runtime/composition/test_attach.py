@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.composition import layer
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
+from focus_runtime.mask.extent import Extent
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import family_model, logits

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.cuda.varlen import LARGEST_HEAD, unusable
+from focus_runtime.mask.extent import Extent
 
 COMPILE_FROM = 2048  # tokens; below, compiling flex takes more time than it saves
 DECOMPOSED_FROM = {1: 8192, 2: 16384}  # tokens by k

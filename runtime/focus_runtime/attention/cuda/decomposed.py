@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.cuda.packing import (
-    Extent,
     Packing,
     group_bits,
     group_numbers,
@@ -36,6 +35,7 @@ from focus_runtime.attention.cuda.packing import (
 )
 from focus_runtime.attention.cuda.varlen import LARGEST_HEAD, Kernel, best_kernel
 from focus_runtime.errors import InputError
+from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
 HIDE = 4096.0  # query and key carry this factor each: exact in fp16 and bf16, and 2^24 together in the fp32 score

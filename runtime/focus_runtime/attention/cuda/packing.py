@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from focus_runtime.mask.extent import Extent
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
@@ -31,15 +33,6 @@ class Packing:
     cu_lengths: Tensor
     slots: Tensor
     held: Tensor | None
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """What the host must know of memberships: K, the most groups a token has, and whether all have as many."""
-
-    num_groups: int
-    top_k: int
-    uniform: bool
 
 
 def popcount(x: Tensor) -> Tensor:

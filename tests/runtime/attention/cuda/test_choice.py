@@ -7,7 +7,7 @@ import torch
 
 from focus_runtime.attention.cuda import choice as cuda_choice
 from focus_runtime.attention.cuda.choice import choose_on_cuda
-from focus_runtime.attention.cuda.packing import Extent
+from focus_runtime.mask.extent import Extent
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention
-from focus_runtime.attention.cuda.packing import Extent
 from focus_runtime.attention.cuda.varlen import available_kernels, best_kernel, plain_varlen
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
+from focus_runtime.mask.extent import Extent
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import flash_decomposition, flex_focus_attention, reference_attention
 from tests.runtime.attention.inputs import assert_same, oracle, padded, random_membership

@@ -38,18 +38,6 @@ LENGTHS = (512, 1024, 1536, 2048, 3072, 4096)
 GROUPS = ((4, 1), (8, 1), (16, 1), (4, 2), (8, 2), (16, 2), (8, 3))
 WINDOWS = (32, 128)
 LONG_LENGTHS, LONG_GROUPS = (8192, 16384), ((4, 1), (4, 2), (8, 2), (16, 2))  # the fused kernel's two ways alone
-VECTOR, CHUNK = 16, 512  # queries of a vector, and queries that share a copy of the keys, in the fused kernel
-
-
-def class_terms(membership: torch.Tensor, window: int) -> tuple[float, float, float]:
-    """Terms of the fused kernel's pass by class: pairs in whole tiles, keys copied, local pairs."""
-    signatures, counts = torch.unique(membership[0], return_counts=True)
-    meets = ((signatures[:, None] & signatures[None, :]) != 0).double() @ counts.double()
-    tile = 2 * VECTOR
-    queries = torch.where(counts <= VECTOR, VECTOR, torch.ceil(counts / tile) * tile)
-    copies = torch.ceil(counts / CHUNK)
-    length = membership.shape[1]
-    return (queries * meets / 2).sum().item(), (copies * meets / 2).sum().item(), length * min(window + 32, length)
 
 
 def seed_of(length: int, groups: int, top_k: int) -> int:
@@ -66,7 +54,7 @@ def add_terms(rows: list[dict[str, Any]]) -> None:
         membership = balanced_membership(row["tokens"], row["num_groups"], row["top_k"], generator)
         sizes = costs.set_sizes(membership[0])
         assert sizes is not None
-        row["sizes"], row["class_terms"] = sizes, class_terms(membership, row["window"])
+        row["sizes"], row["class_terms"] = sizes, costs.class_terms(membership[0], PairRule(row["window"]))
 
 
 def measured(repeats: int) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that would reach for the 
 import pytest
 import torch
 
+from focus_runtime.attention.costs import MachineCosts
 from tests.helpers import build_model, build_tokenizer, random_ids
 
 
@@ -24,6 +25,12 @@ def own_database(tmp_path_factory):
         del os.environ["FOCUS_EXPLORER_DB"]
     else:
         os.environ["FOCUS_EXPLORER_DB"] = before
+
+
+@pytest.fixture(autouse=True)
+def no_calibration(monkeypatch):
+    """Backends are chosen by the costs of the fit, so that no test depends on what this machine measures."""
+    monkeypatch.setattr("focus_runtime.attention.dispatch.machine_costs", lambda dtype: MachineCosts())
 
 
 @pytest.fixture

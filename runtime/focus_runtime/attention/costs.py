@@ -1,13 +1,14 @@
-"""The cost model behind `backend="auto"`: what each way of computing the same attention takes, in equal units.
+"""The cost model behind `backend="auto"` on the CPU: what each way of computing the same attention takes.
 
-One unit is the time full causal attention spends on one pair of tokens, on the same machine with the same kernel, so
-that the constants carry over between machines. They are fitted by benchmarks/fit_costs.py, and
-benchmarks/results/costs.json keeps the measurements and how often the choice was right.
+One unit is the time torch's full causal attention spends on one pair of tokens. The constants are fitted by
+benchmarks/fit_costs.py; benchmarks/results/costs.json keeps the measurements and how often the choice was right. How
+the kernels of another machine, precision or number of threads compare is measured there: see calibration.py.
 """
 
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,6 +23,55 @@ SINK_PAIR = 4.0  # not fitted: a few sinks cost little compared with the rest
 MASKED_PAIR, MASKED_BLOCK = 1.1, 256
 # The fused kernel, in units of its own pass by class: see `by_class_is_faster` in fused.cpp.
 FUSED_LOCAL, FUSED_DENSE, FUSED_COPY = 1.2, 1.1, 100.0
+
+TILE, VECTOR, CHUNK = 32, 16, 512  # queries of the fused kernel's tile and vector, and those that share a copy of keys
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCosts:
+    """How this machine differs from the one the constants were fitted on, 1 where it does not.
+
+    Attributes:
+        masked: time of masked attention over the model's.
+        overhead: time of the decomposition besides its pairs, over the model's.
+        fused: the fused kernel's time for a pair of its pass by class, over torch's for a pair of full attention.
+    """
+
+    masked: float = 1.0
+    overhead: float = 1.0
+    fused: float = 0.6
+
+
+def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float]:
+    """Terms of the fused kernel's pass by class, as `by_class_is_faster` of fused.cpp counts them.
+
+    Args:
+        membership: (T,) int64 bit sets.
+        rule: window and sinks.
+
+    Returns:
+        Pairs in whole tiles, keys copied, local pairs.
+    """
+    signatures, counts = torch.unique(membership, return_counts=True)
+    meets = ((signatures[:, None] & signatures[None, :]) != 0).double() @ counts.double()
+    queries = torch.where(counts <= VECTOR, VECTOR, torch.ceil(counts / TILE) * TILE)
+    copies = torch.ceil(counts / CHUNK)
+    length = membership.shape[0]
+    local = length * min(rule.window + rule.num_sinks + TILE, length)
+    return (queries * meets / 2).sum().item(), (copies * meets / 2).sum().item(), local
+
+
+def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> float:
+    """Units for one text by the fused kernel, in the faster of its two ways.
+
+    Args:
+        membership: (T,) int64 bit sets.
+        rule: window and sinks.
+        machine: see `MachineCosts`.
+    """
+    pairs, copied, local = class_terms(membership, rule)
+    by_class = pairs + FUSED_COPY * copied + FUSED_LOCAL * local
+    return machine.fused * min(by_class, FUSED_DENSE * membership.shape[0] ** 2 / 2)
 
 
 def set_sizes(membership: Tensor) -> list[int] | None:
@@ -50,15 +100,17 @@ def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float,
     return sum(size * (size + 1) / 2 for size in sizes), sum(sizes), len(sizes), length * reach
 
 
-def decomposed_cost(sizes: list[int], length: int, rule: PairRule) -> float:
+def decomposed_cost(sizes: list[int], length: int, rule: PairRule, machine: MachineCosts | None = None) -> float:
     """Units for one text by the decomposition.
 
     Args:
         sizes: tokens of every set of groups, see `set_sizes`.
         length: T.
         rule: window and sinks.
+        machine: see `MachineCosts`; the one of the fit when None.
     """
-    factors = (GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR)
+    overhead = 1.0 if machine is None else machine.overhead
+    factors = (GROUP_PAIR, overhead * GROUP_TOKEN, overhead * GROUP_CALL, LOCAL_PAIR)
     terms = decomposed_terms(sizes, length, rule.window)
     return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * rule.num_sinks
 
@@ -73,13 +125,20 @@ def masked_cost(length: int) -> float:
     return MASKED_PAIR * masked_term(length)
 
 
-def cheapest_without_compiler(membership: Tensor, rule: PairRule) -> str:
-    """ "decomposed" or "masked", by the model above, for a batch of texts (B, T)."""
+def cheapest(membership: Tensor, rule: PairRule, machine: MachineCosts, *, fused: bool) -> str:
+    """ "fused", "decomposed" or "masked", by the model above, for a batch of texts.
+
+    Args:
+        membership: (B, T) int64 bit sets.
+        rule: window and sinks.
+        machine: see `MachineCosts`.
+        fused: whether the fused kernel can run.
+    """
     length = membership.shape[1]
-    total = 0.0
-    for row in membership:
-        sizes = set_sizes(row)
-        if sizes is None:
-            return "masked"
-        total += decomposed_cost(sizes, length, rule)
-    return "decomposed" if total < masked_cost(length) * membership.shape[0] else "masked"
+    cost = {"masked": machine.masked * masked_cost(length) * membership.shape[0]}
+    sizes = [set_sizes(row) for row in membership]
+    if all(row is not None for row in sizes):
+        cost["decomposed"] = sum(decomposed_cost(row, length, rule, machine) for row in sizes if row is not None)
+    if fused:
+        cost["fused"] = sum(fused_cost(row, rule, machine) for row in membership)
+    return min(cost, key=cost.__getitem__)

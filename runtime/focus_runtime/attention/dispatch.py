@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.calibration import FROM_TOKENS, machine_costs
 from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.costs import cheapest_without_compiler
+from focus_runtime.attention.costs import cheapest
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
 from focus_runtime.attention.cuda.packing import membership_extent
@@ -24,6 +25,8 @@ from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
+
+FUSED_ALWAYS = 0.8  # of torch's time for a pair: below, no torch kernel computes the same pairs faster
 
 
 def choose_backend(
@@ -49,7 +52,10 @@ def choose_backend(
         value: as in `focus_attention`; taken to be like key when None.
         extent: what is known of the memberships; looked up when None, for which the host waits for a GPU.
     """
-    if not gradient and fused_fits(query, key, key if value is None else value) and fused_available():
+    rule = PairRule(window, num_sinks)
+    plain = query.device.type == "cpu" and query.shape[2] >= FROM_TOKENS and _is_plain(query, key, key_padding, softcap)
+    fused = not gradient and fused_fits(query, key, key if value is None else value) and fused_available()
+    if fused and not (plain and machine_costs(query.dtype).fused > FUSED_ALWAYS):
         return "fused"
     if decode_pays(query.shape[2], key.shape[2]):
         return "decode"
@@ -60,9 +66,20 @@ def choose_backend(
     if query.device.type == "cuda":
         assert extent is not None
         return choose_on_cuda(query, key, extent, key_padding=key_padding, softcap=softcap, gradients=gradient)
-    if query.device.type != "cpu" or not _is_plain(query, key, key_padding, softcap):
+    if not plain:
         return "masked"
-    return cheapest_without_compiler(membership, PairRule(window, num_sinks))
+    return cheapest(membership, rule, machine_costs(query.dtype), fused=fused)
+
+
+def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
+    """Measure now what the first choice for a text needs, so that no timed pass includes it; see calibration.py.
+
+    Args:
+        device, dtype: of query, key and value.
+        length: T.
+    """
+    if device.type == "cpu" and length >= FROM_TOKENS:
+        machine_costs(dtype)
 
 
 def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from focus_runtime.attention.dispatch import prepare_choice
 from focus_runtime.attention.fused import fused_available, fused_reason
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import compute_devices
 from focus_runtime.models.devices import processor_name
+from focus_runtime.models.precision import dtype_name
 
 MODES = ("full", "focus")
 WARM_UP_TOKENS = 256
@@ -88,6 +90,7 @@ def warm_up(focus: FocusModel, ids: Tensor) -> None:
 
     On the CPU they read the beginning of the text, on a GPU all of it: kernels are chosen and compiled by length there.
     """
+    prepare_choice(ids.device, getattr(torch, dtype_name(focus.model)), ids.shape[1])
     beginning = ids[:, :WARM_UP_TOKENS] if ids.device.type == "cpu" else ids
     for mode in MODES:
         timed_pass(focus, beginning, mode)

@@ -26,7 +26,7 @@ ARGUMENTS: dict[str, list[Any]] = {
 }
 
 
-def _cpu_identity() -> bytes:
+def processor_identity() -> bytes:
     """What `-march=native` depends on: a cache on a shared home folder may serve different machines."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
@@ -48,7 +48,7 @@ def build(folder: Path) -> Path:
         raise OSError("no C++ compiler was found (looked for " + ", ".join(COMPILERS) + ")")
     version = subprocess.run([compiler, "--version"], capture_output=True, timeout=BUILD_SECONDS, check=True).stdout
     texts = [source.read_bytes() for source in SOURCES]
-    key = hashlib.sha256(b"\0".join((*texts, " ".join(FLAGS).encode(), version, _cpu_identity())))
+    key = hashlib.sha256(b"\0".join((*texts, " ".join(FLAGS).encode(), version, processor_identity())))
     target = folder / f"focus-attention-{key.hexdigest()[:20]}.so"
     if target.is_file():
         return target

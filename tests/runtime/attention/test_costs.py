@@ -33,4 +33,15 @@ def test_costs_rank_groups_by_their_size(length):
 def test_too_many_sets_of_groups_are_not_decomposed():
     membership = torch.full((1, 8192), (1 << 20) - 1)
     membership[0, 0] = 1 << 30  # else one group would hold every token
-    assert costs.cheapest_without_compiler(membership, PairRule(8)) == "masked"
+    assert costs.cheapest(membership, PairRule(8), costs.MachineCosts(), fused=False) == "masked"
+
+
+@pytest.mark.parametrize(
+    ("length", "groups", "fused", "expected"),
+    [(1024, 1, 0.6, "fused"), (1024, 1, 5.0, "masked"), (4096, 16, 0.6, "fused"), (4096, 16, 5.0, "decomposed")],
+)
+def test_a_machine_whose_own_kernels_are_faster_takes_them(length, groups, fused, expected):
+    """As with bf16 on a processor with matrix tiles, which the fused kernel does not use."""
+    membership = random_membership(length, groups=groups, top_k=1)
+    machine = costs.MachineCosts(fused=fused)
+    assert costs.cheapest(membership, PairRule(64), machine, fused=True) == expected

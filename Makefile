@@ -71,10 +71,12 @@ test-unit: setup
 	nice -n 10 $(BIN)/python -m pytest -m "not slow and not model and not browser" $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
+FAMILY = $$($(BIN)/python -c "from focus_runtime.models.devices import processor_family; print(processor_family())")
 bench: setup
-	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json $(ARGS)
-	$(BIN)/python benchmarks/attention_cpu.py --several --out benchmarks/results/attention_cpu_several.json $(ARGS)
-	$(BIN)/python benchmarks/decode_cpu.py --out benchmarks/results/decode_cpu.json
+	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/$(FAMILY)/attention_cpu.json $(ARGS)
+	$(BIN)/python benchmarks/attention_cpu.py --several --out benchmarks/results/$(FAMILY)/attention_cpu_several.json $(ARGS)
+	$(BIN)/python benchmarks/decode_cpu.py --out benchmarks/results/$(FAMILY)/decode_cpu.json
+	$(BIN)/python benchmarks/auto_cpu.py --out benchmarks/results/$(FAMILY)/auto_cpu.json
 	$(BIN)/python benchmarks/training_overhead.py --out benchmarks/results/training_overhead.json
 
 # Needs a CUDA GPU and torch, transformers and safetensors alone: on a machine without .venv use make bench-gpu GPU_PYTHON=python3

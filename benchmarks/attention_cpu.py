@@ -4,8 +4,8 @@ Rows: balanced random groups at every length, with the fused kernel and without 
 memberships that the shipped default centroids give a text; error against float64; the fused kernel's own full
 attention, so that what the kernel gains and what the sparsity gains can be told apart.
 
-    python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json [--text FILE]
-    python benchmarks/attention_cpu.py --several --out benchmarks/results/attention_cpu_several.json
+    python benchmarks/attention_cpu.py --out benchmarks/results/FAMILY/attention_cpu.json [--text FILE]
+    python benchmarks/attention_cpu.py --several --out benchmarks/results/FAMILY/attention_cpu_several.json
 
 The second command runs two groups a token by the fused kernel, and nothing else.
 """
@@ -39,6 +39,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"num_groups": 8, "top_k": 1, "backend": "decomposed"},
     {"num_groups": 16, "top_k": 2, "backend": "decomposed"},
     {"num_groups": 1, "top_k": 1, "backend": "fused"},  # every pair allowed: full attention by our kernel
+    {"num_groups": 1, "top_k": 1, "backend": "fused", "dtype": "bfloat16"},
 )
 FEW_LENGTHS = 32768  # only the first and the bfloat16 setting continue to 65,536 tokens
 
@@ -66,6 +67,14 @@ def default_memberships(text: str, lengths: tuple[int, ...]) -> dict[int, list[T
         finally:
             focus.detach()
     return memberships
+
+
+def add_same_kernel(rows: list[dict[str, Any]]) -> None:
+    """Full attention over Focus, both by the fused kernel, where both were measured: what sparsity alone gains."""
+    full = {(r["tokens"], r["dtype"]): r["focus_ms"]["median"] for r in rows if r["num_groups"] == 1}
+    for row in rows:
+        if row["backend"] == "fused" and (row["tokens"], row["dtype"]) in full:
+            row["same_kernel_full_over_focus"] = full[row["tokens"], row["dtype"]] / row["focus_ms"]["median"]
 
 
 def main() -> None:
@@ -100,6 +109,7 @@ def main() -> None:
     for length, memberships in default_memberships(text, given).items():
         for membership in memberships:
             add(LayerSetting(num_groups=4), length, membership=membership)
+    add_same_kernel(rows)
     errors = [{**changes, **layer_error(LayerSetting(**changes), 2048, seed=1)} for changes in settings]
     for row in errors:
         print(row)

@@ -3,7 +3,7 @@
 One layer, 12 heads of 64, w = 128, balanced random groups, in fp32 and bf16, with a compiler and without. All ways take
 turns, so that a drift of the machine's speed hits all.
 
-    python benchmarks/auto_cpu.py --out benchmarks/results/auto_cpu.json
+    python benchmarks/auto_cpu.py --out benchmarks/results/FAMILY/auto_cpu.json
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ def main() -> None:
     }
     print(json.dumps(result["verdict"], indent=1))
     if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -5,7 +5,7 @@ kernel and plain matrix products. Focus runs twice: as `auto` runs it, and by ga
 compiler. A Focus step includes finding the keys; routing the new token is not part of it, nor is what the cache does
 (a DynamicCache copies all keys and values at every step, a StaticCache does not).
 
-    python benchmarks/decode_cpu.py --out benchmarks/results/decode_cpu.json
+    python benchmarks/decode_cpu.py --out benchmarks/results/FAMILY/decode_cpu.json
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from focus_runtime.attention.fused import fused_available, fused_reason
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import compute_devices
-from focus_runtime.models.devices import processor_name
+from focus_runtime.models.devices import processor_family, processor_name
 from focus_runtime.models.precision import dtype_name
 
 MODES = ("full", "focus")
@@ -136,6 +136,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
     facts = {
         "cpu": processor_name(),
+        "family": processor_family(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),

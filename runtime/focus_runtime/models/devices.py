@@ -99,6 +99,16 @@ def processor_name() -> str:
     return named or platform.processor() or platform.machine()
 
 
+def processor_family() -> str:
+    """Make and widest instructions of the CPU, such as "amd-avx512" or "intel-amx": what its speed depends on most."""
+    path = Path("/proc/cpuinfo")
+    text = path.read_text() if path.exists() else ""
+    makes = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}
+    make = next((name for vendor, name in makes.items() if vendor in text), platform.machine() or "unknown")
+    capability = "amx" if "amx_tile" in text else torch.backends.cpu.get_cpu_capability().lower()
+    return f"{make}-{capability}"
+
+
 def _device(requested: str) -> Device:
     listed = {device.name: device for device in devices()}
     if requested == AUTO:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import platform
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from focus_runtime.errors import DeviceError
-from focus_runtime.models.devices import Placement, devices, place, processor_name
+from focus_runtime.models.devices import Placement, devices, place, processor_family, processor_name
 
 
 @pytest.fixture
@@ -80,3 +81,17 @@ def test_an_old_card_has_no_bfloat16(two_gpus):
         DeviceError, match=r"cuda:1 \(Tesla T4\) does not compute in bfloat16; expected float32 or float16"
     ):
         place("cuda:1", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("vendor_id : AuthenticAMD\nflags : avx2 avx512f", "amd-avx512"),
+        ("vendor_id : GenuineIntel\nflags : avx512f amx_tile", "intel-amx"),
+        ("CPU implementer : 0x41", f"{platform.machine()}-avx512"),
+    ],
+)
+def test_results_are_kept_by_make_and_instructions(text, family, monkeypatch):
+    monkeypatch.setattr("focus_runtime.models.devices.Path.read_text", lambda _: text)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    assert processor_family() == family

@@ -25,6 +25,7 @@ from focus_runtime.errors import TextError
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
+from focus_runtime.measure.memory import is_out_of_memory
 from focus_runtime.measure.timing import synchronise
 from focus_runtime.models.device_map import compute_devices, input_device
 from focus_runtime.models.structure import context_length
@@ -120,8 +121,8 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             random = None
             if self.random_baseline is not None:
                 random = self._groups(ids, self.focus.with_routers(self.random_baseline))
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
                 raise
             raise TextError(f"the text has {len(tokens.ids):,} tokens, too many for the memory") from error
         tables = {"tokens": self._tokens(tokens, full, learned.nll)}

@@ -19,6 +19,7 @@ from focus_runtime.errors import Cancelled
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.measure.loss import check_positions, token_nll
+from focus_runtime.measure.memory import is_lost_gpu, is_out_of_memory, lost_gpu, too_long
 from focus_runtime.measure.timing import peak_memory_bytes, timed_pass, warm_up
 from focus_runtime.models.device_map import device_names, input_device
 from focus_runtime.models.precision import dtype_name
@@ -31,6 +32,7 @@ from focus_runtime.version import __version__
 
 TARGET_REPEATS, MIN_REPEATS = 5, 3
 Progress = Callable[[str, float], None]
+Measured = tuple[list[LayerTrace], dict[str, np.ndarray], list[Timing]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +87,7 @@ def analyze(
         announce: called once, before any work, when the text is longer than the model's context.
 
     Raises:
-        InputError: the text, settings and centroids do not fit together.
+        InputError: the text, settings and centroids do not fit together, or the text does not fit into the memory.
     """
     tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens)
     ids = torch.tensor([tokens.ids], device=input_device(model))
@@ -101,10 +103,26 @@ def analyze(
         progress(stage, fraction)
 
     with _composed(model, centroids, options) as focus, stoppable(model, cancelled):
-        layers, nll, timings = _measure(focus, ids, options, step)
+        layers, nll, timings = _explained(focus, ids, lambda: _measure(focus, ids, options, step))
         backend = ", ".join(sorted(set(focus.backends().values())))
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
+
+
+def _explained(focus: FocusModel, ids: Tensor, work: Callable[[], Measured]) -> Measured:
+    """The result of some work on a text.
+
+    Raises:
+        TextError: the memory ran out. DeviceError: the GPU failed.
+    """
+    try:
+        return work()
+    except (RuntimeError, MemoryError) as error:
+        if is_lost_gpu(error):
+            raise lost_gpu(error) from error
+        if not is_out_of_memory(error):
+            raise
+    raise too_long(focus, ids)  # not while the error is handled: it holds on to what the failed pass had taken
 
 
 @contextmanager
@@ -125,9 +143,7 @@ def _composed(model: Any, centroids: Centroids, options: RunOptions) -> Iterator
         focus.detach()
 
 
-def _measure(
-    focus: FocusModel, ids: Tensor, options: RunOptions, step: Callable[[str, float], None]
-) -> tuple[list[LayerTrace], dict[str, np.ndarray], list[Timing]]:
+def _measure(focus: FocusModel, ids: Tensor, options: RunOptions, step: Callable[[str, float], None]) -> Measured:
     """What Focus decided by layer, the losses of both modes in nats by token, and all timings."""
     vectors: dict[int, Tensor] = {}  # of the latest pass, by layer
     with torch.no_grad(), observe_routing(focus, on_embedding=vectors.__setitem__):

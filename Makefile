@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test test-browser test-slow test-unit check static lint types scripts unit bench bench-gpu train-default clean
+.PHONY: setup run test test-browser test-slow test-unit check static lint types scripts unit bench bench-gpu gpu train-default clean
 
 setup: $(STAMP)
 
@@ -82,7 +82,11 @@ bench: setup
 # Needs a CUDA GPU and torch, transformers and safetensors alone: on a machine without .venv use make bench-gpu GPU_PYTHON=python3
 GPU_PYTHON ?= $(BIN)/python
 bench-gpu:
-	PYTHONPATH=runtime $(GPU_PYTHON) benchmarks/attention_gpu.py --out benchmarks/results/attention_gpu.json $(ARGS)
+	PYTHONPATH=runtime:. $(GPU_PYTHON) benchmarks/attention_gpu.py --out benchmarks/results/attention_gpu.json $(ARGS)
+
+# All that a GPU is asked, in ten minutes: tests, the layer table, whole models, an analysis; writes JSON and Markdown.
+gpu:
+	PYTHONPATH=runtime:. $(GPU_PYTHON) benchmarks/gpu.py --out benchmarks/results/gpu $(ARGS)
 
 # make train-default TEXT=FOLDER [VAL=FILE]: the recipe of docs/default-centroids.md
 train-default: setup

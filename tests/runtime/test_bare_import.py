@@ -80,3 +80,10 @@ assert (a - b).abs().max() < 1e-5
 """
     done = run(code)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_gpu_script_needs_no_more():
+    """A lent GPU machine has torch, transformers and safetensors alone."""
+    code = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(RUNTIME)!r}]\nimport benchmarks.gpu"
+    done = run(code)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.native import library
 from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.text.sequences import step_sequences
 from tests.helpers import build_centroids, random_ids
@@ -70,3 +71,11 @@ def composing(near_ties):
     yield make
     for focus in made:
         focus.detach()
+
+
+@pytest.fixture
+def broken_library(monkeypatch):
+    """Forgets the functions that were loaded, before and after; gives the monkeypatch that makes building fail."""
+    library.library.cache_clear()
+    yield monkeypatch
+    library.library.cache_clear()

@@ -12,6 +12,7 @@ from focus_explorer.exports.figures.write import FIGURES, LAYERED
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
+from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import pair_shares
 from focus_runtime.routing.centroid_file import save_centroids
@@ -129,7 +130,15 @@ def test_what_is_stored_is_what_ran(analysed, said):
     assert {layer: kept for layer, kept, _ in rows} == pytest.approx(expected)
     assert {window for _, _, window in rows} == analysed.sliding
     assert set(backend.split(", ")) == backends
-    assert ("sliding" in backends) == (24 in analysed.sliding)
+    assert ("fused" in backends) == fused_available()
+
+
+def test_a_backend_that_was_requested_runs_where_it_can(analysed, said):
+    """Inside a sliding window only the fused kernel runs; for any other the run says what ran in its place."""
+    words = ["analyze", analysed.path("text.txt"), *analysed.chosen, *analysed.db, "--repeats", "1", "--top-k", "1"]
+    summary = json.loads(said(*words, "--backend", "masked", "--json"))
+    assert summary["backend"] == ("sliding" if 24 in analysed.sliding else "masked")
+    said("runs", "delete", summary["run_id"], *analysed.db)
 
 
 def test_commands_that_measure(analysed, said):
@@ -211,4 +220,5 @@ def test_every_view(analysed):
         if name in STARTED:
             analysed.ask(STARTED[name])
     points = analysed.ask("compare_lengths")["layers"][str(middle)]["points"]
-    assert {point["backend"] for point in points} == ({"sliding"} if 24 in analysed.sliding else {"fused"})
+    expected = "fused" if fused_available() else "sliding" if 24 in analysed.sliding else "masked"
+    assert {point["backend"] for point in points} == {expected}

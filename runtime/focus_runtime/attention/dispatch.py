@@ -71,6 +71,19 @@ def choose_backend(
     return cheapest(membership, rule, machine_costs(query.dtype), fused=fused)
 
 
+def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether the fused kernel computes Focus inside a layer's own sliding window; no other backend does.
+
+    Args:
+        requested: backend, "auto" or a name.
+        query: (B, Hq, T, D), of the whole text; key, value: (B, Hkv, T, D).
+    """
+    whole = query.shape[2] == key.shape[2]
+    if requested not in ("auto", "fused") or not whole or needs_gradient(query, key, value):
+        return False
+    return fused_fits(query, key, value) and fused_available()
+
+
 def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
     """Measure now what the first choice for a text needs, so that no timed pass includes it; see calibration.py.
 
@@ -121,7 +134,7 @@ def attend(
     Args:
         query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
         membership: (B, Tk) int64 bit sets.
-        rule: window and sinks.
+        rule: window and sinks; for "fused" also the layer's own sliding window.
         scoring: scale and softcap.
         key_padding: (B, Tk) bool, True for real tokens.
         backend: a name from `BACKENDS`.
@@ -135,6 +148,7 @@ def attend(
     Raises:
         InputError: the backend cannot take these inputs.
     """
+    assert rule.sliding_window is None or backend == "fused", "only the fused kernel leaves out what is out of reach"
     gradient = needs_gradient(query, key, value)
     inputs = (query, key, value, membership, rule)
     if backend == "fused":

@@ -138,6 +138,7 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   const uint8_t* real;        // (B, Tk), or null
   int64_t query_stride[3], key_stride[3], value_stride[3];  // batch, head, token, in elements; the head size is contiguous
   int64_t batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks;
+  int64_t reach;  // keys as far back as this, and farther, are never seen: a layer's own sliding window
   float scale, softcap;  // softcap 0: none
   double local_cost, dense_cost, copy_cost;  // constants of the choice, see costs.py
   int32_t element;       // 0: float32, 1: bfloat16
@@ -310,8 +311,8 @@ void multiply_values(const float* values, int n, int64_t size, const float* weig
 }
 
 template <Rule RULE>
-inline vi allowed(vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh, int32_t window, int32_t sinks) {
-  const vi causal = qpos >= all(kpos);
+inline vi allowed(vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh, int32_t window, int32_t sinks, int32_t reach) {
+  const vi causal = (qpos >= all(kpos)) & ((qpos - kpos) < all(reach));
   if (RULE == CAUSAL) return causal;
   const vi shared = ((qlow & klow) | (qhigh & khigh)) != vi{};
   const vi near = (qpos - kpos) <= all(window);
@@ -328,12 +329,12 @@ void step(const Work& w, int64_t b, const int32_t* list, int n, const float* key
   const int32_t *kpos = &w.position[b * p.key_length], *low = &w.low[b * p.key_length], *high = &w.high[b * p.key_length];
   if (p.softcap > 0)
     for (int j = 0; j < n * VECS; ++j) store(scores + j * LANES, capped(load(scores + j * LANES), p.softcap));
-  const bool masked = RULE != CAUSAL || kpos[list[n - 1]] > t.first_position;
+  const bool masked = RULE != CAUSAL || kpos[list[n - 1]] > t.first_position || t.last_position - kpos[list[0]] >= p.reach;
   if (masked)
     for (int j = 0; j < n; ++j)
       for (int v = 0; v < VECS; ++v) {
         const vi ok = allowed<RULE>(load(t.position + v * LANES), load(t.low + v * LANES), load(t.high + v * LANES), kpos[list[j]],
-                                    low[list[j]], high[list[j]], (int32_t)p.window, (int32_t)p.num_sinks);
+                                    low[list[j]], high[list[j]], (int32_t)p.window, (int32_t)p.num_sinks, (int32_t)p.reach);
         float* s = scores + j * Q + v * LANES;
         store(s, pick(ok, load(s), all(NONE)));
       }
@@ -405,7 +406,8 @@ void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t 
     load_tile<VECS>(w, b, h, &list.queries[q], (int)std::min<int64_t>(LANES * VECS, end - q), resume, s.rows, t);
     const int32_t last = t.token[t.count - 1];
     t.end = std::upper_bound(list.keys.begin(), list.keys.end(), last) - list.keys.begin();
-    t.begin = RULE == LOCAL ? std::lower_bound(list.keys.begin(), list.keys.end(), t.token[0] - p.window) - list.keys.begin() : 0;
+    const int64_t back = RULE == LOCAL ? std::min(p.window, p.reach - 1) : p.reach - 1;
+    t.begin = back < t.token[0] ? std::lower_bound(list.keys.begin(), list.keys.end(), t.token[0] - back) - list.keys.begin() : 0;
   }
   run_tiles<VECS, RULE>(w, b, h, list, tiles, count, s);
   for (int i = 0; i < count; ++i) save_tile<VECS>(w, b, h, s.rows, tiles[i]);
@@ -585,7 +587,7 @@ std::vector<Step> visible_keys(const FocusProblem& p) {
       int32_t* next = keys.data();
       for (int64_t j = first; j <= own; ++j) {
         *next = (int32_t)j;
-        next += (membership[j] & groups) != 0 || own - j <= p.window || j - first < p.num_sinks;
+        next += own - j < p.reach && ((membership[j] & groups) != 0 || own - j <= p.window || j - first < p.num_sinks);
       }
       keys.resize(next - keys.data());
       if (p.real) keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int32_t j) { return !is_real(p, b, j); }), keys.end());

@@ -26,10 +26,10 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 
 
 # `FocusProblem` of fused.cpp: addresses of query, key, value, out, lse, membership and real; three strides each of
-# query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks; scale,
-# softcap; local_cost, dense_cost, copy_cost; element, mode, threads; parallel; seconds. Packing them takes a third of
-# the time that a `ctypes.Structure` takes, which matters in a decode step.
-_PROBLEM = struct.Struct("@7P9q8q2f3d3iP3d")
+# query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks, reach;
+# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads; parallel; seconds. Packing them takes a
+# third of the time that a `ctypes.Structure` takes, which matters in a decode step.
+_PROBLEM = struct.Struct("@7P9q9q2f3d3iP3d")
 _SECONDS = struct.Struct("@3d")
 
 
@@ -113,6 +113,7 @@ def _problem(
         size,
         min(rule.window, key.shape[2]),
         min(rule.num_sinks, key.shape[2]),
+        min(rule.sliding_window or key.shape[2], key.shape[2]),
         scoring.scale,
         scoring.softcap or 0.0,
         costs.FUSED_LOCAL,
@@ -146,7 +147,7 @@ def fused_attention(
     Args:
         query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
         membership: (B, Tk) int64 bit sets.
-        rule: window and sinks.
+        rule: window, sinks and the layer's own sliding window; with the latter, all keys of the text are given.
         scoring: scale and softcap.
         key_padding: (B, Tk) bool, True for real tokens.
         mode: "by class" walks tokens with the same groups together, "dense" masks every pair, "step" reads each

@@ -20,7 +20,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.decomposed_backward import straight_through_attention
-from focus_runtime.attention.dispatch import attend, choose_backend, one_dtype, rows_together
+from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
@@ -270,6 +270,15 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
     rule = _rule(owner.config)
     membership_BT = _groups(layer, call)
     if layer.sliding is not None and call.total > layer.sliding:
+        whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
+        if whole and fused_inside_window(owner.backend, call.query, call.key, call.value):
+            current.backend = "fused"
+            inside = PairRule(rule.window, rule.num_sinks, layer.sliding)
+            more: dict[str, Any] = {"backend": "fused", "return_lse": False, "clock": owner.seconds}
+            out_BHQD = attend(
+                call.query, call.key, call.value, membership_BT, inside, call.scoring, call.padding, **more
+            )[0]
+            return out_BHQD.transpose(1, 2)
         current.backend = "sliding"
         focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
         return sliding_attention(

@@ -17,7 +17,7 @@ from transformers import StaticCache
 
 from focus_runtime.attention import choose_backend, focus_attention
 from focus_runtime.attention.cuda.packing import membership_extent
-from focus_runtime.attention.dispatch import attend, rows_together
+from focus_runtime.attention.dispatch import attend, fused_inside_window, rows_together
 from focus_runtime.attention.flash import causal_flash, causal_sdpa
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
@@ -232,7 +232,9 @@ def layer_speed(
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
     counts = count_pairs(groups[0].cpu().numpy(), setting.rule)
     dense, sparse = statistics.median(full_ms), statistics.median(focus_ms)
-    backend = "sliding" if sliding is not None else setting.backend
+    backend = setting.backend
+    if sliding is not None:
+        backend = "fused" if fused_inside_window(backend, query, key, value) else "sliding"
     if backend == "auto":
         backend = choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks)
     return {
@@ -265,10 +267,14 @@ def _calls(
         scoring = Scoring(setting.head_size**-0.5, None)
         rule = PairRule(setting.window, setting.num_sinks)  # as a layer calls it: its window is the first argument
         within = WindowedFocus(groups, token_positions(groups, None), rule)
-        return (
-            lambda: sliding_attention(query, key, value, sliding, scoring),
-            lambda clock: sliding_attention(query, key, value, sliding, scoring, focus=within),
-        )
+
+        def focus(clock: StageClock | None) -> Any:
+            if not fused_inside_window(setting.backend, query, key, value):
+                return sliding_attention(query, key, value, sliding, scoring, focus=within)
+            more: dict[str, Any] = {"backend": "fused", "return_lse": False, "clock": clock}
+            return attend(query, key, value, groups, setting.rule, scoring, **more)[0]
+
+        return lambda: sliding_attention(query, key, value, sliding, scoring), focus
     return lambda: full_attention(query, key, value), _focus_call(setting, tensors, groups)
 
 

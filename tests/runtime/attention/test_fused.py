@@ -13,7 +13,11 @@ import torch
 
 from focus_runtime.attention import focus_attention, fused
 from focus_runtime.attention.fused import fused_available
+from focus_runtime.attention.reference import attend_allowed
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
+from focus_runtime.mask.dense import allowed_pairs, token_positions
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.native import library
 from tests.runtime.attention.by_keyword import fused_attention, reference_attention
 
@@ -71,6 +75,36 @@ def test_fewer_queries_than_keys(mode, queries, fresh_seed):
     tensors, membership = inputs(200, queries=queries), membership_of(200, top_k=2)
     settings: dict[str, Any] = {"window": 6, "num_sinks": 70, "scale": 0.35}  # more sinks than one block of keys
     close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("length", [1, 33, 200, 600])
+@pytest.mark.parametrize("reach", [1, 2, 40, 129, 1000])
+@pytest.mark.parametrize(("window", "num_sinks", "top_k"), [(0, 0, 1), (7, 3, 2), (64, 100, 1), (9999, 0, 1)])
+def test_inside_a_layers_own_sliding_window(mode, length, reach, window, num_sinks, top_k, fresh_seed):
+    tensors, membership = inputs(length), membership_of(length, groups=3, top_k=top_k)
+    rule, scoring = PairRule(window, num_sinks, reach), Scoring(0.35, None)
+    place = torch.arange(length)[None]
+    allowed = allowed_pairs(membership, membership, place, place, rule)
+    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
+    actual = fused.fused_attention(*tensors, membership, rule, scoring, mode=mode)
+    for result, reference in zip(actual, expected, strict=True):
+        torch.testing.assert_close(result.double(), reference, rtol=5e-6, atol=5e-6)
+
+
+@needs_compiler
+def test_padding_and_softcap_inside_a_sliding_window(fresh_seed):
+    tensors, membership = inputs(300), membership_of(300, top_k=2)
+    rule, scoring = PairRule(9, 4, 70), Scoring(0.35, 3.0)
+    real = torch.rand(1, 300) > 0.3
+    position = token_positions(membership, real)
+    allowed = allowed_pairs(membership, membership, position, position, rule) & real[:, None]
+    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
+    for mode in ("by class", "dense"):
+        actual = fused.fused_attention(*tensors, membership, rule, scoring, real, mode=mode)
+        for result, reference in zip(actual, expected, strict=True):
+            torch.testing.assert_close(result.double(), reference, rtol=5e-6, atol=5e-6)
 
 
 @needs_compiler

@@ -59,9 +59,10 @@ def masks(length, sliding, membership, window, sinks):
 
 @pytest.mark.parametrize("family", [*INTERLEAVED, "Mistral", "Phi3"])
 @pytest.mark.parametrize("sliding_layers", ["auto", "focus"])
-def test_all_groups_is_the_original_model_beyond_the_window(family, sliding_layers, composed, ids):
+@pytest.mark.parametrize("backend", ["auto", "masked"])
+def test_all_groups_is_the_original_model_beyond_the_window(family, sliding_layers, backend, composed, ids):
     expected = logits(family_model(family), ids)
-    model, focus = composed(family, top_k=4, window=0, num_sinks=0, sliding_layers=sliding_layers)
+    model, focus = composed(family, top_k=4, window=0, num_sinks=0, sliding_layers=sliding_layers, backend=backend)
     torch.testing.assert_close(logits(model, ids), expected, rtol=1e-5, atol=1e-5)
     assert focus.seconds.calls == 2
     with focus.measured_full_attention():
@@ -70,8 +71,9 @@ def test_all_groups_is_the_original_model_beyond_the_window(family, sliding_laye
 
 @pytest.mark.parametrize("family", INTERLEAVED)
 @pytest.mark.parametrize("sliding_layers", ["auto", "own", "focus"])
-def test_the_masks_of_interleaved_models_are_the_definition(family, sliding_layers, composed, ids):
-    model, focus = composed(family, window=2, num_sinks=3, sliding_layers=sliding_layers)
+@pytest.mark.parametrize("backend", ["auto", "masked"])
+def test_the_masks_of_interleaved_models_are_the_definition(family, sliding_layers, backend, composed, ids):
+    model, focus = composed(family, window=2, num_sinks=3, sliding_layers=sliding_layers, backend=backend)
     actual = logits(model, ids)
     groups = {index: assignment.membership for index, assignment in focus.assignments().items()}
     assert sorted(groups) == focus.focused_layers == ([0, 1] if sliding_layers == "focus" else [1])

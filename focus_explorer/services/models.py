@@ -107,13 +107,20 @@ def load_by_name(name: str, placement: Placement, progress: Progress = lambda st
     return LoadedModel(name, model, tokenizer, fingerprint(model))
 
 
-def device_choices() -> list[tuple[str, str]]:
-    """(label, value): auto with what it takes here, then every device of this machine with its name and memory."""
+def device_choices(*, training: bool = False) -> list[tuple[str, str]]:
+    """(label, value): auto with what it takes here, then every device of this machine with its name and memory.
+
+    Args:
+        training: leave out what trainings do not use: all GPUs together, and the precision that analyses run in.
+    """
+    from focus_runtime.models.device_map import SPLIT
     from focus_runtime.models.devices import devices, place
 
     auto = place()
-    labels = [(f"auto ({auto.device}, {auto.dtype})", "auto")]
+    labels = [(f"auto ({auto.device})" if training else f"auto ({auto.device}, {auto.dtype})", "auto")]
     for device in devices():
+        if training and device.name == SPLIT:
+            continue
         memory = f", {device.memory_bytes / 2**30:.0f} GB" if device.memory_bytes else ""
         labels.append((f"{device.name} ({device.label}{memory})", device.name))
     return labels

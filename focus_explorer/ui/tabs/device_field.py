@@ -13,16 +13,16 @@ def device_field(value: str, *, label: str, info: str, elem_id: str) -> gr.Dropd
     return gr.Dropdown(listed, value=value, label=label, info=info, min_width=120, elem_id=elem_id)
 
 
-def list_devices(opened: gr.Accordion, field: gr.Dropdown, *, split: bool = True) -> None:
+def list_devices(opened: gr.Accordion, field: gr.Dropdown, *, training: bool = False) -> None:
     """Offer this machine's devices once the accordion is opened: at the page's start, importing torch takes seconds.
 
     Args:
         opened: holds the field.
         field: of `device_field`.
-        split: also offer all GPUs together.
+        training: offer what trainings take.
     """
     opened.expand(
-        lambda: gr.update(choices=[choice for choice in device_choices() if split or choice[1] != "split"]),
+        lambda: gr.update(choices=device_choices(training=training)),
         None,
         field,
         show_progress="hidden",

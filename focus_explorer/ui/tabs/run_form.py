@@ -75,18 +75,17 @@ def _more(request: AnalyzeRequest) -> dict[str, Any]:
         info=HELP["assignment"],
         elem_id="fe-assignment",
     )
+    device = device_field(request.device or "auto", label=LABELS["device"], info=HELP["device"], elem_id="fe-device")
     with gr.Row():
-        device = device_field(
-            request.device or "auto", label=LABELS["device"], info=HELP["device"], elem_id="fe-device"
-        )
         dtype = _choice(request.dtype or "auto", ["auto", *DTYPES], "dtype")
+        backend = _choice(request.backend, BACKENDS, "backend")
     return {
         "num_sinks": sinks,
         "max_tokens": limit,
         "assignment": assignment,
         "device": device,
         "dtype": dtype,
-        "backend": _choice(request.backend, BACKENDS, "backend"),
+        "backend": backend,
     }
 
 

@@ -178,7 +178,7 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
         held_out = gr.File(
             label=TRAIN_HELP["val"], file_types=[".txt"], type="filepath", height=110, elem_id="fe-train-val"
         )
-    list_devices(more, made["device"], split=False)
+    list_devices(more, made["device"], training=True)
     return [made[name] for name in _FIELDS], held_out
 
 

@@ -9,7 +9,7 @@ import pytest
 from focus_explorer.errors import ModelError
 from focus_explorer.services.models import LoadedModel, ModelStore, device_choices
 from focus_runtime.errors import DeviceError
-from focus_runtime.models.devices import Placement
+from focus_runtime.models.devices import Device, Placement
 
 
 @pytest.fixture
@@ -100,3 +100,21 @@ def test_a_second_thread_waits_until_the_lease_ends(store):
         order.append("first")
     thread.join(5)
     assert order == ["first", "second"]
+
+
+def test_a_training_is_offered_single_devices_and_no_precision(monkeypatch):
+    listed = [Device("cpu", "A CPU", None, ("float32",)), Device("cuda:0", "A GPU", 1 << 34, ("bfloat16",))]
+    listed.append(Device("split", "1 GPU and main memory", 1 << 34, ("bfloat16",)))
+    monkeypatch.setattr("focus_runtime.models.devices.devices", lambda: listed)
+    monkeypatch.setattr("focus_runtime.models.devices.place", lambda: Placement("cuda:0", "bfloat16"))
+    assert device_choices() == [
+        ("auto (cuda:0, bfloat16)", "auto"),
+        ("cpu (A CPU)", "cpu"),
+        ("cuda:0 (A GPU, 16 GB)", "cuda:0"),
+        ("split (1 GPU and main memory, 16 GB)", "split"),
+    ]
+    assert device_choices(training=True) == [
+        ("auto (cuda:0)", "auto"),
+        ("cpu (A CPU)", "cpu"),
+        ("cuda:0 (A GPU, 16 GB)", "cuda:0"),
+    ]

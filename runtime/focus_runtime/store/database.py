@@ -21,6 +21,8 @@ from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, migrate
 
 WAIT_SECONDS = 20.0
+HEADER_BYTES = 3 * 4096  # of a DuckDB file
+CREATION_SECONDS = 5.0
 _ALL = [name for name, _ in MIGRATIONS]
 
 
@@ -108,10 +110,21 @@ class Database:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                 return duckdb.connect(str(self.path), read_only=read_only)
             except (duckdb.Error, OSError) as error:
-                if not _is_locked(str(error)) or time.monotonic() > deadline:
+                waits = _is_locked(str(error)) or self._is_being_created(str(error))
+                if not waits or time.monotonic() > deadline:
                     raise self._explain(error) from error
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
+
+    def _is_being_created(self, message: str) -> bool:
+        """Another process has made the file a moment ago and not written its headers yet."""
+        if not any(words in message.lower() for words in ("not a valid duckdb", "could not read enough bytes")):
+            return False
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        return status.st_size < HEADER_BYTES and time.time() - status.st_mtime < CREATION_SECONDS
 
     def _explain(self, error: Exception) -> StoreError:
         text = str(error)
@@ -127,7 +140,7 @@ class Database:
             problem, fix = "the disk is full", "free some space; nothing of this run was kept"
         elif "permission" in lowered or "read-only" in lowered or ("cannot open" in lowered and "denied" in lowered):
             problem, fix = "it cannot be written", "choose a writable file with --db"
-        elif any(word in lowered for word in ("checksum", "corrupt")):
+        elif any(word in lowered for word in ("checksum", "corrupt", "could not read enough bytes")):
             problem, fix = "the file is damaged", "restore a copy, or choose another file with --db"
         elif "not a valid duckdb" in lowered or "storage version" in lowered or "serialized" in lowered:
             problem = "it is no DuckDB file, or one from a newer DuckDB"

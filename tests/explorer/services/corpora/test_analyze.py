@@ -360,27 +360,28 @@ def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folde
         "ray",
     ]
     shared = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    workers: set[int] = set()
     killed: list[int] = []
-    killer = threading.Thread(target=kill_a_worker, args=(shared.pid, tmp_path / "ray", killed), daemon=True)
+    given = (shared.pid, tmp_path / "ray", workers, killed)
+    killer = threading.Thread(target=kill_a_worker, args=given, daemon=True)
     killer.start()
     out, errors = shared.communicate(timeout=400)
     killer.join(timeout=5)
     assert shared.returncode == 0, errors
     assert len(killed) == 1
     two = json.loads(out)
-    assert two["this_time"]["workers"] >= 2
+    assert len(workers) >= 2  # Ray may give what the killed one had done to another one's account
     assert (two["documents"], two["this_time"]["documents"], len(two["skipped"])) == (30, 30, 1)
     for table in TABLES:
         assert rows_of(two["folder"], table) == rows_of(one["folder"], table), table
     assert not list(Path(two["folder"]).glob(".part-*"))
 
 
-def kill_a_worker(command: int, out: Path, killed: list[int]) -> None:
-    """SIGKILL the Ray worker of the command that has written most, once some documents are done and many are not."""
-    workers: list[int] = []
-    while not workers:  # found while it loads the model: looking for it takes longer than a document
+def kill_a_worker(command: int, out: Path, workers: set[int], killed: list[int]) -> None:
+    """SIGKILL the Ray worker of the command that has written most, once there are two and some documents are done."""
+    while len(workers) < 2:  # found while they load the model: looking for them takes longer than a document
         time.sleep(0.2)
-        workers = [pid for pid in descendants(command) if b"MapWorker" in command_line(pid)]
+        workers |= {pid for pid in descendants(command) if b"MapWorker" in command_line(pid)}
     while not 6 <= len(list(out.glob("run=*/document=*"))) <= 20:
         time.sleep(0.01)
     busiest = max(workers, key=written_bytes)  # on a busy machine another one may still be loading the model

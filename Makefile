@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test test-browser test-slow-explorer test-slow test-unit check static lint types scripts unit bench bench-gpu gpu train-default clean
+.PHONY: setup run test test-browser test-slow test-unit check static lint types scripts unit bench bench-gpu gpu train-default clean
 
 setup: $(STAMP)
 
@@ -51,26 +51,22 @@ unit: setup
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# Most tests outside the unit tests wait for pages and processes more than they compute. So four streams share the cores:
-# browser tests, whose waits have limits, come first, slow ones in two streams next, and the rest, the static checks
-# included, takes what is idle.
+# Browser tests and those that start processes wait more than they compute: each of the two streams has a core, and the
+# rest, the static checks included, runs at low priority in what both leave idle. A fourth stream gained nothing.
 test: setup
-	@$(MAKE) --no-print-directory --output-sync=target -j5 static test-browser test-slow-explorer test-slow test-unit
+	@$(MAKE) --no-print-directory --output-sync=target -j4 static test-browser test-slow test-unit
 
 static: lint types scripts
 
 # Bytecode of the tests is kept, also where the environment forbids it: collecting them takes twice as long without.
-STREAMS := test-browser test-slow-explorer test-slow test-unit
+STREAMS := test-browser test-slow test-unit
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: setup
 	$(BIN)/python -m pytest -m browser tests/browser tests/explorer/exports $(ARGS)
 
-test-slow-explorer: setup
-	nice -n 5 $(BIN)/python -m pytest -m "(slow or model) and not browser" tests/explorer $(ARGS)
-
 test-slow: setup
-	nice -n 5 $(BIN)/python -m pytest -m "(slow or model) and not browser" --ignore=tests/explorer $(ARGS)
+	$(BIN)/python -m pytest -m "(slow or model) and not browser" $(ARGS)
 
 test-unit: setup
 	nice -n 10 $(BIN)/python -m pytest -m "not slow and not model and not browser" $(ARGS)

@@ -36,7 +36,7 @@ def test_a_test_of_any_marks_in_any_folder_belongs_to_one_stream():
     streams = _streams()
     names = re.search(r"^STREAMS := (.*)$", MAKEFILE, re.MULTILINE)
     assert names is not None
-    assert len(streams) == len(names[1].split()) == 4
+    assert len(streams) == len(names[1].split()) == 3
     for marked in _combinations():
         for place in PLACES:
             if marked["browser"] and place not in ("tests/browser", "tests/explorer/exports"):

@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks import attention_gpu
 from focus_runtime.composition.attach import FocusModel, compose
@@ -39,6 +38,7 @@ from focus_runtime.measure.speed import decode_speed, prefill_speed
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run.engine import RunOptions, analyze
 from focus_runtime.training.calibrate import calibrate_potentials
+from tests.helpers import TINY, build_tokenizer
 
 ROOT = Path(__file__).parents[1]
 SHAPES: dict[str, dict[str, int]] = {
@@ -60,16 +60,7 @@ SHAPES: dict[str, dict[str, int]] = {
     },
 }
 LENGTHS = (8192, 16384, 32768, 65536, 131072)
-SMOKE_SHAPES = {
-    "tiny": {
-        "hidden_size": 64,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-    }
-}
+SMOKE_SHAPES = {"tiny": TINY}
 SMOKE_LENGTHS, SMOKE_TABLE = (192, 256), [160, 192]
 FOCUS = FocusConfig(num_groups=8, top_k=1, window=128, num_sinks=4)
 VOCABULARY, DECODE_STEPS, CALIBRATION_TOKENS = 32000, 16, 2048
@@ -164,7 +155,7 @@ def layer_table(report: Report) -> dict[str, Any]:
 def random_model(shape: dict[str, int], longest: int, device: torch.device) -> Iterator[FocusModel]:
     """A Llama of random weights in bf16 with random, balanced centroids; its memory is free afterwards."""
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=longest + 2 * DECODE_STEPS, **shape)
+    config = LlamaConfig(**shape | {"vocab_size": VOCABULARY, "max_position_embeddings": longest + 2 * DECODE_STEPS})
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     try:
@@ -235,15 +226,6 @@ def one_length(focus: FocusModel, length: int, device: torch.device) -> dict[str
     return row
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte: the random models have no tokenizer of their own."""
-    words = ["<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE(vocab={word: number for number, word in enumerate(words)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
-
-
 def one_analysis(report: Report) -> dict[str, Any]:
     """A text through `analyze`, with every measurement the page shows."""
     name, shape = next(iter((SMOKE_SHAPES if report.smoke else SHAPES).items()))
@@ -257,7 +239,7 @@ def one_analysis(report: Report) -> dict[str, Any]:
         )
         before = time.perf_counter()
         trace = analyze(
-            model, byte_tokenizer(), text, centroids, RunOptions(max_tokens=length, repeats=3, attention_mass=True)
+            model, build_tokenizer(), text, centroids, RunOptions(max_tokens=length, repeats=3, attention_mass=True)
         )
         seconds = time.perf_counter() - before
     medians: dict[str, float] = {}

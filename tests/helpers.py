@@ -1,4 +1,7 @@
-"""Tiny random models, routers and a byte-level tokenizer, built in memory. Nothing here touches the network."""
+"""Tiny random models, routers and a byte-level tokenizer, built in memory. Nothing here touches the network.
+
+benchmarks/gpu.py imports it where torch, transformers and safetensors are all there is.
+"""
 
 from __future__ import annotations
 

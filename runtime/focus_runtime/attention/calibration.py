@@ -104,9 +104,7 @@ def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor) -> 
     masked = units["masked"] / costs.masked_cost(SHORT)
     if "fused" not in units:
         return MachineCosts(masked=masked, overhead=overhead)
-    terms = costs.class_terms(short, RULE)
-    by_class = terms[0] + costs.FUSED_COPY * terms[1] + costs.FUSED_LOCAL * terms[2]
-    return MachineCosts(masked=masked, overhead=overhead, fused=units["fused"] / by_class)
+    return MachineCosts(masked=masked, overhead=overhead, fused=units["fused"] / costs.by_class_cost(short, RULE))
 
 
 def _name(dtype: torch.dtype, threads: int) -> str:

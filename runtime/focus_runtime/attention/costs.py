@@ -61,6 +61,17 @@ def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float
     return (queries * meets / 2).sum().item(), (copies * meets / 2).sum().item(), local
 
 
+def by_class_cost(membership: Tensor, rule: PairRule) -> float:
+    """Time of the fused kernel's pass by class over one text, in pairs of that pass.
+
+    Args:
+        membership: (T,) int64 bit sets.
+        rule: window and sinks.
+    """
+    pairs, copied, local = class_terms(membership, rule)
+    return pairs + FUSED_COPY * copied + FUSED_LOCAL * local
+
+
 def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> float:
     """Units for one text by the fused kernel, in the faster of its two ways.
 
@@ -69,9 +80,7 @@ def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> flo
         rule: window and sinks.
         machine: see `MachineCosts`.
     """
-    pairs, copied, local = class_terms(membership, rule)
-    by_class = pairs + FUSED_COPY * copied + FUSED_LOCAL * local
-    return machine.fused * min(by_class, FUSED_DENSE * membership.shape[0] ** 2 / 2)
+    return machine.fused * min(by_class_cost(membership, rule), FUSED_DENSE * membership.shape[0] ** 2 / 2)
 
 
 def set_sizes(membership: Tensor) -> list[int] | None:
@@ -100,17 +109,16 @@ def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float,
     return sum(size * (size + 1) / 2 for size in sizes), sum(sizes), len(sizes), length * reach
 
 
-def decomposed_cost(sizes: list[int], length: int, rule: PairRule, machine: MachineCosts | None = None) -> float:
+def decomposed_cost(sizes: list[int], length: int, rule: PairRule, machine: MachineCosts = MachineCosts()) -> float:
     """Units for one text by the decomposition.
 
     Args:
         sizes: tokens of every set of groups, see `set_sizes`.
         length: T.
         rule: window and sinks.
-        machine: see `MachineCosts`; the one of the fit when None.
+        machine: see `MachineCosts`; by default the one of the fit.
     """
-    overhead = 1.0 if machine is None else machine.overhead
-    factors = (GROUP_PAIR, overhead * GROUP_TOKEN, overhead * GROUP_CALL, LOCAL_PAIR)
+    factors = (GROUP_PAIR, machine.overhead * GROUP_TOKEN, machine.overhead * GROUP_CALL, LOCAL_PAIR)
     terms = decomposed_terms(sizes, length, rule.window)
     return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * rule.num_sinks
 

@@ -23,8 +23,8 @@ SINK_PAIR = 4.0  # not fitted: a few sinks cost little compared with the rest
 MASKED_PAIR, MASKED_BLOCK = 1.1, 256
 # The fused kernel, in units of its own pass by class: see `by_class_is_faster` in fused.cpp.
 FUSED_LOCAL, FUSED_DENSE, FUSED_COPY = 1.2, 1.1, 100.0
-
-TILE, VECTOR, CHUNK = 32, 16, 512  # queries of the fused kernel's tile and vector, and those that share a copy of keys
+# Queries of its tile and vector, and those that share a copy of keys, with AVX-512: LANES, VECTORS and SUBTILES there.
+TILE, VECTOR, CHUNK = 32, 16, 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from focus_runtime.attention.flash import causal_flash
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.measure.speed import LayerSetting, layer_inputs
-from focus_runtime.measure.timing import machine, milliseconds
+from focus_runtime.measure.timing import in_turn, machine
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 GROUPS = tuple(itertools.product((4, 8, 16), (1, 2, 3)))
@@ -58,20 +57,15 @@ def measure(setting: LayerSetting, length: int, repeats: int) -> dict[str, Any]:
         ways[name] = lambda backend=name, given=inputs: attend(*given, backend=backend, return_lse=False)
     if not _possible(ways["decomposed"]):
         del ways["decomposed"]
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, way in ways.items():
-            spent = milliseconds(way, query.device)
-            if repeat:
-                times[name].append(spent)
-    ms = {name: statistics.median(values) for name, values in times.items()}
+    times = in_turn(ways, repeats, query.device)
+    ms = {name: spread.median for name, spread in times.items()}
     row: dict[str, Any] = {
         "tokens": length,
         "num_groups": setting.num_groups,
         "top_k": setting.top_k,
         "dtype": setting.dtype,
         "ms": ms,
-        "low": {name: min(values) for name, values in times.items()},
+        "low": {name: spread.low for name, spread in times.items()},
     }
     for compiler, word in ((True, "auto"), (False, "auto_without_compiler")):
         name = chosen(query, key, membership, setting, compiler=compiler)

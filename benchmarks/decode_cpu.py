@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from focus_runtime.attention.dispatch import attend, choose_backend
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure.timing import machine, milliseconds
+from focus_runtime.measure.timing import in_turn, machine
 
 HEADS, HEAD_SIZE, GROUPS, WINDOW, SINKS = 12, 64, 8, 128, 4
 PAST = (1024, 8192, 32768, 65536)
@@ -45,17 +44,6 @@ def inputs(past: int, dtype: torch.dtype, top_k: int = 1) -> tuple[Tensor, Tenso
     membership = sum(torch.bitwise_left_shift(one, (group + step) % GROUPS) for step in range(top_k))
     assert isinstance(membership, Tensor)
     return q, k, v, membership[None]
-
-
-def in_turn(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, dict[str, float]]:
-    """Median and extremes of each, taking turns after one warm-up."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for repeat in range(repeats + 1):
-        for name, work in works.items():
-            elapsed = milliseconds(work, torch.device("cpu"))
-            if repeat:
-                times[name].append(elapsed)
-    return {name: {"median": statistics.median(t), "low": min(t), "high": max(t)} for name, t in times.items()}
 
 
 def full_attention(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Callable[[], Any]]:
@@ -82,7 +70,8 @@ def step(past: int, repeats: int, dtype: torch.dtype) -> dict[str, Any]:
         "focus": lambda: as_a_layer_does(q, k, v, membership, settings),
         "focus_gathered": lambda: attend(q, k, v, membership, PairRule(**settings), SCORING, backend="decode"),
     }
-    ms = in_turn(ways, repeats)
+    times = in_turn(ways, repeats, q.device)
+    ms = {name: {"median": t.median, "low": t.low, "high": t.high} for name, t in times.items()}
     position = torch.arange(past + 1)
     seen = ((membership[0] & membership[0, -1]) != 0) | (past - position <= WINDOW) | (position < SINKS)
     full = min(ms["full_flash"]["median"], ms["full_matmul"]["median"])
@@ -108,15 +97,17 @@ def cross_over(past: int, top_k: int, repeats: int) -> dict[str, Any]:
     q, k, v, membership = inputs(past, torch.float32, top_k)
     settings = (PairRule(min(WINDOW, past // 16), SINKS), SCORING)
     share = ((membership & membership[:, -1:]) != 0).float().mean().item()
-    ms = in_turn(
+    times = in_turn(
         {
             "gathered": lambda: decode_attention(q, k, v, membership, *settings, gather_from=0, gather_below=1.0),
             "all_keys": lambda: decode_attention(q, k, v, membership, *settings, gather_below=0.0),
             "masked": lambda: masked_attention(q, k, v, membership, *settings),
         },
         repeats,
+        q.device,
     )
-    return {"past_tokens": past, "share_attended": share, "milliseconds": {name: t["median"] for name, t in ms.items()}}
+    ms = {name: spread.median for name, spread in times.items()}
+    return {"past_tokens": past, "share_attended": share, "milliseconds": ms}
 
 
 @torch.no_grad()

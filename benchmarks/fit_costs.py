@@ -32,7 +32,7 @@ from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import LayerSetting, balanced_membership, layer_inputs
-from focus_runtime.measure.timing import machine, milliseconds
+from focus_runtime.measure.timing import in_turn, machine
 
 LENGTHS = (512, 1024, 1536, 2048, 3072, 4096)
 GROUPS = ((4, 1), (8, 1), (16, 1), (4, 2), (8, 2), (16, 2), (8, 3))
@@ -81,17 +81,14 @@ def measured(repeats: int) -> list[dict[str, Any]]:
         }
         if length in LONG_LENGTHS:
             ways = {name: way for name, way in ways.items() if name in ("fused full", "by class", "dense")}
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(repeats + 1):
-            for name, way in ways.items():
-                times[name].append(milliseconds(way, q.device))
+        times = in_turn(ways, repeats, q.device)
         rows.append(
             {
                 "tokens": length,
                 "num_groups": groups,
                 "top_k": top_k,
                 "window": window,
-                "ms": {name: statistics.median(values[1:]) for name, values in times.items()},
+                "ms": {name: spread.median for name, spread in times.items()},
             }
         )
         print(length, groups, top_k, window, {name: round(ms, 1) for name, ms in rows[-1]["ms"].items()}, flush=True)

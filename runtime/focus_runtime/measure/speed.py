@@ -28,7 +28,7 @@ from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_bytes, reset_peak_memory
+from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, milliseconds, peak_bytes, reset_peak_memory
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, sliding_window_of
 from focus_runtime.routing.router import CentroidRouter
@@ -220,18 +220,14 @@ def layer_speed(
     hidden = torch.randn(1, length, setting.width, device=device)
     sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
     full, focus = _calls(setting, sliding, (query, key, value), groups)
-    focus(None), full(), router.assign(hidden)
-    full_ms, focus_ms, routing_ms = [], [], []
-    for _ in range(repeats):
-        full_ms.append(milliseconds(full, where))
-        focus_ms.append(milliseconds(lambda: focus(None), where))
-        routing_ms.append(milliseconds(lambda: router.assign(hidden), where))
+    works = {"full": full, "focus": lambda: focus(None), "routing": lambda: router.assign(hidden)}
+    times = in_turn(works, repeats, where)
+    dense, sparse, routing = (times[name].median for name in works)
     clock = StageClock(devices=[where])
     focus(clock)
-    stages = {"routing": statistics.median(routing_ms)}
+    stages = {"routing": routing}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
     counts = count_pairs(groups[0].cpu().numpy(), setting.rule)
-    dense, sparse = statistics.median(full_ms), statistics.median(focus_ms)
     backend = setting.backend
     if sliding is not None:
         backend = "fused" if fused_inside_window(backend, query, key, value) else "sliding"
@@ -243,11 +239,11 @@ def layer_speed(
         "backend": backend,
         "seed": seed,
         "groups": "random" if membership is None else "given",
-        "full_ms": asdict(Spread.of(full_ms)),
-        "focus_ms": asdict(Spread.of(focus_ms)),
-        "routing_ms": asdict(Spread.of(routing_ms)),
+        "full_ms": asdict(times["full"]),
+        "focus_ms": asdict(times["focus"]),
+        "routing_ms": asdict(times["routing"]),
         "full_over_focus": dense / sparse,
-        "full_over_focus_with_routing": dense / (sparse + statistics.median(routing_ms)),
+        "full_over_focus_with_routing": dense / (sparse + routing),
         "retained_pairs": counts.retained_pairs,
         "limit": 1 / counts.retained_pairs,
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},

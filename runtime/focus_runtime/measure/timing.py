@@ -7,7 +7,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,23 @@ def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
     work()
     synchronise(device)
     return (time.perf_counter() - start) * 1000
+
+
+def in_turn(works: Mapping[str, Callable[[], Any]], repeats: int, device: torch.device) -> dict[str, Spread]:
+    """Milliseconds of several works taking turns, so that a drift of the machine's speed hits all.
+
+    Args:
+        works: by name.
+        repeats: timed calls of each, after one that warms up.
+        device: the GPU to wait for, or the CPU.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for repeat in range(repeats + 1):
+        for name, work in works.items():
+            spent = milliseconds(work, device)
+            if repeat:
+                times[name].append(spent)
+    return {name: Spread.of(values) for name, values in times.items()}
 
 
 def attending(focus: FocusModel, mode: str) -> AbstractContextManager[Any]:

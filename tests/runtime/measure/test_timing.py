@@ -8,7 +8,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import MODES, Spread, attending, machine, milliseconds, timed_pass
+from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, machine, milliseconds, timed_pass
 from tests.helpers import build_centroids
 
 
@@ -18,6 +18,20 @@ def test_a_spread_is_the_median_with_its_extremes():
 
 def test_milliseconds_are_wall_time():
     assert 19 <= milliseconds(lambda: time.sleep(0.02), torch.device("cpu")) < 2000
+
+
+def test_works_take_turns_and_the_first_call_of_each_is_not_counted():
+    calls = []
+
+    def slow():
+        time.sleep(0 if calls.count("slow") else 0.2)
+        calls.append("slow")
+
+    times = in_turn({"slow": slow, "other": lambda: calls.append("other")}, 3, torch.device("cpu"))
+    assert calls == ["slow", "other"] * 4
+    assert list(times) == ["slow", "other"]
+    assert {spread.repeats for spread in times.values()} == {3}
+    assert times["slow"].median < 100
 
 
 def test_each_mode_runs_its_own_attention(tiny_model, ids):

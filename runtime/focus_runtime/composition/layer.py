@@ -267,25 +267,18 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
     owner, current = layer.owner, layer.current_pass
     if owner.soft_gate is not None:
         return _gated(layer, call).transpose(1, 2)
-    rule = _rule(owner.config)
-    membership_BT = _groups(layer, call)
-    if layer.sliding is not None and call.total > layer.sliding:
+    rule, membership_BT, extent = _rule(owner.config), _groups(layer, call), _extent(layer, call)
+    if layer.sliding is None or call.total <= layer.sliding:
+        current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
+    else:
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
-        if whole and fused_inside_window(owner.backend, call.query, call.key, call.value):
-            current.backend = "fused"
-            inside = PairRule(rule.window, rule.num_sinks, layer.sliding)
-            more: dict[str, Any] = {"backend": "fused", "return_lse": False, "clock": owner.seconds}
-            out_BHQD = attend(
-                call.query, call.key, call.value, membership_BT, inside, call.scoring, call.padding, **more
-            )[0]
-            return out_BHQD.transpose(1, 2)
-        current.backend = "sliding"
-        focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
-        return sliding_attention(
-            call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
-        ).transpose(1, 2)
-    extent = _extent(layer, call)
-    current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
+        if not whole or not fused_inside_window(owner.backend, call.query, call.key, call.value):
+            current.backend = "sliding"
+            focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
+            return sliding_attention(
+                call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
+            ).transpose(1, 2)
+        current.backend, rule = "fused", PairRule(rule.window, rule.num_sinks, layer.sliding)
     out_BHQD = attend(
         call.query,
         call.key,

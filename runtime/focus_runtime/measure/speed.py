@@ -26,6 +26,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import token_positions
+from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, milliseconds, peak_bytes, reset_peak_memory
@@ -219,7 +220,8 @@ def layer_speed(
     router = _router(setting, device)
     hidden = torch.randn(1, length, setting.width, device=device)
     sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
-    full, focus = _calls(setting, sliding, (query, key, value), groups)
+    full = _full_call(setting, sliding, (query, key, value))
+    focus = _focus_call(setting, sliding, (query, key, value), groups)
     works = {"full": full, "focus": lambda: focus(None), "routing": lambda: router.assign(hidden)}
     times = in_turn(works, repeats, where)
     dense, sparse, routing = (times[name].median for name in works)
@@ -228,15 +230,10 @@ def layer_speed(
     stages = {"routing": routing}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
     counts = count_pairs(groups[0].cpu().numpy(), setting.rule)
-    backend = setting.backend
-    if sliding is not None:
-        backend = "fused" if fused_inside_window(backend, query, key, value) else "sliding"
-    if backend == "auto":
-        backend = choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks)
     return {
         "tokens": length,
         **described(setting),
-        "backend": backend,
+        "backend": _backend(setting, sliding, (query, key, value), groups),
         "seed": seed,
         "groups": "random" if membership is None else "given",
         "full_ms": asdict(times["full"]),
@@ -254,43 +251,50 @@ def layer_speed(
     }
 
 
-def _calls(
-    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor], groups: Tensor
-) -> tuple[Callable[[], Any], Callable[[StageClock | None], Any]]:
-    """Full attention and Focus of the layer; within its sliding window where the text is longer."""
+def _full_call(
+    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor]
+) -> Callable[[], Tensor]:
+    """Full attention of the layer; within its sliding window where the text is longer."""
     query, key, value = tensors
-    if sliding is not None:
-        scoring = Scoring(setting.head_size**-0.5, None)
-        rule = PairRule(setting.window, setting.num_sinks)  # as a layer calls it: its window is the first argument
-        within = WindowedFocus(groups, token_positions(groups, None), rule)
-
-        def focus(clock: StageClock | None) -> Any:
-            if not fused_inside_window(setting.backend, query, key, value):
-                return sliding_attention(query, key, value, sliding, scoring, focus=within)
-            more: dict[str, Any] = {"backend": "fused", "return_lse": False, "clock": clock}
-            return attend(query, key, value, groups, setting.rule, scoring, **more)[0]
-
-        return lambda: sliding_attention(query, key, value, sliding, scoring), focus
-    return lambda: full_attention(query, key, value), _focus_call(setting, tensors, groups)
+    if sliding is None:
+        return lambda: full_attention(query, key, value)
+    return lambda: sliding_attention(query, key, value, sliding, Scoring(setting.head_size**-0.5))
 
 
 def _focus_call(
-    setting: LayerSetting, tensors: tuple[Tensor, Tensor, Tensor], groups: Tensor
+    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor], groups: Tensor
 ) -> Callable[[StageClock | None], Tensor]:
     """Focus as a layer calls it: with the choice of a backend, without the checks of the public function, which full
     attention lacks too."""
     query, key, value = rows_together(*tensors)
     extent = membership_extent(groups)  # a layer has it from its configuration
-    rule, scoring = PairRule(setting.window, setting.num_sinks), Scoring(setting.head_size**-0.5)
+    rule, scoring = PairRule(setting.window, setting.num_sinks, sliding), Scoring(setting.head_size**-0.5)
+    inside = WindowedFocus(groups, token_positions(groups, None), PairRule(setting.window, setting.num_sinks))
 
     def call(clock: StageClock | None) -> Tensor:
-        backend = setting.backend
-        if backend == "auto":
-            backend = choose_backend(query, key, groups, window=rule.window, num_sinks=rule.num_sinks, extent=extent)
+        backend = _backend(setting, sliding, (query, key, value), groups, extent)
+        if sliding is not None and backend == "sliding":
+            return sliding_attention(query, key, value, sliding, scoring, focus=inside)
         more: dict[str, Any] = {"backend": backend, "return_lse": False, "clock": clock, "extent": extent}
         return attend(query, key, value, groups, rule, scoring, **more)[0]
 
     return call
+
+
+def _backend(
+    setting: LayerSetting,
+    sliding: int | None,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    groups: Tensor,
+    extent: Extent | None = None,
+) -> str:
+    """What runs; "sliding" is the layer's own window with the Focus mask inside."""
+    query, key, value = tensors
+    if sliding is not None:
+        return "fused" if fused_inside_window(setting.backend, query, key, value) else "sliding"
+    if setting.backend != "auto":
+        return setting.backend
+    return choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks, extent=extent)
 
 
 def _growth(work: Callable[[], Any], device: torch.device) -> int | None:

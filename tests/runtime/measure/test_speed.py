@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 import transformers
 
+from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.measure import speed
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.speed import (
     LayerSetting,
@@ -176,6 +179,28 @@ def test_a_layer_is_timed_with_the_groups_given():
         LayerSetting(heads=2, key_heads=2, head_size=16, backend="masked"), 64, repeats=1, membership=groups
     )
     assert (row["groups"], row["backend"], row["retained_pairs"]) == ("given", "masked", 1.0)
+
+
+@pytest.mark.parametrize("backend", ["auto", "masked"])
+def test_a_layer_is_timed_inside_a_window_of_its_own(monkeypatch, backend):
+    rules, attend = set(), speed.attend
+
+    def recorded(query, key, value, membership, rule, *rest, **options):
+        rules.add(rule)
+        return attend(query, key, value, membership, rule, *rest, **options)
+
+    monkeypatch.setattr(speed, "attend", recorded)
+    setting = replace(SMALL, backend=backend, sliding_window=12)
+    fused = backend == "auto" and fused_available()
+    row = layer_speed(setting, 64, repeats=1, seed=5)
+    check_ratio(row)
+    assert row["backend"] == ("fused" if fused else "sliding")
+    assert rules == ({PairRule(8, 2, 12)} if fused else set())
+    membership = layer_inputs(setting, 64, seed=5)[3][0].numpy()
+    assert row["retained_pairs"] == pytest.approx(count_pairs(membership, PairRule(8, 2, 12)).retained_pairs)
+    rules.clear()
+    assert layer_speed(setting, 12, repeats=1)["backend"] in ("fused", "masked")  # no longer than the window
+    assert rules == {PairRule(8, 2)}
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-5), ("bfloat16", 3e-2)])

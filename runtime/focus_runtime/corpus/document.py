@@ -85,7 +85,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         options: DocumentOptions,
     ) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
-        self.device = input_device(model)
+        self.device, self._devices = input_device(model), compute_devices(model)
         self.focus = compose(
             model,
             centroids,
@@ -134,13 +134,12 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     def _loss(self, ids: Tensor, inside: AbstractContextManager[Any], then: Callable[[], None] | None = None) -> Tensor:
         """(T-1,) loss of one pass; the clock stops after the output embedding."""
-        devices = compute_devices(self.model)
-        synchronise(*devices)
+        synchronise(*self._devices)
         start = time.perf_counter()
         with inside:
             hidden = final_hidden(self.model, ids)
             nll = token_nll(self.model, hidden, ids)[0]
-            synchronise(*devices)
+            synchronise(*self._devices)
             self._model_seconds += time.perf_counter() - start
             if then is not None:
                 then()

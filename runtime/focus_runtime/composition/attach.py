@@ -95,7 +95,7 @@ class FocusModel:
         return {layer.index: layer.current_pass.backend for layer in self._layers() if layer.current_pass.backend}
 
     def reset_seconds(self) -> None:
-        """Start the stage clocks again. On a GPU this makes every stage wait for the device, so that times are true."""
+        """Start the stage clocks again. On a GPU stages are timed by CUDA events from then on; only reading waits."""
         self.seconds = PassClock(devices=compute_devices(self.model))
 
     @contextmanager

@@ -265,8 +265,10 @@ def sorting_pays(membership: Tensor, extent: Extent | None = None) -> bool:
     length = membership.shape[1]
     if length < 2 * SORT_TOKENS_PER_SIGNATURE:
         return False
-    known = extent is not None and extent.uniform and membership.device.type != "cpu"
-    signatures = math.comb(extent.num_groups, extent.top_k) if known and extent else torch.unique(membership).numel()
+    if extent is not None and extent.uniform and membership.device.type != "cpu":
+        signatures = math.comb(extent.num_groups, extent.top_k)
+    else:
+        signatures = torch.unique(membership).numel()
     return length >= SORT_TOKENS_PER_SIGNATURE * signatures
 
 

@@ -29,6 +29,11 @@ def load_run(database: Database, run_id: str) -> RunPayload:
     Raises:
         NotFoundError: there is no such run.
     """
+    with database.read():  # once: opening the file takes longer than most reads
+        return _load_run(database, run_id)
+
+
+def _load_run(database: Database, run_id: str) -> RunPayload:
     names = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
     rows = fetch_several(database, names, run_id=run_id)
     run = only_run(database, run_id, rows["run"])

@@ -289,8 +289,9 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
     def initial(page: gr.Request) -> tuple[Any, Any, Any, Any]:
         run_id = page.query_params.get("run") if page else None
         try:
-            choices = centroid_choices(service, request.centroids)
-            runs = {run["run_id"]: run for run in list_runs(service.database)}
+            with service.database.read():  # once: opening the file takes longer than most reads
+                choices = centroid_choices(service, request.centroids)
+                runs = {run["run_id"]: run for run in list_runs(service.database)}
         except InputError as error:
             return gr.skip(), alert(str(error)), gr.skip(), gr.skip()
         offered = gr.update(choices=choices)

@@ -8,9 +8,9 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from focus_runtime.budget import MAX_WHOLE, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
 from focus_runtime.errors import ConfigError
 
-MAX_WHOLE = 2**31 - 1  # larger windows overflow integer tensors and mean nothing more
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
 CHOICES = {
     "normalisation": ("sinkhorn", "softmax"),
@@ -39,6 +39,7 @@ class FocusConfig:
             or "sinkhorn" (column sums over the whole text, as in the paper).
         gate: soft gate used in training: "log" adds log affinity to the logit, "paper" is equation 2.
         layers: layers with a router; None means every layer.
+        budget: layers and key-value heads with another top-k or window, or with full attention.
     """
 
     num_groups: int = 4
@@ -52,6 +53,7 @@ class FocusConfig:
     assignment: str = "causal"
     gate: str = "log"
     layers: tuple[int, ...] | None = None
+    budget: tuple[HeadException, ...] = ()
 
     def __post_init__(self) -> None:
         for name, minimum in MINIMA.items():
@@ -77,6 +79,7 @@ class FocusConfig:
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}", expected=" or ".join(allowed))
         self._check_layers()
+        self._check_budget()
 
     def _check_layers(self) -> None:
         if self.layers is None:
@@ -90,6 +93,29 @@ class FocusConfig:
             raise ConfigError(f"layers is {list(layers)}", expected="at least one layer, none twice")
         object.__setattr__(self, "layers", tuple(sorted(layers)))
 
+    def _check_budget(self) -> None:
+        object.__setattr__(self, "budget", read_budget(self.budget))
+        for entry in self.budget:
+            if self.layers is not None and entry.layer not in self.layers:
+                raise ConfigError(
+                    f"the budget names layer {entry.layer}, which has no router",
+                    expected=f"layers {list(self.layers)}",
+                )
+            if entry.top_k is not None and entry.top_k > self.num_groups:
+                raise ConfigError(
+                    f"the budget gives {entry.place} top_k {entry.top_k} but there are {self.num_groups} groups",
+                    expected=f"top_k between 1 and {self.num_groups}",
+                )
+
+    def head_groups(self, layer: int, num_heads: int) -> tuple[HeadGroup, ...]:
+        """Key-value heads of one layer by what they execute, the group of head 0 first.
+
+        Args:
+            layer: layer number.
+            num_heads: key-value heads of the layer.
+        """
+        return head_groups(self.budget, HeadSetting(self.top_k, self.window), layer, num_heads)
+
     def replace(self, **changes: Any) -> FocusConfig:
         """A copy with some settings changed, validated again."""
         unknown = set(changes) - {f.name for f in dataclasses.fields(self)}
@@ -101,6 +127,10 @@ class FocusConfig:
         """Plain JSON-ready values."""
         values = dataclasses.asdict(self)
         values["layers"] = None if self.layers is None else list(self.layers)
+        if self.budget:
+            values["budget"] = [entry.to_dict() for entry in self.budget]
+        else:  # as before there were budgets, so that hashes of equal configurations stay equal
+            del values["budget"]
         return values
 
     def to_json(self) -> str:

@@ -35,6 +35,12 @@ def hidden_size(model: nn.Module) -> int:
     return int(model.config.get_text_config().hidden_size)  # type: ignore[operator, union-attr]
 
 
+def num_key_value_heads(model: nn.Module) -> int:
+    """Key-value heads of an attention layer; query heads where the model has no others."""
+    config = model.config.get_text_config()  # type: ignore[operator, union-attr]
+    return int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
+
+
 OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
 
 

@@ -30,7 +30,7 @@ from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2 where the configuration has a budget; files without one are written as version 1
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
 FLOATS = {"F64", "F32", "F16", "BF16"}
@@ -56,7 +56,7 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
             tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
     metadata = {
         "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
+        "format_version": str(FORMAT_VERSION if centroids.config.budget else 1),
         "config": centroids.config.to_json(),
         "base_model": centroids.base_model,
         "base_fingerprint": centroids.base_fingerprint,
@@ -252,6 +252,13 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
     if extra:
         raise CentroidFileError(
             f"{name} has tensors for layer {extra[0]}, which its configuration does not list", fix=_HELP
+        )
+    beyond = [entry for entry in config.budget if entry.layer not in by_layer]
+    if beyond:
+        raise CentroidFileError(
+            f"{name}: the budget names layer {beyond[0].layer}, which has no router",
+            expected=f"layers {sorted(by_layer)}",
+            fix="tune the budget again for this file",
         )
     width = None
     for index, parts in sorted(by_layer.items()):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
+from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import CentroidFileError
-from focus_runtime.models.structure import attention_modules, hidden_size
+from focus_runtime.errors import CentroidFileError, ConfigError
+from focus_runtime.models.structure import attention_modules, hidden_size, num_key_value_heads
 from focus_runtime.routing.router import CentroidRouter
 
 
@@ -73,6 +75,30 @@ class Centroids:
                 f"{total or max(self.routers) + 1} layers, but the model has {len(layers)}",
                 fix="choose the model the file was trained for, or another file",
             )
+
+    def check_budget(self, model: nn.Module, budget: Iterable[HeadException]) -> None:
+        """Refuse a budget with layers or heads that do not exist.
+
+        Args:
+            model: whose heads it names.
+            budget: exceptions for layers and heads.
+
+        Raises:
+            ConfigError: it names a layer without a router, or a head beyond the model's.
+        """
+        heads = num_key_value_heads(model)
+        for entry in budget:
+            if entry.layer not in self.routers:
+                raise ConfigError(
+                    f"the budget names layer {entry.layer}, which has no router",
+                    expected=f"a layer of {self.name or 'these centroids'}: {sorted(self.routers)}",
+                )
+            if entry.head is not None and entry.head >= heads:
+                raise ConfigError(
+                    f"the budget names {entry.place}, but a layer of this model has {heads} key-value heads",
+                    expected=f"heads 0 to {heads - 1}",
+                    fix="tune the budget for this model",
+                )
 
 
 def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, name: str = "random") -> Centroids:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save as save_safetensors
 
 from focus_runtime.composition.attach import compose
@@ -101,6 +102,20 @@ def test_same_centroids_same_bytes(tmp_path, tiny_model):
         save_centroids(build_centroids(tiny_model), path)
     save_centroids(load_centroids(paths[0]), tmp_path / "again.safetensors")
     assert paths[0].read_bytes() == paths[1].read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+
+
+def test_a_budget_is_kept_in_a_file_of_version_2(tmp_path, tiny_model):
+    """Older programs refuse version 2 and read files without a budget, which are still written as version 1."""
+    centroids = build_centroids(tiny_model)
+    paths = tmp_path / "plain.safetensors", tmp_path / "budget.safetensors"
+    save_centroids(centroids, paths[0])
+    budget = [{"layer": 1, "head": 0, "full": True}, {"layer": 0, "top_k": 2}]
+    centroids.config = centroids.config.replace(budget=budget)
+    save_centroids(centroids, paths[1])
+    assert load_centroids(paths[1]).config == centroids.config
+    assert load_centroids(paths[0]).config.budget == ()
+    versions = [safe_open(path, "pt").metadata()["format_version"] for path in paths]
+    assert versions == ["1", "2"]
 
 
 def test_other_centroids_other_hash(tmp_path, tiny_model):
@@ -206,6 +221,9 @@ def test_no_tensors_at_all(file):
         ({"config": config_text(windows=3)}, "unknown setting 'windows'"),
         ({"config": config_text(num_groups=8)}, r"shape \(4, 16\).*expected \(8, 16\)"),
         ({"config": config_text(window=-1)}, "window is -1"),
+        ({"config": config_text(budget=[{"layer": 2, "full": True}])}, "budget names layer 2, which has no router"),
+        ({"config": config_text(budget=[{"layer": 0, "top_k": 5}])}, "layer 0 top_k 5 but there are 4 groups"),
+        ({"config": config_text(budget="none")}, "the budget is str"),
         ({"config": config_text(top_k=5)}, "top_k is 5"),
         ({"config": config_text(layers=5)}, "layers is 5"),
         ({"config": config_text(temperature=0)}, "temperature is 0"),
@@ -213,7 +231,7 @@ def test_no_tensors_at_all(file):
         ({"config": "[" * 100_000}, "not JSON"),
         ({"config": "[1]"}, "expected a JSON object"),
         ({"format": "lora"}, "'lora'.*focus-centroids"),
-        ({"format_version": "2"}, "format version 2.*update Focus Explorer"),
+        ({"format_version": "3"}, "format version 3.*update Focus Explorer"),
         ({"format_version": "9" * 5000}, "format version"),
         ({"format_version": "one"}, "format version one"),
         ({"format_version": "²"}, "format version ²"),

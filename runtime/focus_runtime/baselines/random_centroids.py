@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -13,7 +14,7 @@ from focus_runtime.baselines.random_baseline import random_baseline
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
-from focus_runtime.measure.loss import pair_shares
+from focus_runtime.measure.loss import layer_shares
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,15 +69,10 @@ class ComposedHandle(Handle):
         self.focus, self.model = focus, focus.model
 
     def retained_pairs(self) -> float:
-        rules, assignments = self.focus.pair_rules(), self.focus.assignments()
-        if not assignments:
+        masks = self.focus.head_masks()
+        if not masks:
             raise InputError("no forward pass has run yet", fix="score or run a text first, then ask what was read")
-        shares = [
-            pair_shares(row.cpu().numpy(), rules[index])[0]
-            for index, assignment in assignments.items()
-            for row in assignment.membership
-        ]
-        return sum(shares) / len(shares)
+        return fmean(layer_shares(layer)[0] for layer in masks.values())
 
     def detach(self) -> Any:
         return self.focus.detach()

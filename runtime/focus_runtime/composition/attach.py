@@ -6,8 +6,9 @@ cache.py what a key-value cache stores of the groups, observe.py how to listen t
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,14 +17,16 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
+from focus_runtime.budget import HeadException
 from focus_runtime.clock import PassClock
+from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.state import STATE, FocusLayer, SoftGate
 from focus_runtime.config import BACKENDS, FocusConfig
-from focus_runtime.errors import InputError, ModelError
+from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.device_map import compute_devices, execution_device, input_device
-from focus_runtime.models.structure import OTHER_MODEL, attention_modules, sliding_window_of
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, num_key_value_heads, sliding_window_of
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -60,11 +63,16 @@ class FocusModel:
     _original: str = ""
     _disable_compile: bool | None = None
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _writer: tuple[FocusConfig, str] | None = None
 
     @property
     def writer(self) -> str:
         """Identifies who assigned a cache's groups: a cache filled by one writer cannot be continued by another."""
-        return f"{self._id} top_k={self.config.top_k}"
+        config = self.config
+        if self._writer is None or self._writer[0] is not config:
+            budget = json.dumps([entry.to_dict() for entry in config.budget])
+            self._writer = (config, f"{self._id} top_k={config.top_k} budget={budget}")
+        return self._writer[1]
 
     def _layers(self) -> list[FocusLayer]:
         return [getattr(module, STATE) for module in self._modules.values()]
@@ -82,8 +90,24 @@ class FocusModel:
         """Layers that run Focus; the others keep their own attention."""
         return [layer.index for layer in self._layers() if layer.router is not None]
 
+    def attends_fully(self, layer: int) -> bool:
+        """Whether the budget gives every head of a layer full attention."""
+        return _attends_fully(self.config, layer, num_key_value_heads(self.model))
+
+    def head_masks(self) -> dict[int, tuple[HeadMask, ...]]:
+        """The pairs that each group of heads of a focused layer used in this thread's last forward pass."""
+        masks = {}
+        for layer in self._layers():
+            current = layer.current_pass
+            if current.assignment is not None:
+                heads = layer.heads(current.num_heads or num_key_value_heads(self.model))
+                groups = memberships(current.assignment, heads.top_ks, self.config.top_k)
+                masks[layer.index] = head_masks(heads, groups, self.config, layer.sliding)
+        return masks
+
     def pair_rules(self) -> dict[int, PairRule]:
-        """Which pairs each focused layer allows, its own sliding window included."""
+        """Which pairs heads without an exception in the budget allow, by focused layer, the layer's own sliding window
+        included."""
         return {
             layer.index: PairRule(self.config.window, self.config.num_sinks, layer.sliding)
             for layer in self._layers()
@@ -91,8 +115,13 @@ class FocusModel:
         }
 
     def backends(self) -> dict[int, str]:
-        """Which backend ran the latest Focus call, by layer."""
+        """Which backend ran the latest Focus call, by layer; several joined by commas where heads differ."""
         return {layer.index: layer.current_pass.backend for layer in self._layers() if layer.current_pass.backend}
+
+    @property
+    def backend_names(self) -> str:
+        """Every backend of the latest Focus calls once, in alphabetical order, joined by commas."""
+        return ", ".join(sorted({name for joined in self.backends().values() for name in joined.split(", ")}))
 
     def reset_seconds(self) -> None:
         """Start the stage clocks again. On a GPU stages are timed by CUDA events from then on; only reading waits."""
@@ -168,6 +197,7 @@ class FocusModel:
             raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
         sliding = {index: sliding_window_of(module) for index, module in modules.items()}
         focused = _focused_layers(self.model, self.routers, sliding, sliding_layers)
+        focused = _within_budget(focused, self.config, num_key_value_heads(self.model))
         self._modules = modules
         for index, module in modules.items():
             router = self.routers[index] if index in focused else None
@@ -217,6 +247,22 @@ def _focused_layers(
     return on_global if choice != "focus" and on_global else everywhere
 
 
+def _within_budget(focused: set[int], config: FocusConfig, num_heads: int) -> set[int]:
+    """Layers of which at least one head runs Focus."""
+    kept = {index for index in focused if not _attends_fully(config, index, num_heads)}
+    if focused and not kept:
+        raise ConfigError(
+            "the budget gives every head full attention, so Focus would run nowhere",
+            expected="at least one head without it",
+            fix="use the model without Focus, or another budget",
+        )
+    return kept
+
+
+def _attends_fully(config: FocusConfig, layer: int, num_heads: int) -> bool:
+    return all(group.setting.full for group in config.head_groups(layer, num_heads))
+
+
 def on_layers(model: nn.Module, routers: Mapping[int, CentroidRouter]) -> dict[int, CentroidRouter]:
     """The same routers, each moved to the device of its layer."""
     modules = attention_modules(model)
@@ -231,6 +277,7 @@ def compose(
     window: int | None = None,
     num_sinks: int | None = None,
     assignment: str | None = None,
+    budget: Sequence[HeadException] | None = None,
     backend: str = "auto",
     sliding_layers: str = "auto",
 ) -> FocusModel:
@@ -240,6 +287,8 @@ def compose(
         model: a Hugging Face causal language model.
         centroids: `Centroids` from `load_centroids` or `random_centroids`.
         top_k, window, num_sinks, assignment: inference settings; the centroid file's own when None.
+        budget: layers and key-value heads with settings of their own, see `FocusConfig`; the centroid file's when None,
+            none when empty. It stays in force where top_k or window are given.
         backend: attention backend, see `focus_attention`.
         sliding_layers: what layers with a sliding window do. "own": exactly their own attention, Focus on the global
             layers alone. "focus": Focus inside their window, a pair is allowed when both masks allow it. "auto": "own",
@@ -260,8 +309,9 @@ def compose(
             f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
         )
     centroids.check_fits(model)
-    chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment}
+    chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment, "budget": budget}
     config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+    centroids.check_budget(model, config.budget)
     if config.assignment == "causal" and not centroids.has_potentials:
         raise InputError(
             "these centroids carry no column potentials, which causal assignment needs",

@@ -24,7 +24,7 @@ START_OVER = "start from an empty cache and fill it with Focus composed"
 
 
 class GroupHistory:
-    """Groups of the tokens one cache layer has seen, for a batch of B texts.
+    """Groups of the tokens one cache layer has seen, for a batch of B texts, by S settings of its heads.
 
     Attributes:
         seen: tokens the layer has seen, through Focus or not.
@@ -42,21 +42,21 @@ class GroupHistory:
 
     @property
     def membership(self) -> Tensor:
-        """(B, length) int64 bit sets."""
+        """(S, B, length) int64 bit sets, in the order of `LayerHeads.top_ks`."""
         assert self._buffer is not None, "append comes first"
-        return self._buffer[:, : self.length]
+        return self._buffer[..., : self.length].transpose(0, 1)
 
     def append(self, membership: Tensor, padding: Tensor | None, written_by: str) -> None:
         """Add the groups of the newest tokens.
 
         Args:
-            membership: (B, T) int64 bit sets of the newest tokens.
+            membership: (S, B, T) int64 bit sets of the newest tokens.
             padding: (B, T) bool of the same tokens, True for real ones; None when all are.
             written_by: the composition that assigned the groups.
         """
-        batch, new = membership.shape
+        settings, batch, new = membership.shape
         if self.length == 0:
-            self._buffer, self.written_by = membership.clone(), written_by
+            self._buffer, self.written_by = membership.transpose(0, 1).contiguous().clone(), written_by
             self.first_real = torch.zeros(batch, dtype=torch.int64, device=membership.device)
         assert self._buffer is not None
         assert self.first_real is not None
@@ -65,13 +65,12 @@ class GroupHistory:
             self.first_real = self.first_real + torch.where(self.first_real == self.length, leading, 0)
         total = self.length + new
         stale = self._buffer.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
-        if stale or total > self._buffer.shape[1]:  # doubling: one more token must not copy all the others every time
-            grown = torch.zeros(
-                batch, max(total, 2 * self._buffer.shape[1]), dtype=torch.int64, device=membership.device
-            )
-            grown[:, : self.length] = self._buffer[:, : self.length]
+        if stale or total > self._buffer.shape[2]:  # doubling: one more token must not copy all the others every time
+            capacity = max(total, 2 * self._buffer.shape[2])
+            grown = torch.zeros(batch, settings, capacity, dtype=torch.int64, device=membership.device)
+            grown[..., : self.length] = self._buffer[..., : self.length]
             self._buffer = grown
-        self._buffer[:, self.length : total] = membership
+        self._buffer[..., self.length : total] = membership.transpose(0, 1)
         self.length = total
 
     def crop(self, seen: int) -> None:
@@ -133,9 +132,9 @@ def check_continues(history: GroupHistory, written_by: str, index: int) -> None:
         )
     if history.seen and history.written_by != written_by:
         raise InputError(
-            "the key-value cache was filled by another composition, or with another top_k, so its groups mean "
-            "something else",
-            expected="one composition and one top_k from the first token on",
+            "the key-value cache was filled by another composition, or with another top_k or budget, so its groups "
+            "mean something else",
+            expected="one composition with the same settings from the first token on",
             fix=START_OVER,
         )
 

@@ -11,7 +11,7 @@ head size, K groups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,9 +24,10 @@ from focus_runtime.attention.dispatch import attend, choose_backend, fused_insid
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
+from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
+from focus_runtime.composition.heads import LayerHeads, by_key_head, memberships, neighbours, query_heads
 from focus_runtime.composition.state import STATE, FocusLayer
-from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
@@ -34,6 +35,7 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import OTHER_MODEL
 
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
+FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
 
 
@@ -164,7 +166,7 @@ def focus_forward(
     call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
     with owner.seconds("attention"):
         own = owner.measuring_full or layer.router is None
-        out_BQHD = _own(module, layer, call) if own else _sparse(layer, call)
+        out_BQHD = _own(module, layer, call) if own else _sparse(module, layer, call)
     owner.seconds.calls += 1
     return out_BQHD, None
 
@@ -262,12 +264,43 @@ def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
     return ((causal_QT & padding_BT[:, None, :]) | diagonal_QT)[:, None]  # the diagonal keeps padded rows finite
 
 
-def _sparse(layer: FocusLayer, call: Call) -> Tensor:
-    """Focus, (B, Q, H, D)."""
+def _sparse(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
+    """Focus, (B, Q, H, D): heads of equal settings together."""
+    current = layer.current_pass
+    current.num_heads = call.key.shape[1]
+    heads = layer.heads(current.num_heads)
+    groups_SBT = None if layer.owner.soft_gate is not None else _groups(layer, call, heads)
+    if heads.uniform:
+        return _focused(layer, call, heads.groups[0].setting, None if groups_SBT is None else groups_SBT[0])
+    out_BQHD = call.query.new_empty(call.query.shape).transpose(1, 2)
+    backends: dict[str, None] = {}
+    for group in heads.groups:
+        setting = group.setting
+        for part in neighbours(group.heads, copies=call.query.shape[2] > 1):
+            own = _of_heads(call, part)
+            if setting.full:
+                current.backend, result_BQHD = FULL, _own(module, layer, own)
+            else:
+                groups_BT = None if groups_SBT is None else groups_SBT[heads.top_ks.index(setting.top_k)]
+                result_BQHD = _focused(layer, own, setting, groups_BT)
+            by_key_head(out_BQHD, 2, current.num_heads)[:, :, part] = by_key_head(result_BQHD, 2, own.key.shape[1])
+            backends[current.backend] = None
+    current.backend = ", ".join(backends)
+    return out_BQHD
+
+
+def _of_heads(call: Call, part: slice | list[int]) -> Call:
+    """The same call for some of its key-value heads and the query heads that share them."""
+    query = query_heads(call.query, part, call.key.shape[1])
+    return replace(call, query=query, key=call.key[:, part], value=call.value[:, part])
+
+
+def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT: Tensor | None) -> Tensor:
+    """Focus with one setting, (B, Q, H, D); without groups in training, where gates are soft."""
     owner, current = layer.owner, layer.current_pass
-    if owner.soft_gate is not None:
-        return _gated(layer, call).transpose(1, 2)
-    rule, membership_BT, extent = _rule(owner.config), _groups(layer, call), _extent(layer, call)
+    if membership_BT is None:
+        return _gated(layer, call, setting).transpose(1, 2)
+    rule, extent = PairRule(setting.window, owner.config.num_sinks), _extent(layer, call, setting.top_k)
     if layer.sliding is None or call.total <= layer.sliding:
         current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
     else:
@@ -295,17 +328,13 @@ def _sparse(layer: FocusLayer, call: Call) -> Tensor:
     return out_BHQD.transpose(1, 2)
 
 
-def _rule(config: FocusConfig) -> PairRule:
-    return PairRule(config.window, config.num_sinks)
-
-
-def _extent(layer: FocusLayer, call: Call) -> Extent | None:
+def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     """What is known of the groups without looking at them, which would make the host wait for a GPU."""
     assignment, config = layer.current_pass.assignment, layer.owner.config
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
     if assignment is None or not assignment.uniform or not whole:
         return None
-    return Extent(config.num_groups, config.top_k, uniform=True)
+    return Extent(config.num_groups, top_k, uniform=True)
 
 
 def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
@@ -326,14 +355,14 @@ def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, ext
     )
 
 
-def _groups(layer: FocusLayer, call: Call) -> Tensor:
-    """Membership of the keys at hand, (B, Tk); the new tokens' is stored with their keys on the way."""
-    current = layer.current_pass
+def _groups(layer: FocusLayer, call: Call, heads: LayerHeads) -> Tensor:
+    """Membership of the keys at hand, (S, B, Tk); the new tokens' is stored with their keys on the way."""
+    current, config = layer.current_pass, layer.owner.config
     assert current.assignment is not None, "the pre-hook runs before attention"
-    new, history = current.assignment.membership, current.history
-    if history is None or layer.owner.config.assignment == "sinkhorn":
+    new, history = memberships(current.assignment, heads.top_ks, config.top_k), current.history
+    if history is None or config.assignment == "sinkhorn":
         return new  # a first pass: nothing will continue from sinkhorn groups
-    count = new.shape[1]
+    count = new.shape[2]
     history.append(new, None if call.padding is None else call.padding[:, -count:], layer.owner.writer)
     membership = history.membership
     if history.length != history.seen or (layer.sliding is None and call.key.shape[2] != history.length):
@@ -342,7 +371,7 @@ def _groups(layer: FocusLayer, call: Call) -> Tensor:
             expected="a cache that nothing but the model and generate() has changed",
             fix=START_OVER,
         )
-    return membership[:, history.length - call.key.shape[2] :]
+    return membership[..., history.length - call.key.shape[2] :]
 
 
 def _positions(layer: FocusLayer, call: Call, membership: Tensor) -> Tensor:
@@ -353,8 +382,8 @@ def _positions(layer: FocusLayer, call: Call, membership: Tensor) -> Tensor:
     return count - layer.current_pass.history.first_real[:, None]
 
 
-def _gated(layer: FocusLayer, call: Call) -> Tensor:
-    owner, config = layer.owner, layer.owner.config
+def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
+    owner = layer.owner
     assert owner.soft_gate is not None
     assert layer.current_pass.assignment is not None
     if layer.sliding is not None and call.total > layer.sliding:
@@ -364,7 +393,7 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
             expected=f"at most {layer.sliding} tokens",
             fix="train on shorter texts",
         )
-    gate, rule = owner.soft_gate, _rule(config)
+    gate, rule = owner.soft_gate, PairRule(setting.window, owner.config.num_sinks)
     probabilities_BTK = layer.current_pass.assignment.probabilities
     plain = call.scoring.softcap is None and call.padding is None and call.query.device.type == "cpu"
     if gate.hard and plain and call.total > DENSE_UP_TO:
@@ -375,7 +404,7 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
             probabilities_BTK,
             rule,
             call.scoring.scale,
-            top_k=config.top_k,
+            top_k=setting.top_k,
         )
     return gated_attention(
         call.query,
@@ -386,5 +415,5 @@ def _gated(layer: FocusLayer, call: Call) -> Tensor:
         call.scoring,
         gate=gate.gate,
         steepness=gate.steepness,
-        hard_top_k=config.top_k if gate.hard else None,
+        hard_top_k=setting.top_k if gate.hard else None,
     )

@@ -10,6 +10,7 @@ from torch import nn
 
 from focus_runtime.clock import PassClock
 from focus_runtime.composition.cache import GroupHistory
+from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -65,7 +66,8 @@ class Pass(threading.local):
         assignment: the groups of that pass's tokens.
         cached, history: the cache layer of a running pass, and the groups stored with its keys.
         called: whether the running pass has reached the attention interface.
-        backend: backend of the latest Focus call; empty before one.
+        backend: backend of the latest Focus call, several joined by commas where heads differ; empty before one.
+        num_heads: key-value heads of that call.
     """
 
     def __init__(self) -> None:
@@ -74,6 +76,7 @@ class Pass(threading.local):
         self.history: GroupHistory | None = None
         self.called = False
         self.backend = ""
+        self.num_heads = 0
 
     def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
         """A copied or pickled model starts without a pass."""
@@ -97,3 +100,11 @@ class FocusLayer:
     owner: Composition
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
+    _heads: tuple[FocusConfig, int, LayerHeads] | None = None
+
+    def heads(self, num_heads: int) -> LayerHeads:
+        """What the layer's key-value heads execute under the settings in force."""
+        known, config = self._heads, self.owner.config
+        if known is None or known[0] is not config or known[1] != num_heads:
+            self._heads = known = (config, num_heads, layer_heads(config, self.index, num_heads))
+        return known[2]

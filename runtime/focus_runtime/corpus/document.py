@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose, on_layers
+from focus_runtime.composition.heads import HeadMask
 from focus_runtime.corpus.folder import Tables
 from focus_runtime.corpus.source import Document
 from focus_runtime.errors import TextError
@@ -55,11 +56,13 @@ class DocumentOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Assignments and losses of one Focus pass: nll (T-1,), membership (L, T), probabilities (L, T, K)."""
+    """Assignments, losses and pairs by cause of one Focus pass: nll (T-1,), membership (L, T), probabilities (L, T, K),
+    counts (L, 5)."""
 
     nll: NDArray[np.float32]
     membership: NDArray[np.int64]
     probabilities: NDArray[np.float32]
+    counts: NDArray[np.int64] | NDArray[np.float64]
 
 
 class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
@@ -117,7 +120,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         try:
             full = self._loss(ids, self.focus.measured_full_attention()).cpu().numpy()
             learned = self._groups(ids, nullcontext())
-            backend = ", ".join(sorted(set(self.focus.backends().values())))
+            backend = self.focus.backend_names
             random = None
             if self.random_baseline is not None:
                 random = self._groups(ids, self.focus.with_routers(self.random_baseline))
@@ -152,9 +155,10 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             assignments = list(self.focus.assignments().values())  # by layer
             arrays.append(_stacked([a.membership[0] for a in assignments]))
             arrays.append(_stacked([a.probabilities[0].float() for a in assignments]))
+            arrays.append(_pair_counts(list(self.focus.head_masks().values())))
 
         nll = self._loss(ids, inside, collect).cpu().numpy()
-        return _Groups(nll, arrays[0], arrays[1])
+        return _Groups(nll, arrays[0], arrays[1], arrays[2])
 
     def _tokens(self, tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.float32]) -> pa.Table:
         count = len(tokens.ids)
@@ -249,6 +253,17 @@ def _stacked(parts: Sequence[Tensor]) -> NDArray[Any]:
     return torch.stack([part.to(parts[0].device) for part in parts]).cpu().numpy()
 
 
+def _pair_counts(masks: Sequence[Sequence[HeadMask]]) -> NDArray[Any]:
+    """(L, 5) pairs by cause of every layer, mean over its heads: whole numbers unless heads differ."""
+    if all(len(layer) == 1 for layer in masks):
+        return pair_totals(_stacked([layer[0].membership[0] for layer in masks]), [layer[0].rule for layer in masks])
+    rows = []
+    for layer in masks:
+        totals = pair_totals(_stacked([mask.membership[0] for mask in layer]), [mask.rule for mask in layer])
+        rows.append(np.average(totals, axis=0, weights=[len(mask.group.heads) for mask in layer]))
+    return np.stack(rows)
+
+
 def _after_first(nll: NDArray[np.float32]) -> pa.Array:
     """(T-1,) losses as a column of T values; the first token has none."""
     missing = np.zeros(nll.size + 1, dtype=bool)
@@ -290,7 +305,7 @@ def _assignments(focus: FocusModel, learned: _Groups, random_baseline: _Groups |
 def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
     groups, tokens = learned.probabilities.shape[2], learned.membership.shape[1]
     rules = focus.pair_rules()
-    counts = pair_totals(learned.membership, [rules[layer] for layer in focus.focused_layers])
+    counts = learned.counts
     top = learned.probabilities.argmax(axis=2)
     largest = (top[:, :, None] == np.arange(groups)).sum(axis=1).max(axis=1)
     dropped = counts[:, CAUSES.index("dropped")]

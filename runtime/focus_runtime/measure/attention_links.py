@@ -6,7 +6,7 @@ model's own hidden states. Of the pairs beyond window and sinks, `kept` ones sha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.heads import HeadMask, head_masks, query_heads
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
@@ -67,7 +68,8 @@ def measure_attention(
     Args:
         model: causal language model without Focus.
         ids: T token ids.
-        membership: (T,) bit sets by layer that the attention of a Focus run executed.
+        membership: (T,) bit sets by layer that the attention of a Focus run executed; (S, T) where the heads of a layer
+            have S distinct top-k, in the order of `LayerHeads.top_ks`.
         config: settings of that run.
         top: links kept of each kind, layer and head.
         progress: called after each layer with the number done and the total; may raise to stop.
@@ -76,28 +78,21 @@ def measure_attention(
         InputError: layers or lengths do not fit together.
     """
     check_positions(model, len(ids))
-    if any(bits.shape != (len(ids),) for bits in membership.values()):
+    if any(bits.shape[-1] != len(ids) for bits in membership.values()):
         raise InputError("the groups and the tokens differ in number", expected=f"{len(ids)} of each")
-    groups = {layer: torch.from_numpy(bits)[None] for layer, bits in membership.items()}
+    groups = {layer: torch.from_numpy(np.atleast_2d(bits))[:, None] for layer, bits in membership.items()}
     # The routers only mark which layers are focused; no groups are taken from them, so any will do.
-    routers = random_centroids(model, config.replace(layers=tuple(membership)))
+    budget = tuple(entry for entry in config.budget if entry.layer in membership)
+    routers = random_centroids(model, config.replace(layers=tuple(membership), budget=budget))
     focus = compose(model, routers, assignment="sinkhorn")
     layers: list[LayerAttention] = []
-    rules = focus.pair_rules()
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
-        shares, links, queries = mass_and_links(
-            query,
-            key,
-            groups[layer.index].to(query.device),
-            rules[layer.index],
-            scale=scale,
-            softcap=softcap,
-            top=top,
-        )
-        layers.append(LayerAttention(layer.index, shares, links, queries))
+        masks = head_masks(layer.heads(key.shape[1]), groups[layer.index].to(query.device), focus.config, layer.sliding)
+        own = _by_head(query, key, masks, scale=scale, softcap=softcap, top=top)
+        layers.append(LayerAttention(layer.index, *own))
         progress(len(layers), len(groups))
 
     try:
@@ -108,6 +103,28 @@ def measure_attention(
     finally:
         focus.detach()
     return layers
+
+
+def _by_head(
+    query: Tensor, key: Tensor, masks: Sequence[HeadMask], **how: Any
+) -> tuple[NDArray[np.float64], Links, NDArray[np.float64]]:
+    """`mass_and_links` of a layer whose heads may differ."""
+    order: list[int] = []
+    parts, weights = [], []
+    for mask in masks:
+        heads = list(mask.group.heads)
+        own = query_heads(query, heads, key.shape[1])
+        parts.append(mass_and_links(own, key[:, heads], mask.membership, mask.rule, **how))
+        weights.append(own.shape[1])
+        shared = query.shape[1] // key.shape[1]
+        order += [head * shared + number for head in heads for number in range(shared)]
+    back = np.argsort(order)
+    shares = np.concatenate([part[0] for part in parts])[back]
+    links: Links = {}
+    for kind in LINK_KINDS:
+        arrays = [np.concatenate([part[1][kind][place] for part in parts])[back] for place in range(3)]
+        links[kind] = (arrays[0], arrays[1], arrays[2])
+    return shares, links, np.average([part[2] for part in parts], axis=0, weights=weights)
 
 
 def mass_and_links(

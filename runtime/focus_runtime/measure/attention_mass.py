@@ -7,6 +7,7 @@ before. Every pair has one cause: `local` (i - j <= w), else `sinks` (j < s), el
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.heads import HeadMask, by_key_head, head_masks, memberships, query_heads
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
@@ -24,6 +26,7 @@ from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import input_device
+from focus_runtime.routing.router import Assignment
 
 MASS_CAUSES = ("local", "sinks", "group", "dropped")
 GROUPS_FROM = ("full", "focus")
@@ -103,52 +106,78 @@ def attention_mass_kept(focus: FocusModel, sequences: Tensor, *, groups_from: st
     device, shares = input_device(focus.model), []
     for row in sequences.split(1):
         ids = row.to(device)
-        membership = None
+        masks = None
         if groups_from == "focus":
             final_hidden(focus.model, ids)
-            membership = {index: assignment.membership for index, assignment in focus.assignments().items()}
-        shares.append(mass_under_groups(focus, ids, membership)[0].cpu().numpy())
+            masks = focus.head_masks()
+        shares.append(mass_under_groups(focus, ids, masks)[0].cpu().numpy())
     return MassKept(tuple(focus.focused_layers), np.stack(shares))
 
 
 @torch.no_grad()
-def mass_under_groups(focus: FocusModel, ids: Tensor, membership: dict[int, Tensor] | None = None) -> Tensor:
+def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequence[HeadMask]] | None = None) -> Tensor:
     """Full attention's probability by cause for groups already known, in one forward pass of the frozen model.
 
     Args:
         ids: (B, T) token ids without padding.
-        membership: (B, T) bit sets by layer, such as an earlier Focus pass left in `focus.assignments()`; when None the
-            routers read the hidden states of this pass.
+        masks: by layer, as `focus.head_masks()` gives them after a Focus pass; when None the routers read the hidden
+            states of this pass.
 
     Returns:
         (B, L, H, 4) float64 over `focus.focused_layers`, in the order of `MASS_CAUSES`.
     """
-    groups = {} if membership is None else membership
+    assignments: dict[int, Assignment] = {}
     shares: dict[int, Tensor] = {}
-    rules = focus.pair_rules()
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
-        if layer.router is not None:
-            shares[layer.index] = mass_by_cause(
-                query,
-                key,
-                groups[layer.index],
-                rules[layer.index],
-                scale=scale,
-                softcap=softcap,
-            )
+        if layer.router is None:
+            return
+        if masks is not None:
+            own = masks[layer.index]
+        else:
+            heads = layer.heads(key.shape[1])
+            groups = memberships(assignments[layer.index], heads.top_ks, focus.config.top_k)
+            own = head_masks(heads, groups, focus.config, layer.sliding)
+        shares[layer.index] = mass_by_head(query, key, own, scale=scale, softcap=softcap)
 
     def route(index: int, hidden: Tensor) -> None:
         router = focus.routers[index]
         router.config = focus.config  # the same router may have been composed with other settings before
-        groups[index] = router.assign(hidden).membership
+        assignments[index] = router.assign(hidden)
 
-    routing = (
-        nullcontext() if membership is not None else observe_hidden_states(focus.model, focus.focused_layers, route)
-    )
+    routing = nullcontext() if masks is not None else observe_hidden_states(focus.model, focus.focused_layers, route)
     with observe_attention(focus, observe), routing:
         final_hidden(focus.model, ids)
     return torch.stack([shares[index].to(ids.device) for index in focus.focused_layers], dim=1)
+
+
+def mass_by_head(
+    query: Tensor, key: Tensor, masks: Sequence[HeadMask], *, scale: float, softcap: float | None = None
+) -> Tensor:
+    """`mass_by_cause` of a layer whose heads may differ.
+
+    Args:
+        query: (B, Hq, T, D); key: (B, Hkv, T, D).
+        masks: of the layer's groups of heads.
+        scale, softcap: as in `mass_by_cause`.
+
+    Returns:
+        (B, Hq, 4) float64 in the order of `MASS_CAUSES`.
+    """
+    num_heads = key.shape[1]
+    shares = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
+    for mask in masks:
+        heads = list(mask.group.heads)
+        part = mass_by_cause(
+            query_heads(query, heads, num_heads),
+            key[:, heads],
+            mask.membership,
+            mask.rule,
+            scale=scale,
+            softcap=softcap,
+        )
+        by_key_head(shares, 1, num_heads)[:, heads] = by_key_head(part, 1, len(heads))
+    return shares
 
 
 def mass_by_cause(

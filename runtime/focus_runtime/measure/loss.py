@@ -6,6 +6,7 @@ Perplexity is exp of the mean negative log-likelihood over the scored tokens, al
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.heads import HeadMask
 from focus_runtime.errors import TextError
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.mask.totals import pair_totals
@@ -120,6 +122,17 @@ def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, f
     return 1.0 - counts["dropped"] / (total * (total + 1) // 2), kept
 
 
+def layer_shares(masks: Sequence[HeadMask]) -> tuple[float, float]:
+    """Retained pairs and distant pairs kept of one layer, mean over its heads and the texts of a batch.
+
+    Args:
+        masks: of the layer's groups of heads, from `FocusModel.head_masks`.
+    """
+    shares = [np.mean([pair_shares(row, mask.rule) for row in mask.membership.cpu().numpy()], axis=0) for mask in masks]
+    retained, distant = np.average(shares, axis=0, weights=[len(mask.group.heads) for mask in masks])
+    return float(retained), float(distant)
+
+
 def dominance(probabilities: Tensor) -> float:
     """Share of tokens whose most probable group is the largest: (..., T, K) -> float in [1/K, 1]."""
     top = probabilities.argmax(dim=-1).flatten()
@@ -141,12 +154,11 @@ def evaluate_focus(focus: FocusModel, sequences: Tensor) -> Quality:
     """Perplexity under the hard mask on (N, T) sequences, with balance and sparsity."""
     total, count = 0.0, 0
     rows: list[tuple[float, float, float]] = []
-    rules = focus.pair_rules()
     for ids in sequences.to(input_device(focus.model)).split(1):
         nll = token_nll(focus.model, final_hidden(focus.model, ids), ids)
         total, count = total + nll.double().sum().item(), count + nll.numel()
+        masks = focus.head_masks()
         for index, assignment in focus.assignments().items():
-            shares = pair_shares(assignment.membership[0].cpu().numpy(), rules[index])
-            rows.append((dominance(assignment.probabilities), *shares))
+            rows.append((dominance(assignment.probabilities), *layer_shares(masks[index])))
     mean = np.mean(rows, axis=0)
     return Quality(math.exp(total / count), count, float(mean[0]), float(mean[1]), float(mean[2]))

@@ -15,7 +15,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import LEVEL, bootstrap_test, mean_interval, sign_flip_test, wilcoxon_test
-from focus_runtime.measure.loss import check_positions, dominance, final_hidden, pair_shares, token_nll
+from focus_runtime.measure.loss import check_positions, dominance, final_hidden, layer_shares, token_nll
 from focus_runtime.models.device_map import input_device
 
 MANY_DOCUMENTS = 8  # from here on documents are resampled; an interval over fewer means little
@@ -60,17 +60,17 @@ def score(model: Any, sequences: Tensor) -> Scores:
     check_positions(network, sequences.shape[1])
     losses, counts = [], []
     shares: dict[int, list[tuple[float, float, float]]] = {}
-    rules = focus.pair_rules() if focus is not None else {}
     for row in sequences.split(1):
         ids = row.to(device)
         nll = token_nll(network, final_hidden(network, ids), ids).double()
         losses.append(nll.mean().item())
         counts.append(nll.numel())
-        for index, assignment in (focus.assignments() if focus is not None else {}).items():
-            assert focus is not None
-            membership = assignment.membership[0].cpu().numpy()
-            kept = pair_shares(membership, rules[index])
-            shares.setdefault(index, []).append((dominance(assignment.probabilities), *kept))
+        if focus is None:
+            continue
+        masks = focus.head_masks()
+        for index, assignment in focus.assignments().items():
+            row_shares = (dominance(assignment.probabilities), *layer_shares(masks[index]))
+            shares.setdefault(index, []).append(row_shares)
     columns = np.array([np.mean(rows, axis=0) for _, rows in sorted(shares.items())]).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])
 

@@ -370,7 +370,7 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
         "full_over_focus": median["full"] / median["focus"],
         "attention_full_over_focus": per_stage["full"]["attention"] / attention,
         "stages_ms": per_stage,
-        "backends": sorted(set(focus.backends().values())),
+        "backends": focus.backend_names.split(", "),
         "peak_bytes": {"full": full_growth, "focus": _growth(lambda: final_hidden(model, ids), device)},
     }
 

@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import observe_routing
 from focus_runtime.errors import Cancelled
 from focus_runtime.mask.blocks import count_pairs
@@ -26,7 +28,7 @@ from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.setting import stoppable
-from focus_runtime.run.trace import LayerTrace, Timing, Trace
+from focus_runtime.run.trace import HeadTrace, LayerTrace, Timing, Trace
 from focus_runtime.text.tokens import TokenizedText, tokenize
 from focus_runtime.version import __version__
 
@@ -104,7 +106,7 @@ def analyze(
 
     with _composed(model, centroids, options) as focus, stoppable(model, cancelled):
         layers, nll, timings = _explained(focus, ids, lambda: _measure(focus, ids, options, step))
-        backend = ", ".join(sorted(set(focus.backends().values())))
+        backend = focus.backend_names
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
 
@@ -211,32 +213,50 @@ def _score(model: Any, hidden: Tensor, ids: Tensor) -> np.ndarray:
 
 def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list[LayerTrace]:
     """The same layers with the share of full attention's probability inside the mask that was executed."""
-    membership = {index: assignment.membership for index, assignment in focus.assignments().items()}
-    dropped = mass_under_groups(focus, ids, membership)[0, :, :, MASS_CAUSES.index("dropped")].mean(dim=-1)
+    dropped = mass_under_groups(focus, ids, focus.head_masks())[0, :, :, MASS_CAUSES.index("dropped")].mean(dim=-1)
     kept = dict(zip(focus.focused_layers, (1.0 - dropped).tolist(), strict=True))
     return [replace(layer, attention_mass_retained=kept[layer.layer]) for layer in layers]
 
 
 def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
     modules = attention_modules(focus.model)
-    rules, traces = focus.pair_rules(), []
+    masks, traces = focus.head_masks(), []
     for index, assignment in focus.assignments().items():
-        membership = assignment.membership[0].cpu().numpy()
         potential = assignment.potential if assignment.potential.dim() == 1 else assignment.potential[0]
         traces.append(
             LayerTrace(
                 layer=index,
                 attention_kind=type(modules[index]).__name__,
-                membership=membership,
+                membership=assignment.membership[0].cpu().numpy(),
                 probabilities=assignment.probabilities[0].float().cpu().numpy(),
                 routing=vectors[index][0].float().cpu().numpy(),
                 centroids=focus.routers[index].centroids.detach().float().cpu().numpy(),
                 potential=potential.detach().float().cpu().numpy(),
-                counts=count_pairs(membership, rules[index]),
-                sliding_window=rules[index].sliding_window,
+                heads=tuple(map(_head_trace, masks[index])),
+                sliding_window=masks[index][0].rule.sliding_window,
             )
         )
     return traces
+
+
+def _budget_notes(in_full: list[int], layers: list[LayerTrace], usual: HeadSetting) -> list[str]:
+    """What a budget made of layers and heads, in words."""
+    notes = []
+    if in_full:
+        notes.append(f"The budget gives {len(in_full)} layer(s) full attention: {', '.join(map(str, in_full))}.")
+    groups = [part.group for layer in layers for part in layer.heads]
+    full = sum(len(group.heads) for group in groups if group.setting.full)
+    other = sum(len(group.heads) for group in groups if not group.setting.full and group.setting != usual)
+    if full:
+        notes.append(f"The budget gives {full} key-value head(s) of other layers full attention.")
+    if other:
+        notes.append(f"The budget gives {other} key-value head(s) a top-k or window of their own.")
+    return notes
+
+
+def _head_trace(mask: HeadMask) -> HeadTrace:
+    membership = mask.membership[0].cpu().numpy()
+    return HeadTrace(mask.group, membership, count_pairs(membership, mask.rule))
 
 
 def _info(
@@ -280,11 +300,15 @@ def _notes(
     model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids, layers: list[LayerTrace]
 ) -> list[str]:
     notes = list(centroids.warnings)
-    kept = len(centroids.routers) - len(layers)
-    if kept:
+    ran = {layer.layer for layer in layers}
+    without = [index for index in centroids.routers if index not in ran]
+    in_full = [index for index in without if focus.attends_fully(index)]
+    own = len(without) - len(in_full)
+    if own:
         notes.append(
-            f"{kept} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
+            f"{own} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
         )
+    notes += _budget_notes(in_full, layers, HeadSetting(focus.config.top_k, focus.config.window))
     length = len(tokens.ids)
     short = [layer.sliding_window for layer in layers if layer.sliding_window is not None]
     if short and min(short) < length:

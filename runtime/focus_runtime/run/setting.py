@@ -15,7 +15,7 @@ from torch import Tensor
 from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.errors import Cancelled
-from focus_runtime.measure.loss import dominance, pair_shares, token_nll
+from focus_runtime.measure.loss import dominance, layer_shares, token_nll
 from focus_runtime.measure.timing import MODES, timed_pass, warm_up
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import Centroids
@@ -115,7 +115,7 @@ def measure_setting(
                     if repeat == 0:
                         nll[mode] = token_nll(model, hidden, ids)[0].double().cpu().numpy()
                         shares = _shares(focus) if mode == "focus" else shares
-        backend = ", ".join(sorted(set(focus.backends().values())))
+        backend = focus.backend_names
     finally:
         focus.detach()
     pairs, largest = np.mean(shares, axis=0)
@@ -131,8 +131,8 @@ def measure_setting(
 
 def _shares(focus: FocusModel) -> list[tuple[float, float]]:
     """Retained pairs and dominance by layer."""
-    rules = focus.pair_rules()
+    masks = focus.head_masks()
     return [
-        (pair_shares(assignment.membership[0].cpu().numpy(), rules[index])[0], dominance(assignment.probabilities))
+        (layer_shares(masks[index])[0], dominance(assignment.probabilities))
         for index, assignment in focus.assignments().items()
     ]

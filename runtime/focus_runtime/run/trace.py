@@ -8,8 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from focus_runtime.budget import HeadGroup
 from focus_runtime.mask.blocks import BlockCounts
 from focus_runtime.text.tokens import TokenizedText
+
+
+@dataclass(frozen=True, slots=True)
+class HeadTrace:
+    """Key-value heads of a layer that ran with one setting.
+
+    Attributes:
+        group: the heads and their setting.
+        membership: (T,) int64 bit sets that their attention executed; one group of all tokens under full attention.
+        counts: pairs by cause in blocks, of one head.
+    """
+
+    group: HeadGroup
+    membership: NDArray[np.int64]
+    counts: BlockCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +35,12 @@ class LayerTrace:
     Attributes:
         layer: layer number in the model.
         attention_kind: class of the attention module.
-        membership: (T,) int64 bit sets that the attention executed.
+        membership: (T,) int64 bit sets of the configuration's top-k, which all heads without an exception executed.
         probabilities: (T, K) float32.
         routing: (T, G) float32 routing vectors h W_g.
         centroids: (K, G) float32.
         potential: (K,) float32 column potential that was used.
-        counts: pairs by cause in blocks.
+        heads: what was executed, by group of heads that share a setting.
         sliding_window: tokens that the layer's own attention reaches, the query's own among them; None for all.
         attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
             measured.
@@ -37,9 +53,15 @@ class LayerTrace:
     routing: NDArray[np.float32]
     centroids: NDArray[np.float32]
     potential: NDArray[np.float32]
-    counts: BlockCounts
+    heads: tuple[HeadTrace, ...]
     sliding_window: int | None = None
     attention_mass_retained: float | None = None
+
+    @property
+    def retained_pairs(self) -> float:
+        """Allowed pairs over all causal pairs, mean over heads."""
+        shares = [part.counts.retained_pairs for part in self.heads]
+        return float(np.average(shares, weights=[len(part.group.heads) for part in self.heads]))
 
     @property
     def top_group(self) -> NDArray[np.int64]:
@@ -100,4 +122,4 @@ class Trace:
     @property
     def retained_pairs(self) -> float:
         """Mean over layers with a router."""
-        return float(np.mean([layer.counts.retained_pairs for layer in self.layers]))
+        return float(np.mean([layer.retained_pairs for layer in self.layers]))

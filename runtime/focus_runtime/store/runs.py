@@ -39,7 +39,11 @@ def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
         insert(connection, "tokens", _tokens(run_id, trace))
         for layer in trace.layers:
             insert(connection, "assignments", _assignments(run_id, layer))
-            insert(connection, "masks", _masks(run_id, layer))
+            for part, heads in enumerate(layer.heads):
+                insert(connection, "masks", _masks(run_id, layer, part))
+                if not np.array_equal(heads.membership, layer.membership):
+                    insert(connection, "head_assignments", _head_assignments(run_id, layer, part))
+        insert(connection, "head_masks", _head_masks(run_id, trace))
         insert(connection, "layers", _layers(run_id, trace))
         insert(connection, "losses", _losses(run_id, trace))
         insert(connection, "timings", _timings(run_id, trace))
@@ -114,14 +118,60 @@ def _assignments(run_id: str, layer: LayerTrace) -> pa.Table:
     )
 
 
-def _masks(run_id: str, layer: LayerTrace) -> pa.Table:
-    counts = layer.counts
+def _head_masks(run_id: str, trace: Trace) -> pa.Table:
+    schema = pa.schema(
+        [
+            ("run_id", pa.string()),
+            ("layer", pa.int32()),
+            ("part", pa.int32()),
+            ("heads", pa.list_(pa.int32())),
+            ("top_k", pa.int32()),
+            ("window_size", pa.int64()),
+            ("full_attention", pa.bool_()),
+            ("retained_pairs", pa.float64()),
+        ]
+    )
+    rows = []
+    for layer in trace.layers:
+        for part, heads in enumerate(layer.heads):
+            setting = heads.group.setting
+            rows.append(
+                {
+                    "run_id": run_id,
+                    "layer": layer.layer,
+                    "part": part,
+                    "heads": list(heads.group.heads),
+                    "top_k": None if setting.full else setting.top_k,
+                    "window_size": None if setting.full else setting.window,
+                    "full_attention": setting.full,
+                    "retained_pairs": heads.counts.retained_pairs,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _head_assignments(run_id: str, layer: LayerTrace, part: int) -> pa.Table:
+    membership = layer.heads[part].membership
+    return pa.table(
+        {
+            "run_id": constant(run_id, membership.size),
+            "layer": constant(layer.layer, membership.size, pa.int32()),
+            "part": constant(part, membership.size, pa.int32()),
+            "position": np.arange(membership.size),
+            "membership": membership,
+        }
+    )
+
+
+def _masks(run_id: str, layer: LayerTrace, part: int) -> pa.Table:
+    counts = layer.heads[part].counts
     row, column = np.tril_indices(counts.counts.shape[1])
     columns = {cause: counts.counts[number][row, column] for number, cause in enumerate(CAUSES)}
     return pa.table(
         {
             "run_id": constant(run_id, row.size),
             "layer": constant(layer.layer, row.size, pa.int32()),
+            "part": constant(part, row.size, pa.int32()),
             "row_block": row.astype(np.int32),
             "col_block": column.astype(np.int32),
             "block_size": constant(counts.block_size, row.size, pa.int64()),
@@ -137,7 +187,7 @@ def _layers(run_id: str, trace: Trace) -> pa.Table:
             "layer": layer.layer,
             "attention_kind": layer.attention_kind,
             "dominance": layer.dominance,
-            "retained_pairs": layer.counts.retained_pairs,
+            "retained_pairs": layer.retained_pairs,
             "attention_mass_retained": layer.attention_mass_retained,
             "sliding_window": layer.sliding_window,
             "column_potential": layer.potential.tolist(),

@@ -163,6 +163,40 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         """,
     ),
     ("0009_requested_backend", "ALTER TABLE runs ADD COLUMN requested_backend VARCHAR;"),
+    (
+        "0010_head_masks",
+        """
+        ALTER TABLE masks ADD COLUMN part INTEGER DEFAULT 0;
+        CREATE TABLE head_masks (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, part INTEGER NOT NULL, heads INTEGER[] NOT NULL,
+            top_k INTEGER, window_size BIGINT, full_attention BOOLEAN NOT NULL, retained_pairs DOUBLE NOT NULL);
+        CREATE TABLE head_assignments (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, part INTEGER NOT NULL, position BIGINT NOT NULL,
+            membership BIGINT NOT NULL);
+        DROP VIEW pairs;
+        CREATE VIEW pairs AS
+        WITH rules AS (
+            SELECT r.run_id, y.layer, coalesce(h.part, 0) AS part,
+                coalesce(h.window_size, CAST(json_extract(r.config, '$.window') AS BIGINT)) AS near,
+                CAST(json_extract(r.config, '$.num_sinks') AS BIGINT) AS sinks,
+                coalesce(y.sliding_window, r.num_tokens) AS reach
+            FROM runs r JOIN layers y USING (run_id) LEFT JOIN head_masks h USING (run_id, layer)),
+        groups AS (
+            SELECT u.*, a.position, coalesce(e.membership, a.membership) AS membership
+            FROM rules u JOIN assignments a ON a.run_id = u.run_id AND a.layer = u.layer
+            LEFT JOIN head_assignments e ON e.run_id = u.run_id AND e.layer = u.layer AND e.part = u.part
+                AND e.position = a.position)
+        SELECT q.run_id, q.layer, q.part, q.position AS query, k.position AS key,
+            CASE WHEN q.position - k.position >= q.reach THEN 'dropped'
+                WHEN q.position - k.position <= q.near AND q.membership & k.membership <> 0 THEN 'local_and_group'
+                WHEN q.position - k.position <= q.near THEN 'local_only'
+                WHEN q.membership & k.membership <> 0 THEN 'group_only'
+                WHEN k.position < q.sinks THEN 'sink_only'
+                ELSE 'dropped' END AS cause
+        FROM groups q JOIN groups k
+            ON k.run_id = q.run_id AND k.layer = q.layer AND k.part = q.part AND k.position <= q.position;
+        """,
+    ),
 )
 
 

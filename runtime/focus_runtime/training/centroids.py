@@ -258,7 +258,7 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
     Returns:
         Dominance, its mean and largest over layers, and retained pairs.
     """
-    rules = focus.pair_rules()
+    masks = focus.head_masks()
     shares, kept = [], []
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
@@ -266,7 +266,8 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
         router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
         router.has_potential = True
         shares.append(dominance(assignment.probabilities))
-        kept.append(retained_pairs(assignment.membership[0], rules[index]))
+        by_head = [retained_pairs(mask.membership[0], mask.rule) for mask in masks[index]]
+        kept.append(np.average(by_head, weights=[len(mask.group.heads) for mask in masks[index]]))
     return float(np.mean(shares)), max(shares), float(np.mean(kept))
 
 

@@ -75,7 +75,7 @@ def test_a_models_links_are_those_of_its_eager_attention(fresh_seed, near_ties):
     model(input_ids=ids, use_cache=False)
     membership = {index: layers.membership[0].numpy() for index, layers in focus.assignments().items()}
     config = focus.config
-    shares = mass_under_groups(focus, ids, {i: torch.from_numpy(bits)[None] for i, bits in membership.items()})[0]
+    shares = mass_under_groups(focus, ids, focus.head_masks())[0]
     focus.detach()
     before = model(input_ids=ids, use_cache=False).logits
     steps = []

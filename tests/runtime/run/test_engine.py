@@ -99,7 +99,7 @@ def test_the_traced_mask_is_the_executed_one(trace):
         i, j = np.tril_indices(count)
         window, sinks = trace.info["config"]["window"], trace.info["config"]["num_sinks"]
         allowed = ((member[i] & member[j]) != 0) | (i - j <= window) | (j < sinks)
-        assert allowed.mean() == pytest.approx(layer.counts.retained_pairs)
+        assert allowed.mean() == pytest.approx(layer.retained_pairs)
 
 
 def test_every_repeat_of_both_modes_is_timed_by_stage(trace):

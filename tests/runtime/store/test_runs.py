@@ -75,11 +75,69 @@ def test_run_reads_back_exactly(tmp_path, trace):
             sums = connection.execute(
                 f"SELECT {', '.join(f'sum({c})' for c in CAUSES)} FROM masks WHERE layer = ?", [layer.layer]
             ).fetchone()
-            assert list(map(int, sums)) == [layer.counts.total(cause) for cause in CAUSES]
+            assert list(map(int, sums)) == [layer.heads[0].counts.total(cause) for cause in CAUSES]
             assert sum(map(int, sums)) == trace.num_tokens * (trace.num_tokens + 1) // 2
         nll = connection.execute("SELECT nll FROM losses WHERE mode = 'focus' ORDER BY position").fetchall()
         np.testing.assert_array_equal([row[0] for row in nll], trace.nll["focus"])
         assert connection.execute("SELECT count(*) FROM timings").fetchone()[0] == len(trace.timings)
+
+
+BUDGET = [
+    {"layer": 0, "full": True},
+    {"layer": 1, "head": 0, "top_k": 2, "window": 2},
+    {"layer": 1, "head": 2, "full": True},
+]
+
+
+def test_a_run_says_what_every_head_executed(tmp_path):
+    """Block counts, single pairs and settings by part; a layer of full heads is not among the run's layers."""
+    model = build_model(vocab_size=512, num_attention_heads=8, num_key_value_heads=4, num_hidden_layers=3)
+    centroids = random_centroids(model, FocusConfig(num_groups=4, top_k=1, window=5, num_sinks=1, budget=BUDGET))
+    calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
+    trace = analyze(model, build_tokenizer(), "a small text, twice. " * 4, centroids, RunOptions(repeats=1))
+    assert [layer.layer for layer in trace.layers] == [1, 2]
+    assert "full attention" in trace.info["backend"]
+    assert any("1 layer(s) full attention: 0." in note for note in trace.notes)
+    assert any("1 key-value head(s) of other layers full attention" in note for note in trace.notes)
+    assert any("1 key-value head(s) a top-k or window of their own" in note for note in trace.notes)
+    database = Database(tmp_path / "a.duckdb")
+    run_id = write_run(database, trace)
+    length, pairs = trace.num_tokens, trace.num_tokens * (trace.num_tokens + 1) // 2
+    with database.read() as connection:
+        said = connection.execute(
+            "SELECT layer, part, heads, top_k, window_size, full_attention, retained_pairs FROM head_masks "
+            "WHERE run_id = ? ORDER BY layer, part",
+            [run_id],
+        ).fetchall()
+        assert [row[:6] for row in said] == [
+            (1, 0, [0], 2, 2, False),
+            (1, 1, [1, 3], 1, 5, False),
+            (1, 2, [2], None, None, True),
+            (2, 0, [0, 1, 2, 3], 1, 5, False),
+        ]
+        for layer, part, _, top_k, window, full, retained in said:
+            probabilities = next(one.probabilities for one in trace.layers if one.layer == layer)
+            order = np.argsort(-probabilities, axis=1, kind="stable")[:, : top_k or 1]
+            groups = (1 << order.astype(np.int64)).sum(axis=1)
+            i, j = np.tril_indices(length)
+            near, shared = i - j <= (5 if full else window), full | ((groups[i] & groups[j]) != 0)
+            allowed = near | shared | (j < 1)
+            assert retained == pytest.approx(allowed.mean())
+            where = "WHERE run_id = ? AND layer = ? AND part = ?"
+            totals = connection.execute(
+                f"SELECT {', '.join(f'sum({cause})' for cause in CAUSES)} FROM masks {where}", [run_id, layer, part]
+            ).fetchone()
+            single = dict(
+                connection.execute(
+                    f"SELECT cause, count(*) FROM pairs {where} GROUP BY cause", [run_id, layer, part]
+                ).fetchall()
+            )
+            assert list(map(int, totals)) == [single.get(cause, 0) for cause in CAUSES]
+            assert int(totals[CAUSES.index("dropped")]) == pairs - int(allowed.sum())
+        mean = connection.execute("SELECT layer, retained_pairs FROM layers ORDER BY layer").fetchall()
+    by_head = [row[6] for row in said]
+    assert dict(mean) == pytest.approx({1: (by_head[0] + 2 * by_head[1] + by_head[2]) / 4, 2: by_head[3]})
+    assert trace.retained_pairs == pytest.approx(np.mean([share for _, share in mean]))
 
 
 def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):

@@ -1,0 +1,145 @@
+"""Heads of one layer: which of them share a setting, and the groups each setting gives the tokens.
+
+Shape suffixes: B batch, T tokens, S distinct top-k.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from focus_runtime.budget import HeadGroup
+from focus_runtime.config import FocusConfig
+from focus_runtime.mask.rule import PairRule
+from focus_runtime.routing.router import Assignment, top_k_membership
+
+
+@dataclass(frozen=True, slots=True)
+class LayerHeads:
+    """The key-value heads of one layer by what they execute.
+
+    Attributes:
+        groups: heads of equal settings together.
+        top_ks: the distinct top-k of the groups that are not full, in the order their membership is kept.
+    """
+
+    groups: tuple[HeadGroup, ...]
+    top_ks: tuple[int, ...]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all heads run Focus with one setting."""
+        return len(self.groups) == 1 and not self.groups[0].setting.full
+
+
+@dataclass(frozen=True, slots=True)
+class HeadMask:
+    """The pairs that some key-value heads of a layer used in one pass.
+
+    Attributes:
+        group: the heads and their setting.
+        membership: (B, T) int64 bit sets; one group of all tokens where the heads attend fully.
+        rule: window, sinks and the layer's own sliding window.
+    """
+
+    group: HeadGroup
+    membership: Tensor
+    rule: PairRule
+
+
+def layer_heads(config: FocusConfig, layer: int, num_heads: int) -> LayerHeads:
+    """What the heads of one layer execute.
+
+    Args:
+        config: settings in force.
+        layer: layer number.
+        num_heads: key-value heads of the layer.
+    """
+    groups = config.head_groups(layer, num_heads)
+    top_ks = {group.setting.top_k: None for group in groups if not group.setting.full}
+    return LayerHeads(groups, tuple(top_ks) or (config.top_k,))
+
+
+def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> Tensor:
+    """Groups of every token for each distinct top-k of a layer, (S, B, T) int64.
+
+    A function that replaces what routers decide (see observe.py) decides for every top-k.
+
+    Args:
+        assignment: of the layer.
+        top_ks: S distinct k.
+        usual: the configuration's top-k, which the assignment has.
+    """
+    if not assignment.uniform or top_ks == (usual,):
+        return assignment.membership.expand(len(top_ks), *assignment.membership.shape)
+    own = assignment.probabilities.detach()
+    return torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
+
+
+def head_masks(
+    heads: LayerHeads, groups_SBT: Tensor, config: FocusConfig, sliding_window: int | None
+) -> tuple[HeadMask, ...]:
+    """The pairs that each group of heads of one layer may use.
+
+    Args:
+        heads: of the layer.
+        groups_SBT: (S, B, T) int64 bit sets by distinct top-k of the layer, see `memberships`.
+        config: settings in force.
+        sliding_window: the layer's own.
+    """
+    masks = []
+    for group in heads.groups:
+        setting = group.setting
+        window = config.window if setting.full else setting.window
+        if setting.full:
+            membership_BT = torch.ones_like(groups_SBT[0])
+        else:
+            membership_BT = groups_SBT[heads.top_ks.index(setting.top_k)]
+        masks.append(HeadMask(group, membership_BT, PairRule(window, config.num_sinks, sliding_window)))
+    return tuple(masks)
+
+
+def neighbours(heads: tuple[int, ...], *, copies: bool) -> Iterator[slice | list[int]]:
+    """Index the heads as views, or all at once with a copy.
+
+    Args:
+        heads: ascending head numbers.
+        copies: whether heads that no slice selects may be copied; otherwise there is one slice for every run of them.
+    """
+    steps = {b - a for a, b in itertools.pairwise(heads)}
+    if len(steps) <= 1:
+        yield slice(heads[0], heads[-1] + 1, next(iter(steps), 1))
+    elif copies:
+        yield list(heads)
+    else:
+        start = 0
+        for place in range(1, len(heads) + 1):
+            if place == len(heads) or heads[place] != heads[place - 1] + 1:
+                yield slice(heads[start], heads[place - 1] + 1)
+                start = place
+
+
+def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
+    """Split the dimension of query heads into (key-value heads, query heads that share one).
+
+    Args:
+        tensor: with a dimension of query heads.
+        dim: which.
+        num_heads: key-value heads.
+    """
+    return tensor.unflatten(dim, (num_heads, -1))
+
+
+def query_heads(query: Tensor, heads: slice | list[int], num_heads: int) -> Tensor:
+    """The query heads that share some key-value heads, (B, Hq', T, D).
+
+    Args:
+        query: (B, Hq, T, D).
+        heads: key-value heads.
+        num_heads: key-value heads of the layer.
+    """
+    return by_key_head(query, 1, num_heads)[:, heads].flatten(1, 2)

@@ -1,0 +1,243 @@
+"""Heads of one layer with settings of their own, against eager attention with one explicit mask for each head."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import StaticCache
+
+from focus_runtime.attention.fused import fused_available
+from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.heads import neighbours
+from focus_runtime.errors import ConfigError, InputError
+from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept
+from focus_runtime.measure.loss import evaluate_focus, layer_shares
+from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.composition.test_attach import explicit_mask
+from tests.runtime.families import logits
+
+K, SINKS, WINDOW = 6, 2, 3
+FAMILIES = ["Llama", "GPT2", "Gemma2", "Qwen3", "Phi3", "Mistral"]
+# every kind of exception; heads 0 and 3 are the only ones alike and do not lie side by side
+BUDGET = [
+    {"layer": 0, "head": 1, "full": True},
+    {"layer": 0, "head": 2, "top_k": 3, "window": 1},
+]
+
+
+def wide_model(family, **changes):
+    """Four key-value heads; with eight query heads where the family shares keys."""
+    heads = {"num_attention_heads": 4 if family == "GPT2" else 8, "num_key_value_heads": 4}
+    sliding = {"sliding_window": 10} if family == "Mistral" else {}
+    return build_model(family, num_hidden_layers=1, **heads, **sliding, **changes)
+
+
+def top_groups(focus, top_k):
+    """(B, T) bit sets from the probabilities, by a loop over ranks."""
+    order = focus.assignments()[0].probabilities.sort(dim=-1, descending=True, stable=True).indices
+    return sum(1 << order[..., rank] for rank in range(top_k))
+
+
+def mask_by_head(focus, query_heads, *, sliding=None):
+    """(B, Hq, T, T) additive mask of `BUDGET`, written out."""
+    one, three = top_groups(focus, 1), top_groups(focus, 3)
+    everything = torch.ones_like(one)
+    masks = [
+        explicit_mask(one, WINDOW, SINKS),
+        explicit_mask(everything, WINDOW, SINKS),
+        explicit_mask(three, 1, SINKS),
+        explicit_mask(one, WINDOW, SINKS),
+    ]
+    mask = torch.cat([mask for mask in masks for _ in range(query_heads // 4)], dim=1)
+    if sliding is not None:
+        length = mask.shape[-1]
+        distance = torch.arange(length)[:, None] - torch.arange(length)
+        mask = mask.masked_fill(distance >= sliding, torch.finfo(torch.float32).min)
+    return mask
+
+
+@pytest.fixture
+def centroids_of(fresh_seed):
+    return lambda model: build_centroids(model, seed=fresh_seed, num_groups=K, window=WINDOW, num_sinks=SINKS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_head_executes_its_own_setting(family, ids, centroids_of):
+    model = wide_model(family)
+    before = logits(model, ids)
+    focus = compose(model, centroids_of(model), budget=BUDGET)
+    actual, heads = logits(model, ids), model.config.num_attention_heads
+    mask = mask_by_head(focus, heads, sliding=10 if family == "Mistral" else None)
+    assert "full attention" in focus.backends()[0]
+    focus.detach()
+    expected = logits(model, ids, attention_mask=mask)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(logits(model, ids), before)
+    assert not torch.allclose(actual, before, atol=1e-3)
+
+
+@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
+def test_every_backend_agrees(backend, ids, centroids_of):
+    if backend == "fused" and not fused_available():
+        pytest.skip("needs a C++ compiler")
+    model = wide_model("Llama")
+    focus = compose(model, centroids_of(model), budget=BUDGET, backend=backend)
+    actual = logits(model, ids)
+    assert set(focus.backends()[0].split(", ")) == {backend, "full attention"}
+    mask = mask_by_head(focus, 8)
+    focus.detach()
+    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["Llama", "GPT2", "Gemma2", "Mistral"])
+@pytest.mark.parametrize("cached", ["dynamic", "static"])
+def test_decoding_continues_with_every_heads_groups(family, cached, centroids_of):
+    """A prefill, several tokens at once, and single ones give the logits of the whole text."""
+    model = wide_model(family)
+    ids = random_ids(40, batch=2, seed=5)
+    focus = compose(model, centroids_of(model), budget=BUDGET)
+    whole = logits(model, ids)
+    cache = StaticCache(config=model.config, max_cache_len=48) if cached == "static" else None
+    parts = []
+    with torch.no_grad():
+        for first, last in [(0, 17), (17, 22), *((t, t + 1) for t in range(22, 40))]:
+            result = model(ids[:, first:last], past_key_values=cache, use_cache=True)
+            cache = result.past_key_values
+            parts.append(result.logits)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-4)
+    focus.detach()
+
+
+def test_padding_changes_nothing(centroids_of):
+    model = wide_model("Llama")
+    ids = random_ids(30, seed=3)
+    padded = torch.cat([torch.zeros(1, 6, dtype=torch.int64), ids], dim=1)
+    mask = (torch.arange(36) >= 6)[None].long()
+    focus = compose(model, centroids_of(model), budget=BUDGET)
+    alone = logits(model, ids)
+    position = (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        beside = model(padded, attention_mask=mask, position_ids=position, use_cache=False).logits[:, 6:]
+    torch.testing.assert_close(beside, alone, rtol=1e-4, atol=1e-4)
+    focus.detach()
+
+
+def test_a_cache_is_not_continued_with_another_budget(centroids_of):
+    model = wide_model("Llama")
+    focus = compose(model, centroids_of(model), budget=BUDGET)
+    cache = model(random_ids(12), use_cache=True).past_key_values
+    focus.config = focus.config.replace(budget=BUDGET[:1])
+    with pytest.raises(InputError, match="another top_k or budget"):
+        model(random_ids(1), past_key_values=cache, use_cache=True)
+    focus.detach()
+
+
+def test_a_layer_of_full_heads_keeps_its_own_attention(ids, centroids_of):
+    model = build_model()
+    centroids = centroids_of(model)
+    focus = compose(model, centroids, budget=[{"layer": 1, "full": True}])
+    assert focus.focused_layers == [0]
+    assert focus.attends_fully(1)
+    by_layer = logits(model, ids)
+    focus.detach()
+    focus = compose(model, centroids, budget=[{"layer": 1, "head": head, "full": True} for head in range(2)])
+    assert focus.focused_layers == [0]
+    assert torch.equal(logits(model, ids), by_layer)
+    focus.detach()
+
+
+def test_a_budget_is_checked_against_the_model(centroids_of):
+    model = build_model()
+    for budget, words in (
+        ([{"layer": 2, "full": True}], "names layer 2, which has no router"),
+        ([{"layer": 0, "head": 2, "full": True}], "names layer 0, head 2, but a layer of this model has 2"),
+        ([{"layer": 0, "full": True}, {"layer": 1, "full": True}], "Focus would run nowhere"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            compose(model, centroids_of(model), budget=budget)
+        assert "focus" not in model.config._attn_implementation
+
+
+def test_the_files_budget_holds_unless_another_is_given(ids, centroids_of):
+    model = wide_model("Llama")
+    centroids = centroids_of(model)
+    plain = compose(model, centroids)
+    without = logits(model, ids)
+    plain.detach()
+    centroids.config = centroids.config.replace(budget=BUDGET)
+    focus = compose(model, centroids)
+    assert len(focus.config.budget) == 2
+    assert not torch.equal(logits(model, ids), without)
+    focus.detach()
+    focus = compose(model, centroids, budget=())
+    assert torch.equal(logits(model, ids), without)
+    focus.detach()
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_training_gates_follow_the_budget(hard, ids, centroids_of):
+    """The same exception for every head is another configuration; a full head passes no gradient to the router."""
+    model = wide_model("Llama")
+    gate = SoftGate(hard=hard)
+
+    def loss_and_gradient(**settings):
+        centroids = centroids_of(model)
+        for router in centroids.routers.values():
+            router.requires_grad_(True)
+        focus = compose(model, centroids, assignment="sinkhorn", **settings)
+        with focus.training_gate(gate):
+            loss = model(ids, use_cache=False).logits.square().mean()
+        focus.detach()
+        loss.backward()
+        return loss.detach(), [p.grad for r in centroids.routers.values() for p in r.parameters()]
+
+    by_head = loss_and_gradient(budget=[{"layer": 0, "head": h, "top_k": 2, "window": 1} for h in range(4)])
+    uniform = loss_and_gradient(top_k=2, window=1)
+    torch.testing.assert_close(by_head, uniform)
+    one_full = loss_and_gradient(budget=BUDGET[:1])
+    assert not torch.equal(one_full[0], loss_and_gradient()[0])
+    assert all(torch.isfinite(gradient).all() and gradient.abs().sum() > 0 for gradient in one_full[1])
+
+
+def test_shares_are_means_over_heads(ids, centroids_of):
+    model = wide_model("Llama")
+    focus = compose(model, centroids_of(model), budget=BUDGET)
+    logits(model, ids)
+    allowed = (mask_by_head(focus, 4) == 0).float()
+    length = ids.shape[1]
+    kept = allowed.sum(dim=(2, 3)).mean() / (length * (length + 1) / 2)
+    assert layer_shares(focus.head_masks()[0])[0] == pytest.approx(kept.item())
+    assert evaluate_focus(focus, ids[:1]).retained_pairs == pytest.approx(layer_shares(focus.head_masks()[0])[0])
+    focus.detach()
+
+
+def test_attention_mass_is_that_of_every_heads_mask(ids, centroids_of):
+    model = wide_model("Llama").double()
+    weights = model(input_ids=ids[:1], use_cache=False, output_attentions=True).attentions[0][0]
+    focus = compose(model, centroids_of(model), budget=BUDGET)
+    mass = attention_mass_kept(focus, ids[:1], groups_from="focus")
+    logits(model, ids[:1])
+    dropped = mask_by_head(focus, 8)[0] != 0
+    expected = (weights * dropped).sum(dim=-1).mean(dim=-1)
+    place = MASS_CAUSES.index("dropped")
+    torch.testing.assert_close(torch.from_numpy(mass.shares[0, 0, :, place]), expected.double(), rtol=1e-5, atol=1e-7)
+    assert expected[2] == expected[3] == 0
+    focus.detach()
+
+
+@pytest.mark.parametrize(
+    ("heads", "copies", "expected"),
+    [
+        ((2,), False, [slice(2, 3, 1)]),
+        ((0, 1, 2), False, [slice(0, 3, 1)]),
+        ((0, 2, 4), False, [slice(0, 5, 2)]),
+        ((0, 1, 3), True, [[0, 1, 3]]),
+        ((0, 1, 3, 4, 7), False, [slice(0, 2), slice(3, 5), slice(7, 8)]),
+    ],
+)
+def test_heads_are_taken_as_views_where_they_can(heads, copies, expected):
+    parts = list(neighbours(heads, copies=copies))
+    assert parts == expected
+    everything = list(range(8))
+    taken = [x for part in parts for x in (everything[part] if isinstance(part, slice) else part)]
+    assert taken == list(heads)

@@ -90,10 +90,6 @@ class FocusModel:
         """Layers that run Focus; the others keep their own attention."""
         return [layer.index for layer in self._layers() if layer.router is not None]
 
-    def attends_fully(self, layer: int) -> bool:
-        """Whether the budget gives every head of a layer full attention."""
-        return _attends_fully(self.config, layer, num_key_value_heads(self.model))
-
     def head_masks(self) -> dict[int, tuple[HeadMask, ...]]:
         """The pairs that each group of heads of a focused layer used in this thread's last forward pass."""
         masks = {}
@@ -197,7 +193,7 @@ class FocusModel:
             raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
         sliding = {index: sliding_window_of(module) for index, module in modules.items()}
         focused = _focused_layers(self.model, self.routers, sliding, sliding_layers)
-        focused = _within_budget(focused, self.config, num_key_value_heads(self.model))
+        _check_any_left(focused, self.config, num_key_value_heads(self.model))
         self._modules = modules
         for index, module in modules.items():
             router = self.routers[index] if index in focused else None
@@ -247,20 +243,15 @@ def _focused_layers(
     return on_global if choice != "focus" and on_global else everywhere
 
 
-def _within_budget(focused: set[int], config: FocusConfig, num_heads: int) -> set[int]:
-    """Layers of which at least one head runs Focus."""
-    kept = {index for index in focused if not _attends_fully(config, index, num_heads)}
-    if focused and not kept:
+def _check_any_left(focused: set[int], config: FocusConfig, num_heads: int) -> None:
+    """Refuse a budget that leaves nothing to Focus."""
+    groups = [group for index in focused for group in config.head_groups(index, num_heads)]
+    if groups and all(group.setting.full for group in groups):
         raise ConfigError(
             "the budget gives every head full attention, so Focus would run nowhere",
             expected="at least one head without it",
             fix="use the model without Focus, or another budget",
         )
-    return kept
-
-
-def _attends_fully(config: FocusConfig, layer: int, num_heads: int) -> bool:
-    return all(group.setting.full for group in config.head_groups(layer, num_heads))
 
 
 def on_layers(model: nn.Module, routers: Mapping[int, CentroidRouter]) -> dict[int, CentroidRouter]:

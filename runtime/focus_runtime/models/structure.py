@@ -30,6 +30,24 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
     return dict(sorted(modules_by_layer.items()))
 
 
+def decoder_layers(model: nn.Module) -> dict[int, nn.Module]:
+    """The blocks that hold one attention module each, by layer number.
+
+    Raises:
+        ModelError: the model is not a list of such blocks.
+    """
+    modules = attention_modules(model)
+    blocks: dict[int, nn.Module] = {}
+    for parent in model.modules():
+        for block in parent if isinstance(parent, nn.ModuleList) else ():
+            held = [index for index, module in modules.items() if any(own is module for own in block.modules())]
+            if len(held) == 1:
+                blocks.setdefault(held[0], block)  # outer blocks come first
+    if set(blocks) != set(modules):
+        raise ModelError(f"{type(model).__name__} is not a list of layers with one attention each", fix=OTHER_MODEL)
+    return dict(sorted(blocks.items()))
+
+
 def hidden_size(model: nn.Module) -> int:
     """Width d of the hidden states that enter attention."""
     return int(model.config.get_text_config().hidden_size)  # type: ignore[operator, union-attr]

@@ -239,12 +239,13 @@ def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
     return traces
 
 
-def _budget_notes(in_full: list[int], layers: list[LayerTrace], usual: HeadSetting) -> list[str]:
+def _budget_notes(layers: list[LayerTrace], usual: HeadSetting) -> list[str]:
     """What a budget made of layers and heads, in words."""
     notes = []
+    in_full = [layer.layer for layer in layers if all(part.group.setting.full for part in layer.heads)]
     if in_full:
         notes.append(f"The budget gives {len(in_full)} layer(s) full attention: {', '.join(map(str, in_full))}.")
-    groups = [part.group for layer in layers for part in layer.heads]
+    groups = [part.group for layer in layers if layer.layer not in in_full for part in layer.heads]
     full = sum(len(group.heads) for group in groups if group.setting.full)
     other = sum(len(group.heads) for group in groups if not group.setting.full and group.setting != usual)
     if full:
@@ -300,15 +301,12 @@ def _notes(
     model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids, layers: list[LayerTrace]
 ) -> list[str]:
     notes = list(centroids.warnings)
-    ran = {layer.layer for layer in layers}
-    without = [index for index in centroids.routers if index not in ran]
-    in_full = [index for index in without if focus.attends_fully(index)]
-    own = len(without) - len(in_full)
-    if own:
+    kept = len(centroids.routers) - len(layers)
+    if kept:
         notes.append(
-            f"{own} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
+            f"{kept} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
         )
-    notes += _budget_notes(in_full, layers, HeadSetting(focus.config.top_k, focus.config.window))
+    notes += _budget_notes(layers, HeadSetting(focus.config.top_k, focus.config.window))
     length = len(tokens.ids)
     short = [layer.sliding_window for layer in layers if layer.sliding_window is not None]
     if short and min(short) < length:

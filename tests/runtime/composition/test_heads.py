@@ -132,18 +132,27 @@ def test_a_cache_is_not_continued_with_another_budget(centroids_of):
     focus.detach()
 
 
-def test_a_layer_of_full_heads_keeps_its_own_attention(ids, centroids_of):
-    model = build_model()
-    centroids = centroids_of(model)
-    focus = compose(model, centroids, budget=[{"layer": 1, "full": True}])
-    assert focus.focused_layers == [0]
-    assert focus.attends_fully(1)
-    by_layer = logits(model, ids)
+def test_a_layer_of_full_heads_attends_as_the_model_does(ids, centroids_of):
+    model = build_model(num_hidden_layers=1)
+    before = logits(model, ids)
+    centroids = centroids_of(build_model())
+    del centroids.routers[1]
+    centroids.num_model_layers = 1
+    focus = compose(model, centroids)
+    focus.config = focus.config.replace(budget=[{"layer": 0, "full": True}])
+    torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
+    assert layer_shares(focus.head_masks()[0]) == (1.0, 1.0)
     focus.detach()
-    focus = compose(model, centroids, budget=[{"layer": 1, "head": head, "full": True} for head in range(2)])
-    assert focus.focused_layers == [0]
-    assert torch.equal(logits(model, ids), by_layer)
-    focus.detach()
+
+
+def test_a_whole_layer_and_each_of_its_heads_are_the_same(ids, centroids_of):
+    model, results = build_model(), []
+    for budget in ([{"layer": 1, "full": True}], [{"layer": 1, "head": head, "full": True} for head in range(2)]):
+        focus = compose(model, centroids_of(model), budget=budget)
+        results.append(logits(model, ids))
+        assert focus.focused_layers == [0, 1]
+        focus.detach()
+    assert torch.equal(*results)
 
 
 def test_a_budget_is_checked_against_the_model(centroids_of):

@@ -90,12 +90,11 @@ BUDGET = [
 
 
 def test_a_run_says_what_every_head_executed(tmp_path):
-    """Block counts, single pairs and settings by part; a layer of full heads is not among the run's layers."""
+    """Block counts, single pairs and settings by part."""
     model = build_model(vocab_size=512, num_attention_heads=8, num_key_value_heads=4, num_hidden_layers=3)
     centroids = random_centroids(model, FocusConfig(num_groups=4, top_k=1, window=5, num_sinks=1, budget=BUDGET))
     calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
     trace = analyze(model, build_tokenizer(), "a small text, twice. " * 4, centroids, RunOptions(repeats=1))
-    assert [layer.layer for layer in trace.layers] == [1, 2]
     assert "full attention" in trace.info["backend"]
     assert any("1 layer(s) full attention: 0." in note for note in trace.notes)
     assert any("1 key-value head(s) of other layers full attention" in note for note in trace.notes)
@@ -110,6 +109,7 @@ def test_a_run_says_what_every_head_executed(tmp_path):
             [run_id],
         ).fetchall()
         assert [row[:6] for row in said] == [
+            (0, 0, [0, 1, 2, 3], None, None, True),
             (1, 0, [0], 2, 2, False),
             (1, 1, [1, 3], 1, 5, False),
             (1, 2, [2], None, None, True),
@@ -136,7 +136,7 @@ def test_a_run_says_what_every_head_executed(tmp_path):
             assert int(totals[CAUSES.index("dropped")]) == pairs - int(allowed.sum())
         mean = connection.execute("SELECT layer, retained_pairs FROM layers ORDER BY layer").fetchall()
     by_head = [row[6] for row in said]
-    assert dict(mean) == pytest.approx({1: (by_head[0] + 2 * by_head[1] + by_head[2]) / 4, 2: by_head[3]})
+    assert dict(mean) == pytest.approx({0: 1.0, 1: (by_head[1] + 2 * by_head[2] + by_head[3]) / 4, 2: by_head[4]})
     assert trace.retained_pairs == pytest.approx(np.mean([share for _, share in mean]))
 
 

@@ -1,0 +1,118 @@
+"""What a budget does to calibration text: loss and pairs kept, measured from the first layer that it changes.
+
+Shape suffixes: N sequences, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from focus_runtime.budget import HeadException
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.resume import recorded_outputs, resumed_at
+from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, token_nll
+from focus_runtime.models.device_map import input_device
+
+Budget = tuple[HeadException, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A budget on calibration text.
+
+    Attributes:
+        budget: its exceptions.
+        nll: (N,) mean loss of every sequence in nats per token.
+        retained_pairs: allowed pairs over causal pairs, mean over sequences, layers with routers and heads.
+    """
+
+    budget: Budget
+    nll: NDArray[np.float64]
+    retained_pairs: float
+
+
+class BudgetMeter:
+    """Measures budgets of one composition on the same sequences.
+
+    A pass starts at the first layer in which a budget differs from the composition's own: what the layers before it
+    returned is kept, N times (layers x T x width) numbers of the model's type.
+
+    Args:
+        focus: composed with the budget all others are compared with.
+        sequences: by domain, (N, T) token ids each.
+
+    Attributes:
+        domains: the domain of each sequence.
+        full: (N,) loss of each sequence under full attention.
+        base: the composition's own budget.
+    """
+
+    def __init__(self, focus: FocusModel, sequences: Mapping[str, Tensor]) -> None:
+        self.focus, self._config = focus, focus.config
+        device = input_device(focus.model)
+        self._ids = [row.to(device) for rows in sequences.values() for row in rows.split(1)]
+        self.domains = [name for name, rows in sequences.items() for _ in range(rows.shape[0])]
+        for ids in self._ids:
+            check_positions(focus.model, ids.shape[1])
+        self._outputs: list[dict[int, Any]] = []
+        self._shares: list[dict[int, float]] = []
+        full, own = [], []
+        with torch.no_grad():
+            for ids in self._ids:
+                with focus.full_attention():
+                    full.append(self._nll(ids))
+                with recorded_outputs(focus.model) as outputs:
+                    own.append(self._nll(ids))
+                self._outputs.append(outputs)
+                self._shares.append(self._layer_shares())
+        self.full = np.array(full)
+        self.base = Measured(self._config.budget, np.array(own), self._mean(self._shares))
+
+    def measure(self, budget: Iterable[HeadException]) -> Measured:
+        """Loss and pairs kept under a budget.
+
+        Raises:
+            ConfigError: it contradicts the configuration.
+        """
+        config = self._config.replace(budget=tuple(budget))
+        changed = set(config.budget) ^ set(self._config.budget)
+        if not changed:
+            return self.base
+        first = min(entry.layer for entry in changed)
+        self.focus.config = config
+        nll, shares = [], []
+        try:
+            with torch.no_grad():
+                for ids, outputs, before in zip(self._ids, self._outputs, self._shares, strict=True):
+                    with resumed_at(self.focus.model, first, outputs):
+                        nll.append(self._nll(ids))
+                    now = self._layer_shares()
+                    shares.append({layer: now[layer] if layer >= first else before[layer] for layer in before})
+        finally:
+            self.focus.config = self._config
+        return Measured(config.budget, np.array(nll), self._mean(shares))
+
+    def excess(self, measured: Measured) -> dict[str, float]:
+        """By domain, perplexity over that of full attention, minus 1; 0.01 is one per cent more."""
+        difference = measured.nll - self.full
+        names = np.array(self.domains)
+        return {name: math.expm1(difference[names == name].mean()) for name in dict.fromkeys(self.domains)}
+
+    def _nll(self, ids: Tensor) -> float:
+        model = self.focus.model
+        return token_nll(model, final_hidden(model, ids), ids).double().mean().item()
+
+    def _layer_shares(self) -> dict[int, float]:
+        return {layer: layer_shares(masks)[0] for layer, masks in self.focus.head_masks().items()}
+
+    @staticmethod
+    def _mean(shares: list[dict[int, float]]) -> float:
+        return float(np.mean([list(row.values()) for row in shares]))

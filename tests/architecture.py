@@ -47,7 +47,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{X}/data": _runtime("mask measure corpus store") | {X},
     f"{X}/statistics": _runtime("text mask measure store") | {X, f"{X}/data"},
     f"{X}/views": _runtime("mask measure") | {X, f"{X}/data"},
-    f"{X}/services": _runtime("models text mask routing composition measure training baselines run tasks corpus store")
+    f"{X}/services": _runtime(
+        "models text mask routing composition measure training tuning baselines run tasks corpus store"
+    )
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views"},
     f"{X}/exports": _runtime("models text mask measure store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views", f"{X}/services"},

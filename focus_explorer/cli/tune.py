@@ -1,0 +1,115 @@
+"""`focus-explorer tune`: find which heads to leave at full attention, and write a centroid file with that budget."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from focus_explorer.cli.options import add_focus_settings, add_settings, command_line
+from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.progress import stage_bar
+from focus_explorer.services.tune import TuneRequest, describe, to_json, tune
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Texts, target, output file and how much is measured."""
+    parser.add_argument(
+        "--text",
+        nargs="+",
+        required=True,
+        metavar="NAME=FOLDER",
+        help="calibration text by domain: text files, or folders of .txt files",
+    )
+    parser.add_argument(
+        "--held-out",
+        nargs="*",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="text for the check at the end (default: other sequences of the calibration text)",
+    )
+    parser.add_argument("--out", required=True, help="centroid file to write (.safetensors)")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--loss", help="largest rise in perplexity in every domain, such as 1%% or 0.01")
+    target.add_argument("--pairs", help="largest share of causal pairs kept, such as 30%% or 0.3")
+    add_settings(parser, "model", "centroids", "db")
+    add_focus_settings(parser, assignment=False)
+    parser.add_argument(
+        "--head-top-k",
+        default="2",
+        help="top-k that single heads may get besides full attention, such as 2,3; 0 for none (default: 2)",
+    )
+    parser.add_argument("--sequences", type=int, default=2, help="calibration sequences a domain (default: 2)")
+    parser.add_argument("--held-out-sequences", type=int, default=8, help="of the check, a domain (default: 8)")
+    parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
+    parser.add_argument(
+        "--write-best", action="store_true", help="write the closest budget where none meets the target"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue a search with the same --out that was stopped")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Search; returns the exit status: 3 where no budget meets the target and nothing was written."""
+    from focus_explorer.services.service import Service
+
+    request = TuneRequest(
+        text=tuple(arguments.text),
+        held_out=tuple(arguments.held_out),
+        out=arguments.out,
+        model=arguments.model,
+        centroids=arguments.centroids,
+        loss=_share(arguments.loss, "--loss"),
+        pairs=_share(arguments.pairs, "--pairs"),
+        top_k=arguments.top_k,
+        window=arguments.window,
+        num_sinks=arguments.sinks,
+        top_ks=_top_ks(arguments.head_top_k),
+        sequences=arguments.sequences,
+        held_out_sequences=arguments.held_out_sequences,
+        seq_len=arguments.seq_len,
+        device=arguments.device,
+        dtype=arguments.dtype,
+        write_best=arguments.write_best,
+        resume=arguments.resume,
+    )
+    try:
+        tuned = tune(Service(arguments.db), request, bar=stage_bar)
+    except (KeyboardInterrupt, Cancelled):
+        again = command_line() + ("" if request.resume else " --resume")
+        print(f"stopped; what was measured is kept. Continue with\n  {again}", file=sys.stderr)
+        return 130
+    if arguments.json:
+        print(json.dumps(to_json(tuned)))
+    else:
+        print(describe(tuned))
+        if tuned.written is not None:
+            print(f"written      {tuned.written}")
+    if tuned.written is None:
+        print(
+            "no budget meets the target, so nothing was written; the last line of the table is the closest. Write it "
+            "with --write-best, or choose another target",
+            file=sys.stderr,
+        )
+        return 3
+    return 0
+
+
+def _share(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError as error:
+        raise InputError(f"{option} is {text!r}", expected="a share such as 1% or 0.01") from error
+
+
+def _top_ks(text: str) -> tuple[int, ...]:
+    try:
+        values = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise InputError(f"--head-top-k is {text!r}", expected="whole numbers such as 2,3") from error
+    return tuple(sorted({value for value in values if value > 0}))

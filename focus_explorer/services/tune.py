@@ -1,0 +1,290 @@
+"""Find a budget for a centroid file: which heads to leave at full attention for a target loss or share of pairs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from focus_explorer import settings
+from focus_explorer.errors import InputError, TextError
+from focus_explorer.progress import Progress, StageBar, no_stages
+from focus_explorer.services.centroids.files import load_named_centroids
+from focus_explorer.services.models import LoadedModel
+from focus_explorer.services.service import Service
+from focus_explorer.services.training.texts import gather_texts
+
+SAVE_EVERY = 5  # measurements between writings of an unfinished search
+FEWEST = 2  # sequences of a domain that an interval needs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneRequest:
+    """A search.
+
+    Attributes:
+        text: calibration text by domain, NAME=FILE_OR_FOLDER each, or a path alone.
+        held_out: text for the check, likewise; when empty, other sequences of the calibration text.
+        out: centroid file to write.
+        loss, pairs: the target, one of them; see `Target`.
+        top_ks: top-k that single heads may get, besides full attention.
+        sequences: calibration sequences of each domain.
+        held_out_sequences: those of the check.
+        seq_len: tokens of a sequence.
+        write_best: write the closest budget where none meets the target.
+        resume: continue an unfinished search for the same file.
+    """
+
+    text: tuple[str, ...]
+    out: str
+    held_out: tuple[str, ...] = ()
+    model: str = settings.SETTINGS["model"].default
+    centroids: str = settings.SETTINGS["centroids"].default
+    loss: float | None = None
+    pairs: float | None = None
+    top_k: int | None = None
+    window: int | None = None
+    num_sinks: int | None = None
+    top_ks: tuple[int, ...] = (2,)
+    sequences: int = 2
+    held_out_sequences: int = 8
+    seq_len: int = 1024
+    device: str = "auto"
+    dtype: str = "auto"
+    write_best: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A finished search.
+
+    Attributes:
+        record: as it is kept in the file.
+        budget: chosen, JSON-ready.
+        written: the file, or None where the target was not met.
+    """
+
+    record: dict[str, Any]
+    budget: list[dict[str, Any]]
+    written: Path | None
+
+
+def tune(
+    service: Service,
+    request: TuneRequest,
+    *,
+    bar: StageBar = no_stages,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Tuned:
+    """Search, check on held-out text, write the file.
+
+    Args:
+        service: whose model and centroid files are used.
+        request: what is searched.
+        bar: opens a progress display.
+        cancelled: asked after every measurement; True raises `Cancelled`, and `resume` continues.
+
+    Raises:
+        InputError: text, target, model or centroids cannot be used, or the file not written.
+    """
+    from focus_runtime.files import cannot_write, check_writable
+    from focus_runtime.tuning.search import Target
+
+    target = Target(request.loss, request.pairs)
+    if Path(request.out).suffix != ".safetensors":
+        raise InputError(f"--out is {request.out!r}", expected="a name ending in .safetensors")
+    check_writable(os.path.expanduser(request.out), explain=cannot_write("choose another --out"))
+    texts = domains_of(request.text, "--text")
+    held_out = domains_of(request.held_out, "--held-out")
+    with bar() as progress:
+        progress("Loading the model", 0.0)
+        with service.models.lease(request.model, device=request.device, dtype=request.dtype) as loaded:
+            return _Search(service, request, loaded, progress, cancelled).run(texts, held_out, target)
+
+
+def domains_of(sources: tuple[str, ...], option: str) -> dict[str, list[str]]:
+    """Texts by domain of NAME=FILE_OR_FOLDER words; a path alone is the domain "text".
+
+    Args:
+        sources: as typed.
+        option: named in messages.
+
+    Raises:
+        InputError: a domain is named twice. TextError: no text.
+    """
+    named: dict[str, list[str]] = {}
+    for source in sources:
+        name, sign, path = source.partition("=")
+        name, path = (name, path) if sign and name and path else ("text", source)
+        if name in named:
+            raise InputError(f"{option} names the domain {name!r} twice", expected="NAME=FOLDER, each name once")
+        named[name] = gather_texts([path])[0]
+    return named
+
+
+class _Search:
+    """One search with what it needs."""
+
+    def __init__(
+        self,
+        service: Service,
+        request: TuneRequest,
+        loaded: LoadedModel,
+        progress: Progress,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.service, self.request, self.loaded = service, request, loaded
+        self.progress, self.cancelled = progress, cancelled
+
+    def run(self, texts: dict[str, list[str]], held_out: dict[str, list[str]], target: Any) -> Tuned:
+        """The whole search on one loaded model."""
+        from focus_runtime.composition.attach import compose
+        from focus_runtime.routing.centroid_file import save_centroids
+        from focus_runtime.tuning.record import resume_path, summary, to_json, verify
+
+        request = self.request
+        calibration, check = self._sequences(texts, held_out)
+        centroids = load_named_centroids(self.service.database, request.centroids)
+        if centroids is None:
+            raise InputError("random centroids cannot be tuned", expected="a centroid file")
+        focus = compose(
+            self.loaded.model,
+            centroids,
+            top_k=request.top_k,
+            window=request.window,
+            num_sinks=request.num_sinks,
+            budget=(),
+        )
+        try:
+            meter, result = self._searched(focus, calibration, target, centroids.sha256)
+            point = result.chosen or result.closest
+            self.progress("Held-out text", 0.9)
+            record = summary(meter, result, target, verify(focus, point.budget, check))
+            config = focus.config.replace(budget=point.budget)
+        finally:
+            focus.detach()
+        written = None
+        if result.chosen is not None or request.write_best:
+            centroids.config = config
+            centroids.training = centroids.training | {"budget": record}
+            written = Path(os.path.expanduser(request.out))
+            save_centroids(centroids, written)
+            resume_path(written).unlink(missing_ok=True)
+        return Tuned(record, to_json(point.budget), written)
+
+    def _searched(self, focus: Any, calibration: dict[str, Any], target: Any, centroids: str) -> tuple[Any, Any]:
+        from focus_runtime.errors import Cancelled
+        from focus_runtime.models.structure import num_key_value_heads
+        from focus_runtime.tuning import record
+        from focus_runtime.tuning.meter import BudgetMeter
+        from focus_runtime.tuning.search import Progress, candidates, search
+
+        request = self.request
+        path = record.resume_path(os.path.expanduser(request.out))
+        identity = self._identity(focus, calibration, centroids)
+        known = record.load_known(path, identity) if request.resume and path.exists() else {}
+        self.progress("Measuring without a budget", 0.02)
+        meter = BudgetMeter(focus, calibration)
+
+        def on_step(done: int, total: int, measured: Any) -> None:
+            self.progress(f"{done} of about {total} budgets", 0.05 + 0.85 * done / max(total, 1))
+            stop = self.cancelled()
+            if stop or done % SAVE_EVERY == 0:
+                record.save_known(path, identity, state.known)
+            if stop:
+                raise Cancelled("stopped")
+
+        options: list[dict[str, Any]] = [{"top_k": k} for k in request.top_ks if k > focus.config.top_k]
+        changes = candidates(focus.focused_layers, num_key_value_heads(self.loaded.model), [*options, {"full": True}])
+        state = Progress(on_step, known)
+        try:
+            return meter, search(meter, changes, target, state)
+        except KeyboardInterrupt:
+            record.save_known(path, identity, state.known)
+            raise
+
+    def _sequences(
+        self, texts: dict[str, list[str]], held_out: dict[str, list[str]]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Calibration and held-out sequences by domain."""
+        request = self.request
+        if request.sequences < 1 or request.held_out_sequences < FEWEST:
+            raise InputError(
+                f"{request.sequences} calibration and {request.held_out_sequences} held-out sequences",
+                expected=f"at least 1 and {FEWEST} of each domain",
+            )
+        if held_out:
+            return (
+                {name: self._cut(name, own, request.sequences, 1) for name, own in texts.items()},
+                {name: self._cut(name, own, request.held_out_sequences, FEWEST) for name, own in held_out.items()},
+            )
+        calibration, check = {}, {}
+        for name, own in texts.items():
+            every = self._cut(name, own, request.sequences + request.held_out_sequences, FEWEST + 1)
+            used = min(request.sequences, every.shape[0] - FEWEST)
+            places = [round(i * (every.shape[0] - 1) / max(1, used - 1)) for i in range(used)]
+            others = [place for place in range(every.shape[0]) if place not in places]
+            calibration[name], check[name] = every[places], every[others]
+        return calibration, check
+
+    def _cut(self, name: str, texts: list[str], count: int, fewest: int) -> Any:
+        from focus_runtime.text.sequences import encode_texts, even_sequences
+
+        length = self.request.seq_len
+        if length < 16:
+            raise InputError(f"--seq-len is {length}", expected="at least 16")
+        ids = encode_texts(self.loaded.tokenizer, texts, 1)
+        if ids.numel() < fewest * length:
+            raise TextError(
+                f"the domain {name!r} has {ids.numel():,} tokens",
+                expected=f"at least {fewest * length:,}: {fewest} sequences of {length:,}",
+                fix="give more text or a shorter --seq-len",
+            )
+        return even_sequences(ids, count, length)
+
+    def _identity(self, focus: Any, calibration: dict[str, Any], centroids: str) -> dict[str, Any]:
+        digest = hashlib.sha256()
+        for name, ids in calibration.items():
+            digest.update(name.encode() + b"\0" + ids.cpu().numpy().tobytes())
+        return {
+            "model": self.loaded.fingerprint,
+            "centroids": centroids,
+            "config": focus.config.to_json(),
+            "calibration": digest.hexdigest(),
+            "dtype": str(focus.model.dtype),
+            "device": str(focus.model.device),
+        }
+
+
+def describe(tuned: Tuned) -> str:
+    """The result as text."""
+    record = tuned.record
+    lines = [f"{'pairs kept':>10}  {'worst domain':>12}  budget"]
+    for point in [record["without_budget"], *record["points"]]:
+        worst = max(point["excess"].values())
+        lines.append(f"{point['retained_pairs']:>10.1%}  {worst:>+12.2%}  {_in_words(point['budget'])}")
+    lines.append("on held-out text, perplexity over full attention's:")
+    for name, row in record["held_out"].items():
+        change = row["relative_difference"]
+        low, high = change["low"], change["high"]
+        interval = "" if low is None else f" ({low:+.2%} to {high:+.2%})"
+        lines.append(f"  {name:<16} {change['value']:+.2%}{interval}, {row['retained_pairs']:.1%} of pairs kept")
+    return "\n".join(lines)
+
+
+def _in_words(budget: list[dict[str, Any]]) -> str:
+    full = sum(bool(entry.get("full")) for entry in budget)
+    other = len(budget) - full
+    parts = [f"{full} heads in full"] * bool(full) + [f"{other} with another top-k"] * bool(other)
+    return ", ".join(parts) or "none"
+
+
+def to_json(tuned: Tuned) -> dict[str, Any]:
+    """JSON-ready."""
+    values = asdict(tuned)
+    values["written"] = None if tuned.written is None else str(tuned.written)
+    return values

@@ -1,0 +1,139 @@
+"""A search as it is kept: its measurements while it runs, and the record in the centroid file it ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from focus_runtime.budget import read_budget
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.errors import ConfigError, TrainingError
+from focus_runtime.files import cannot_write, replacing
+from focus_runtime.measure.scores import compare, score
+from focus_runtime.tuning.meter import Budget, BudgetMeter, Measured
+from focus_runtime.tuning.search import Search, Target, pareto
+
+LISTED = 12  # changes measured alone that a record names
+OTHER_SEARCH = "delete the file, or choose another --out"
+
+
+def save_known(path: Path, identity: Mapping[str, Any], known: Mapping[Budget, Measured]) -> None:
+    """Write the measurements of an unfinished search.
+
+    Args:
+        path: of the file.
+        identity: what they were measured on.
+        known: by budget.
+
+    Raises:
+        TrainingError: it cannot be written; an older file is left as it was.
+    """
+    rows = [
+        {"budget": to_json(measured.budget), "nll": measured.nll.tolist(), "pairs": measured.retained_pairs}
+        for measured in known.values()
+    ]
+    with replacing(path, explain=cannot_write("choose a writable folder", TrainingError)) as part:
+        part.write_text(json.dumps({"identity": dict(identity), "measured": rows}) + "\n", encoding="utf-8")
+
+
+def load_known(path: Path, identity: Mapping[str, Any]) -> dict[Budget, Measured]:
+    """Read the measurements of an unfinished search.
+
+    Args:
+        path: from `save_known`.
+        identity: what they must have been measured on.
+
+    Raises:
+        TrainingError: it cannot be read, or is of another search.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        same = content["identity"] == json.loads(json.dumps(dict(identity)))
+        rows = [
+            Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), float(row["pairs"]))
+            for row in content["measured"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+        raise TrainingError(f"{path} cannot be read: {error}", fix=OTHER_SEARCH) from error
+    if not same:
+        raise TrainingError(
+            f"{path} is of a search with another model, text, centroids or settings",
+            expected="the same as before",
+            fix=OTHER_SEARCH,
+        )
+    return {row.budget: row for row in rows}
+
+
+def to_json(budget: Budget) -> list[dict[str, Any]]:
+    """A budget as JSON values."""
+    return [entry.to_dict() for entry in budget]
+
+
+def verify(focus: FocusModel, budget: Budget, sequences: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
+    """A budget on text that the search has not seen, by domain, with intervals over sequences.
+
+    Args:
+        focus: the composition that was searched.
+        budget: of the composition while this runs.
+        sequences: (N, T) token ids by domain.
+
+    Returns:
+        By domain what `compare` gives.
+    """
+    before = focus.config
+    focus.config = before.replace(budget=budget)
+    found = {}
+    try:
+        for name, ids in sequences.items():
+            with focus.full_attention():
+                full = score(focus.model, ids)
+            found[name] = compare(full, score(focus, ids))
+    finally:
+        focus.config = before
+    return found
+
+
+def summary(
+    meter: BudgetMeter, result: Search, target: Target, held_out: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a centroid file says of its budget, JSON-ready.
+
+    Args:
+        meter: the search's.
+        result: of the search.
+        target: of the search.
+        held_out: from `verify`.
+    """
+
+    def point(measured: Measured) -> dict[str, Any]:
+        return {
+            "budget": to_json(measured.budget),
+            "retained_pairs": measured.retained_pairs,
+            "excess": meter.excess(measured),
+        }
+
+    kept = ("relative_difference", "full_perplexity", "focus_perplexity", "retained_pairs", "distant_kept")
+    more = ("sequences", "tokens", "p_value")
+    return {
+        "target": {"loss": target.loss} if target.loss is not None else {"pairs": target.pairs},
+        "met": result.chosen is not None,
+        "calibration": {name: meter.domains.count(name) for name in dict.fromkeys(meter.domains)},
+        "without_budget": point(meter.base),
+        "points": [point(measured) for measured in pareto(result.points)],
+        "best_alone": [
+            {"change": change.exception.to_dict(), "gain_nats": change.gain, "pairs": change.pairs}
+            for change in result.changes[:LISTED]
+        ],
+        "held_out": {name: {key: row[key] for key in (*kept, *more)} for name, row in held_out.items()},
+    }
+
+
+def resume_path(out: str | os.PathLike[str]) -> Path:
+    """Where an unfinished search for a file is kept."""
+    return Path(f"{os.fspath(out)}.search.json")

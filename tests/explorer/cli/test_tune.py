@@ -1,0 +1,154 @@
+"""The tune command on a tiny model: what it writes is what it measured, and everything that is wrong is one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.scores import compare, score
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+from focus_runtime.text.sequences import encode_texts, even_sequences
+from tests.explorer.cli.conftest import one_error
+from tests.helpers import build_centroids
+from tests.runtime.tasks.test_last_word import novel
+
+
+@pytest.fixture(scope="module")
+def centroid_file(tmp_path_factory, model_folder):
+    model, _ = load_model(model_folder)
+    path = tmp_path_factory.mktemp("centroids") / "c.safetensors"
+    save_centroids(build_centroids(model, window=4), path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    for number in (1, 2):
+        (folder / f"{number}.txt").write_text(novel(number, 60))
+    return folder
+
+
+@pytest.fixture
+def tune(tmp_path, model_folder, centroid_file, texts):
+    def run(*more, out=tmp_path / "tuned.safetensors"):
+        named = ["--text", f"one={texts / '1.txt'}", f"two={texts / '2.txt'}", "--out", str(out)]
+        small = ["--seq-len", "48", "--sequences", "1", "--held-out-sequences", "3"]
+        where = ["--model", model_folder, "--centroids", centroid_file, "--db", str(tmp_path / "runs.duckdb")]
+        return main(["tune", *named, *small, *where, *map(str, more)])
+
+    return run
+
+
+def test_the_file_has_the_budget_and_what_was_measured(tune, tmp_path, capsys, model_folder, texts):
+    assert tune("--pairs", "80%", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    file = load_centroids(printed["written"])
+    assert [entry.to_dict() for entry in file.config.budget] == printed["budget"] != []
+    record = file.training["budget"]
+    assert record == printed["record"]
+    assert (record["target"], record["met"], record["calibration"]) == ({"pairs": 0.8}, True, {"one": 1, "two": 1})
+    chosen = next(point for point in record["points"] if point["budget"] == printed["budget"])
+    assert record["without_budget"]["retained_pairs"] < chosen["retained_pairs"] <= 0.8
+    shares = [point["retained_pairs"] for point in record["points"]]
+    assert shares == sorted(shares)
+    assert not list(tmp_path.glob("*.json"))  # a finished search leaves no measurements behind
+    # held-out numbers are those of the runtime on the sequences that calibration left out
+    model, tokenizer = load_model(model_folder)
+    every = even_sequences(encode_texts(tokenizer, [(texts / "1.txt").read_text()], 1), 4, 48)
+    full = score(model, every[1:])
+    expected = compare(full, score(compose(model, file), every[1:]))
+    row = record["held_out"]["one"]
+    assert row["relative_difference"] == expected["relative_difference"]
+    assert row["retained_pairs"] == expected["retained_pairs"]
+
+
+def test_the_table_is_printed(tune, capsys):
+    assert tune("--pairs", "0.8") == 0
+    out = capsys.readouterr().out
+    assert "pairs kept" in out
+    assert "heads in full" in out
+    assert "on held-out text" in out
+    assert "written" in out
+
+
+def test_a_target_that_cannot_be_met_writes_nothing_unless_told(tune, tmp_path, capsys):
+    out = tmp_path / "never.safetensors"
+    assert tune("--pairs", "1%", out=out) == 3
+    assert "no budget meets the target, so nothing was written" in capsys.readouterr().err
+    assert not out.exists()
+    assert tune("--pairs", "1%", "--write-best", out=out) == 0
+    assert load_centroids(out).training["budget"]["met"] is False
+
+
+def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys, monkeypatch):
+    from focus_runtime.tuning.meter import BudgetMeter
+
+    assert tune("--pairs", "80%", "--json") == 0
+    whole = json.loads(capsys.readouterr().out)
+    measure, calls = BudgetMeter.measure, []
+
+    def interrupted(self, budget):
+        calls.append(budget)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return measure(self, budget)
+
+    monkeypatch.setattr(BudgetMeter, "measure", interrupted)
+    out = tmp_path / "again.safetensors"
+    assert tune("--pairs", "80%", "--json", out=out) == 130
+    assert "Continue with" in capsys.readouterr().err
+    assert not out.exists()
+    calls.clear()
+    calls.extend([None] * 10)
+    assert tune("--pairs", "80%", "--json", "--resume", out=out) == 0
+    resumed = json.loads(capsys.readouterr().out)
+    assert resumed["record"] == whole["record"]
+    measured = len(calls) - 10
+    monkeypatch.undo()
+    assert 0 < measured
+    assert not list(tmp_path.glob("*.search.json"))
+
+
+def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
+    out = tmp_path / "x.safetensors"
+    (tmp_path / "x.safetensors.search.json").write_text(json.dumps({"identity": {"model": "other"}, "measured": []}))
+    assert tune("--pairs", "80%", "--resume", out=out) == 2
+    one_error(capsys, 2, "is of a search with another model, text, centroids or settings")
+    (tmp_path / "x.safetensors.search.json").write_text("{")
+    assert tune("--pairs", "80%", "--resume", out=out) == 2
+    one_error(capsys, 2, "cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--loss", "1%", "--pairs", "30%"), ["not allowed with"]),
+        ((), ["--loss", "--pairs", "required"]),
+        (("--loss", "little"), ["--loss is 'little'", "such as 1%"]),
+        (("--loss", "-0.1"), ["target loss is -0.1"]),
+        (("--pairs", "200%"), ["share of pairs is 2.0"]),
+        (("--pairs", "50%", "--head-top-k", "two"), ["--head-top-k is 'two'"]),
+        (("--pairs", "50%", "--head-top-k", "9"), ["top_k 9 but there are 4 groups"]),
+        (("--pairs", "50%", "--seq-len", "4000"), ["the domain 'one' has", "give more text or a shorter --seq-len"]),
+        (("--pairs", "50%", "--seq-len", "3"), ["--seq-len is 3"]),
+        (("--pairs", "50%", "--sequences", "0"), ["0 calibration"]),
+        (("--pairs", "50%", "--held-out-sequences", "1"), ["1 held-out sequences"]),
+        (("--pairs", "50%", "--centroids", "random"), ["random centroids cannot be tuned"]),
+        (("--pairs", "50%", "--text", "a=nowhere.txt"), ["nowhere.txt"]),
+        (("--pairs", "50%", "--text", "a=x.txt", "a=y.txt"), ["x.txt"]),
+    ],
+)
+def test_what_is_wrong_is_one_line(words, parts, tune, tmp_path, capsys):
+    assert tune(*words) == 2
+    one_error(capsys, 2, *parts)
+    assert not list(tmp_path.glob("*.safetensors*"))
+
+
+def test_the_name_of_the_output_is_checked_before_any_work(tune, tmp_path, capsys):
+    assert tune("--pairs", "50%", out=tmp_path / "c.bin") == 2
+    one_error(capsys, 2, "a name ending in .safetensors")

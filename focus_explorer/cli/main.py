@@ -21,6 +21,7 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
     "figure": "draw a figure of a run as PDF, SVG, PNG or HTML for papers",
     "centroids": "centroid files",
     "train": "train centroids on your own text",
+    "texts": "build a mixture of texts to train and validate on, from Debian and PyPI packages and novels",
     "trainings": "list recorded trainings, newest first",
     "bench": "measure speed and perplexity, compared with full attention, on this machine",
     "evaluate": "perplexity and benchmark tasks compared with full attention, with intervals",

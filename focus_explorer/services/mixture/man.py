@@ -30,7 +30,13 @@ _ESCAPE = re.compile(
 _CHARACTERS = {"e": "\\", "\\": "\\", "-": "-", "'": "´", "`": "`", " ": " ", "~": " ", "0": " ", "t": "\t", ".": "."}
 _ALTERNATING = {"BI", "IB", "BR", "RB", "IR", "RI"}
 _JOINED = {"B", "I", "SM", "SB", "R", "CW"}
-_ENDS = {"PP", "P", "LP", "sp", "HP", "RS", "RE", "br", "Sp"}
+_FIRST_WORD = {"UR", "UE", "MT", "ME", "URL", "SY"}
+_BULLETS = {"•", "-", "*", "o"}
+_PARAGRAPHS = {"PP", "P", "LP", "sp"}
+_HEADINGS = {"SH", "SS"}
+_LISTINGS = {"nf", "EX", "Vb"}
+_ENDS = _PARAGRAPHS | {"HP", "RS", "RE", "br", "Sp"}  # of a paragraph, not of a listing
+_BEGINS = _HEADINGS | _LISTINGS | {"fi", "EE", "Ve", "TP", "TQ", "IP"}
 
 
 def text_of(page: str) -> str | None:
@@ -72,6 +78,8 @@ def _macro(line: str) -> str:
 
 
 class _Reader:
+    """Collects blocks of text: paragraphs, terms with their explanations, listings."""
+
     def __init__(self) -> None:
         self.blocks: list[str] = []
         self._words: list[str] = []
@@ -79,47 +87,40 @@ class _Reader:
         self._tag = False  # the next line is the term of a list
 
     def line(self, line: str) -> None:
+        """Read a line of text or a macro with its arguments."""
         if line[:1] not in (".", "'"):
+            if not line.strip() and not self._verbatim:
+                self._end()
             self._add(unescape(line))
             return
         name = _macro(line)
         words = [unescape(word) for word in _arguments(line[line.find(name) + len(name) :])] if name else []
-        if name in ("SH", "SS"):
-            self._end()
-            self._verbatim = False
-            self._add(" ".join(words))
-            if words:
-                self._end()
-        elif name == "TP":
-            self._end()
-            self._tag = True
-        elif name == "IP":
-            self._end()
-            if words and words[0].strip():
-                self._words.append(words[0] + " " if words[0] in "•-*o" else words[0])
-                if words[0] not in "•-*o":
-                    self._words.append("\n")
-        elif name in ("nf", "EX", "Vb"):
-            self._end()
-            self._verbatim = True
-        elif name in ("fi", "EE", "Ve"):
-            self._end()
-            self._verbatim = False
-        elif name in _ENDS:
-            if self._verbatim:
-                self._words.append("\n" if name in ("sp", "PP", "P", "LP") else "")
-            else:
-                self._end()
-        elif name in _ALTERNATING:
+        if name in _ALTERNATING:
             self._add("".join(words))
         elif name in _JOINED:
             self._add(" ".join(words))
+        elif name in _FIRST_WORD:
+            self._add("".join(words[:1]))
         elif name == "OP":
             self._add(f"[{' '.join(words)}]")
-        elif name in ("UR", "MT", "URL"):
-            self._add(words[0] if words else "")
-        elif name in ("UE", "ME", "SY", "YS", "TQ") and words:
-            self._add(words[0])
+        elif name in _BEGINS:
+            self._end()
+            self._begin(name, words)
+        elif name in _ENDS and self._verbatim:
+            self._words.append("\n" if name in _PARAGRAPHS else "")
+        elif name in _ENDS:
+            self._end()
+
+    def _begin(self, name: str, words: list[str]) -> None:
+        self._verbatim = name in _LISTINGS
+        if name in _HEADINGS and words:
+            self._add(" ".join(words))
+            self._end()
+        elif name in ("TP", "TQ"):
+            self._tag = True
+        elif name == "IP" and words and words[0].strip():
+            bullet = words[0] in _BULLETS
+            self._words += [words[0], " " if bullet else "\n"]
 
     def text(self) -> str:
         self._end()
@@ -127,7 +128,6 @@ class _Reader:
 
     def _add(self, text: str) -> None:
         if not text.strip() and not self._verbatim:
-            self._end()
             return
         if self._verbatim:
             self._words.append(text + "\n")

@@ -101,7 +101,7 @@ def _manuals() -> Iterator[Source]:
         )
     for package, language, files, licence in (
         ("developers-reference", "en", "usr/share/developers-reference/*.html", GPL2),
-        ("debian-faq", "en", f"{DOC}/debian/FAQ/*.en.html", GPL2),
+        ("debian-faq", "en", f"{DOC}/debian/FAQ/*.en.html", "free copying and modification under the same notice"),
         ("aptitude-doc-en", "en", f"{DOC}/aptitude/html/en/*.html", GPL2),
         ("developers-reference-fr", "fr", "usr/share/developers-reference/fr/*.html", GPL2),
         ("aptitude-doc-fr", "fr", f"{DOC}/aptitude/html/fr/*.html", GPL2),
@@ -190,7 +190,7 @@ def _man_pages() -> Iterator[Source]:
     for package, split, licence, most in (
         ("manpages", TRAIN, linux, 1_200_000),
         ("manpages-dev", TRAIN, linux, 1_300_000),
-        ("dpkg-dev", TRAIN, others, 500_000),
+        ("dpkg-dev", TRAIN, GPL2, 500_000),
         ("util-linux", VALIDATION, others, 200_000),
         ("devscripts", VALIDATION, others, 200_000),
         ("debhelper", VALIDATION, others, 200_000),

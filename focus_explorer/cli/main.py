@@ -22,6 +22,7 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
     "centroids": "centroid files",
     "train": "train centroids on your own text",
     "tune": "find which heads to leave at full attention for a target, and write that budget",
+    "texts": "build a mixture of texts to train and validate on, from Debian and PyPI packages and novels",
     "trainings": "list recorded trainings, newest first",
     "bench": "measure speed and perplexity, compared with full attention, on this machine",
     "evaluate": "perplexity and benchmark tasks compared with full attention, with intervals",

@@ -110,7 +110,7 @@ def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys,
     assert resumed["record"] == whole["record"]
     measured = len(calls) - 10
     monkeypatch.undo()
-    assert 0 < measured
+    assert measured > 0
     assert not list(tmp_path.glob("*.search.json"))
 
 

@@ -1,0 +1,244 @@
+"""Which files of which packages become the mixture: the one table of domains, documents and licences.
+
+A domain whose texts are only in `UNSEEN` is kept out of training whole. The validation texts of the other domains are
+other documents: other packages or other books, never other parts of a document that training reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+TRAIN, VALIDATION, UNSEEN = "train", "validation", "unseen"
+SPLITS = (TRAIN, VALIDATION, UNSEEN)
+DEBIAN, PYPI = "Debian", "PyPI"
+NOVELS = "novels"  # the domain whose files the user gives
+MOST_TRAINING, MOST_HELD_OUT = 3_000_000, 600_000  # bytes of a domain
+LEAST_TRAINING, LEAST_HELD_OUT = 1_000_000, 200_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """What one package gives to one domain.
+
+    Attributes:
+        package: its name; with `==VERSION` of PyPI, which keeps every version.
+        kind: how text is taken from its files, a name of `documents.READERS`.
+        files: patterns of paths in the package, in which `*` also stands for `/`.
+        without: patterns of paths to leave out.
+        language: of people or of machines.
+        licence: of the files taken.
+        original: patterns of the paths of the English edition, whose long paragraphs are taken out: what a translation
+            shares with it is not translated.
+        original_package: where that is another one.
+        begin: where the text begins; what comes before it is about the file.
+        mixed: order the files by a hash of their paths, so that a part of them stands for all.
+        most: bytes to take.
+    """
+
+    package: str
+    split: str
+    domain: str
+    kind: str
+    files: tuple[str, ...]
+    language: str
+    licence: str
+    without: tuple[str, ...] = ()
+    original: tuple[str, ...] = ()
+    original_package: str = ""
+    begin: str = ""
+    mixed: bool = False
+    most: int = MOST_TRAINING
+    registry: str = DEBIAN
+
+    @property
+    def name(self) -> str:
+        """Of the package, without a version."""
+        return self.package.partition("==")[0]
+
+    @property
+    def path(self) -> PurePosixPath:
+        """Of the text in the mixture."""
+        return PurePosixPath(self.split, self.domain, f"{self.name}.txt")
+
+
+HANDBOOK = "usr/share/doc/debian-handbook/html"
+DOC = "usr/share/doc"
+GPL2, GPL3 = "GPL-2.0-or-later", "GPL-3.0-or-later"
+
+
+def _manuals() -> Iterator[Source]:
+    """Handbooks and guides in six languages; three of the languages are in no training text."""
+    trained = {"en": "en-US", "fr": "fr-FR", "es": "es-ES"}
+    unseen = {"de": "de-DE", "ru": "ru-RU", "zh": "zh-CN"}
+    for language, folder in (trained | unseen).items():
+        yield Source(
+            package="debian-handbook",
+            split=TRAIN if language in trained else UNSEEN,
+            domain=f"manual-{language}",
+            kind="html",
+            files=(f"{HANDBOOK}/{folder}/*.html",),
+            without=("*/index.html", "*/ix01.html"),
+            original=() if language == "en" else (f"{HANDBOOK}/en-US/*.html",),
+            language=language,
+            licence=f"{GPL2} or CC-BY-SA-3.0",
+            most=2_000_000 if language in trained else MOST_HELD_OUT,
+        )
+    reference = "usr/share/debian-reference"
+    for language in trained:
+        yield Source(
+            package=f"debian-reference-{language}",
+            split=TRAIN,
+            domain=f"manual-{language}",
+            kind="html",
+            files=(f"{reference}/*.{language}.html",),
+            without=("*/index.*",),
+            original=() if language == "en" else (f"{reference}/*.en.html",),
+            original_package="" if language == "en" else "debian-reference-en",
+            language=language,
+            licence=GPL2,
+        )
+    for package, language, files, licence in (
+        ("developers-reference", "en", "usr/share/developers-reference/*.html", GPL2),
+        ("debian-faq", "en", f"{DOC}/debian/FAQ/*.en.html", "free copying and modification under the same notice"),
+        ("aptitude-doc-en", "en", f"{DOC}/aptitude/html/en/*.html", GPL2),
+        ("developers-reference-fr", "fr", "usr/share/developers-reference/fr/*.html", GPL2),
+        ("aptitude-doc-fr", "fr", f"{DOC}/aptitude/html/fr/*.html", GPL2),
+        ("maint-guide-fr", "fr", f"{DOC}/maint-guide-fr/html/*.html", GPL2),
+        ("aptitude-doc-es", "es", f"{DOC}/aptitude/html/es/*.html", GPL2),
+        ("maint-guide-es", "es", f"{DOC}/maint-guide-es/html/*.html", GPL2),
+    ):
+        original = package.removesuffix(f"-{language}")
+        original = {"aptitude-doc": "aptitude-doc-en"}.get(original, original)
+        yield Source(
+            package=package,
+            split=VALIDATION,
+            domain=f"manual-{language}",
+            kind="html",
+            files=(files,),
+            without=("*/index.*", "*/search.html", "*/genindex.html", "*/developers-reference.html"),
+            original=() if language == "en" else ("*.html",),
+            original_package="" if language == "en" else original,
+            language=language,
+            licence=licence,
+            most=300_000,
+        )
+
+
+def _python() -> Iterator[Source]:
+    library = "usr/lib/python3.11"
+    yield Source(
+        package="libpython3.11-stdlib",
+        split=TRAIN,
+        domain="python",
+        kind="code",
+        files=(f"{library}/*.py",),
+        without=("*/encodings/*", "*/pydoc_data/*", "*_sysconfigdata*", "*/lib2to3/*", "*/test/*"),
+        language="python",
+        licence="PSF-2.0",
+        mixed=True,
+        most=1_800_000,
+    )
+    for package, split, licence in (
+        ("networkx==3.4.2", TRAIN, "BSD-3-Clause"),
+        ("werkzeug==3.1.3", TRAIN, "BSD-3-Clause"),
+        ("click==8.1.8", VALIDATION, "BSD-3-Clause"),
+        ("jinja2==3.1.6", VALIDATION, "BSD-3-Clause"),
+        ("requests==2.32.3", VALIDATION, "Apache-2.0"),
+        ("rich==13.9.4", VALIDATION, "MIT"),
+    ):
+        yield Source(
+            package=package,
+            split=split,
+            domain="python",
+            kind="code",
+            files=("*.py",),
+            without=("*/tests/*", "*/_unicode_data/*", "*_emoji_codes.py", "*/_identifier.py"),
+            language="python",
+            licence=licence,
+            mixed=True,
+            most=600_000 if split == TRAIN else 180_000,
+            registry=PYPI,
+        )
+
+
+def _changelogs() -> Iterator[Source]:
+    for package, split, file, licence, most in (
+        ("dpkg", TRAIN, "changelog.gz", GPL2, 900_000),
+        ("git-man", TRAIN, "changelog.gz", "GPL-2.0-only", 500_000),
+        ("coreutils", TRAIN, "changelog.gz", GPL3, 400_000),
+        ("aptitude-doc-en", VALIDATION, "changelog.Debian.gz", GPL2, 200_000),
+        ("lintian", VALIDATION, "changelog.gz", GPL2, 200_000),
+        ("bash-completion", VALIDATION, "changelog.gz", GPL2, 200_000),
+    ):
+        yield Source(
+            package=package,
+            split=split,
+            domain="changelogs",
+            kind="plain",
+            files=(f"{DOC}/{package}/{file}",),
+            language="en",
+            licence=licence,
+            most=most,
+        )
+
+
+def _man_pages() -> Iterator[Source]:
+    linux = "Linux-man-pages-copyleft, GPL-2.0-or-later, BSD, MIT (by page)"
+    others = "GPL-2.0-or-later, some GPL-3.0, BSD, MIT or ISC (by page)"
+    for package, split, licence, most in (
+        ("manpages", TRAIN, linux, 1_200_000),
+        ("manpages-dev", TRAIN, linux, 1_300_000),
+        ("dpkg-dev", TRAIN, GPL2, 500_000),
+        ("util-linux", VALIDATION, others, 200_000),
+        ("devscripts", VALIDATION, others, 200_000),
+        ("debhelper", VALIDATION, others, 200_000),
+    ):
+        yield Source(
+            package=package,
+            split=split,
+            domain="man-pages",
+            kind="man",
+            files=("usr/share/man/man[1-8]/*",),
+            language="en",
+            licence=licence,
+            mixed=True,
+            most=most,
+        )
+
+
+def _unseen() -> Iterator[Source]:
+    """Genres and languages of machines that no training text has."""
+    for package, domain, kind, files, language, licence, most in (
+        ("libstb-dev", "c", "code", "usr/include/stb/*.h", "c", "Unlicense or MIT", 450_000),
+        ("uthash-dev", "c", "code", "usr/include/*.h", "c", "BSD-1-Clause", 100_000),
+        ("libjs-backbone", "javascript", "code", "*/backbone.js", "javascript", "MIT", 100_000),
+        ("libjs-prototype", "javascript", "code", "*/prototype*.js", "javascript", "MIT", 200_000),
+        ("libjs-underscore", "javascript", "code", "*/underscore.js", "javascript", "MIT", 100_000),
+        ("libjs-vue", "javascript", "code", "*/vue.js", "javascript", "MIT", 200_000),
+        ("sword-text-web", "scripture", "sword", "*/nt.bz[sz]", "en", "public domain", MOST_HELD_OUT),
+        ("dict-devil", "dictionary", "plain", "*.dict.dz", "en", "public domain", 300_000),
+        ("dict-jargon", "dictionary", "plain", "*.dict.dz", "en", "public domain", 300_000),
+        ("debian-policy", "html", "code", f"{DOC}/debian-policy/policy.html/*.html", "html", GPL2, MOST_HELD_OUT),
+        ("postgresql-15-pgtap", "sql", "code", "*/pgtap--?.?.?.sql", "sql", "PostgreSQL", MOST_HELD_OUT),
+        ("bash-completion", "shell", "code", "usr/share/bash-completion/*", "shell", GPL2, 300_000),
+        ("debootstrap", "shell", "code", "usr/sbin/debootstrap */debootstrap/functions", "shell", "MIT", 200_000),
+        ("dkms", "shell", "code", "usr/sbin/dkms", "shell", GPL2, 100_000),
+    ):
+        yield Source(
+            package=package,
+            split=UNSEEN,
+            domain=domain,
+            kind=kind,
+            files=tuple(files.split()),
+            without=("*/genindex.html", "*/search.html"),
+            language=language,
+            licence=licence,
+            begin={"dict-devil": "PREFACE", "dict-jargon": "(TM)"}.get(package, ""),
+            mixed=kind == "code",
+            most=most,
+        )
+
+
+SOURCES: tuple[Source, ...] = (*_manuals(), *_python(), *_changelogs(), *_man_pages(), *_unseen())

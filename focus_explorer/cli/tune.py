@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from focus_explorer.cli.options import add_focus_settings, add_settings, command_line
+from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, command_line
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.tune import TuneRequest, describe, to_json, tune
@@ -42,8 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sequences", type=int, default=2, help="calibration sequences a domain (default: 2)")
     parser.add_argument("--held-out-sequences", type=int, default=8, help="of the check, a domain (default: 8)")
     parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
+    add_compute(parser)
     parser.add_argument(
         "--write-best", action="store_true", help="write the closest budget where none meets the target"
     )
@@ -73,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         seq_len=arguments.seq_len,
         device=arguments.device,
         dtype=arguments.dtype,
+        backend=arguments.backend,
         write_best=arguments.write_best,
         resume=arguments.resume,
     )

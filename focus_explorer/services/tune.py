@@ -34,6 +34,8 @@ class TuneRequest:
         sequences: calibration sequences of each domain.
         held_out_sequences: those of the check.
         seq_len: tokens of a sequence.
+        device, dtype: as `place` takes them.
+        backend: of Focus attention, see `focus_attention`.
         write_best: write the closest budget where none meets the target.
         resume: continue an unfinished search for the same file.
     """
@@ -54,6 +56,7 @@ class TuneRequest:
     seq_len: int = 1024
     device: str = "auto"
     dtype: str = "auto"
+    backend: str = "auto"
     write_best: bool = False
     resume: bool = False
 
@@ -158,6 +161,7 @@ class _Search:
             window=request.window,
             num_sinks=request.num_sinks,
             budget=(),
+            backend=request.backend,
         )
         try:
             meter, result = self._searched(focus, calibration, target, centroids.sha256)

@@ -196,7 +196,7 @@ def _recorder(training: _Training, database: Any, command: str, announce: Announ
     from focus_runtime.models.precision import dtype_name
     from focus_runtime.run.engine import versions
     from focus_runtime.store.training import TrainingInfo, TrainingRecorder
-    from focus_runtime.training.centroids import texts_sha256
+    from focus_runtime.training.domains import all_texts, texts_sha256
 
     plan, request, out = training.plan, training.request, training.out.resolve()
     info = TrainingInfo(

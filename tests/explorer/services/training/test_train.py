@@ -188,7 +188,7 @@ def test_bad_texts_give_one_line(train, tmp_path, capsys, content, part):
 
 
 def test_a_loss_that_is_no_number_ends_it_with_advice(train, tmp_path, monkeypatch, capsys):
-    import focus_runtime.training.centroids as runtime
+    import focus_runtime.training.objective as runtime
 
     made, count = runtime.token_nll, []
 

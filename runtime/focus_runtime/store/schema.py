@@ -163,6 +163,17 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         """,
     ),
     ("0009_requested_backend", "ALTER TABLE runs ADD COLUMN requested_backend VARCHAR;"),
+    (
+        "0011_training_recipe",
+        """
+        ALTER TABLE training_steps ADD COLUMN divergence DOUBLE;
+        ALTER TABLE training_runs ADD COLUMN domains VARCHAR;
+        ALTER TABLE training_runs ADD COLUMN stop_reason VARCHAR;
+        CREATE TABLE training_evaluations (
+            training_id VARCHAR NOT NULL, step BIGINT NOT NULL, domain VARCHAR NOT NULL, loss DOUBLE NOT NULL,
+            scored BIGINT NOT NULL, dominance DOUBLE NOT NULL, retained_pairs DOUBLE NOT NULL);
+        """,
+    ),
 )
 
 

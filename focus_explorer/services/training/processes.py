@@ -90,6 +90,7 @@ class Trainings:
     def _with_status(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of `training_runs` with parsed JSON and its status on this machine."""
         row = row | {name: json.loads(row[name]) for name in ("config", "settings", "texts", "versions", "validation")}
+        row["domains"] = json.loads(row["domains"] or "{}")  # NULL in a row of an earlier version
         here = row["host"] == socket.gethostname()
         if row["status"] == "running":
             if self._job is not None:

@@ -102,7 +102,7 @@ def train_centroids(
     started = time.perf_counter()
     with training_focus(model, centroids) as focus:
         identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
-        if inference is not None and inference != config:
+        if inference is not None and (settings.hard_steps or validation is not None):
             identity["inference"] = inference.to_json()
         loop = centroid_loop(
             focus,

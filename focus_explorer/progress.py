@@ -54,6 +54,15 @@ def step_bar(total: int, layout: str | None = None) -> Iterator[Callable[[int, s
 
 
 @contextmanager
+def bars_hidden() -> Iterator[None]:
+    """Bars are taken off the terminal while the block prints lines, and drawn again after it."""
+    from tqdm import tqdm
+
+    with tqdm.external_write_mode(file=sys.stderr):
+        yield
+
+
+@contextmanager
 def no_bar(total: int) -> Iterator[Callable[[int, str], None]]:
     """Takes the same as a `step_bar` and shows nothing."""
     yield lambda done, numbers: None

@@ -14,10 +14,23 @@ from focus_explorer.services.training.request import TrainRequest, flag, options
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Texts and output file, then every option of a `TrainRequest`."""
-    parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
+    parser.add_argument(
+        "--text",
+        nargs="+",
+        action="extend",
+        required=True,
+        metavar="TEXT",
+        help="text files, or folders of .txt files; or domains to draw sequences from by weight, NAME=FOLDER[:WEIGHT]",
+    )
     parser.add_argument("--out", required=True, help="centroid file to write (.safetensors)")
     parser.add_argument(
-        "--val", nargs="*", default=[], help="held-out text, scored at the end; left out of --text folders"
+        "--val",
+        nargs="*",
+        action="extend",
+        default=[],
+        metavar="TEXT",
+        help="held-out text, scored at the end and every --val-every steps, and left out of --text folders; or domains "
+        "that are scored apart, NAME=TEXT",
     )
     add_settings(parser, "model", "db")
     for option in options():

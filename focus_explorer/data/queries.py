@@ -146,6 +146,16 @@ QUERIES: dict[str, str] = {
         ) seen USING (training_id, mode)
         WHERE list_contains($training_ids, s.training_id) AND s.step > coalesce(seen.step, 0)
         ORDER BY s.training_id, s.mode, s.step""",
+    # Scores on held-out text as curves of their own, one mode for each domain.
+    "training_evaluations": """
+        WITH e AS (SELECT training_id, 'held-out:' || domain AS mode, step, loss FROM training_evaluations)
+        SELECT e.*, NULL::DOUBLE AS dominance, NULL::DOUBLE AS dominance_max, NULL::DOUBLE AS retained_pairs,
+            NULL::DOUBLE AS tokens_per_second, NULL::DOUBLE AS learning_rate
+        FROM e LEFT JOIN (
+            SELECT unnest($seen_ids) AS training_id, unnest($seen_modes) AS mode, unnest($seen_steps) AS step
+        ) seen USING (training_id, mode)
+        WHERE list_contains($training_ids, e.training_id) AND e.step > coalesce(seen.step, 0)
+        ORDER BY e.training_id, e.mode, e.step""",
     "token_ids": "SELECT token_id FROM tokens WHERE run_id = $run_id ORDER BY position",
     "membership": "SELECT layer, membership FROM assignments WHERE run_id = $run_id ORDER BY layer, position",
     "layer_membership": """

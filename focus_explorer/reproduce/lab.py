@@ -36,7 +36,8 @@ from focus_runtime.routing.centroids import Centroids
 from focus_runtime.tasks.last_word import write_last_word_tasks
 from focus_runtime.tasks.lm_eval.run import compare_tasks, load_tasks, run_tasks
 from focus_runtime.text.sequences import encode_texts, even_sequences
-from focus_runtime.training.centroids import texts_sha256, train_centroids
+from focus_runtime.training.centroids import train_centroids
+from focus_runtime.training.domains import texts_sha256
 from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
 from focus_runtime.version import __version__
 

@@ -40,6 +40,8 @@ TRAIN_HELP = {
     "dtype": "Of the frozen model; auto is bfloat16 where the processor computes it natively, otherwise float32",
     "device": "What computes: the processor or a graphics card",
     "seed": "Same seed and text, same result",
+    "loss": "What is minimised: lm, the loss of the text; distil, the change of full attention's predictions; or both",
+    "hard_steps": "Last steps on the hard mask of later use; 0 for none",
 }
 HELP = {
     "text": "A text to explore",
@@ -91,6 +93,8 @@ TRAIN_LABELS = {
     "dtype": "Number format",
     "device": "Device",
     "seed": "Seed",
+    "loss": "Loss",
+    "hard_steps": "Hard steps",
 }
 BUTTONS = {
     "explore": "Explore",

@@ -61,18 +61,24 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
 
 
 def _validation(report: dict[str, Any]) -> ValidationPayload:
-    """{"full": perplexity, "scored": tokens, "focus": {"k=1": perplexity, ...}}; empty without held-out text."""
+    """{"full": perplexity, "scored": tokens, "focus": {"k=1": perplexity, ...}}; empty without held-out text.
+
+    `domains` names those that the perplexities are means over, where the user named them.
+    """
     if "full" not in report:
         return {}
     focus = {name: row["perplexity"] for name, row in sorted(report.items()) if name.startswith("k=")}
-    return {"full": report["full"], "scored": report["scored_tokens"], "focus": focus}
+    made: ValidationPayload = {"full": report["full"], "scored": report["scored_tokens"], "focus": focus}
+    if "domains" in report:
+        made["domains"] = sorted(report["domains"])
+    return made
 
 
 def curves_payload(steps: pa.Table) -> dict[str, dict[str, CurvePayload]]:
     """Steps -> {training_id: {mode: columns}}; every column is a list as long as `step`.
 
     Args:
-        steps: rows of `training_steps` ordered by training_id, mode and step.
+        steps: rows of `training_steps` or of `training_evaluations`, ordered by training_id, mode and step.
 
     Returns:
         Per mode `step`, the columns, `stride` (steps a point is the mean of) and `last` (the newest step).

@@ -757,15 +757,19 @@ export interface TrainingConfigPayload {
 export interface TrainingSettingsPayload {
   seq_len?: number;
   batch?: number;
+  loss?: string;
+  distil_weight?: number;
+  hard_steps?: number;
   accumulation?: number;
   learning_rate?: number;
 }
 
-/** `validation` of training_summary; perplexities, `focus` by "k=1" and so on; empty without held-out text. */
+/** `validation` of training_summary; perplexities, `focus` by "k=1" and so on, means over `domains`; empty without text. */
 export interface ValidationPayload {
   full?: number;
   scored?: number;
   focus?: Record<string, number>;
+  domains?: string[];
 }
 
 /** training_summary. */
@@ -821,7 +825,7 @@ export interface TrainingJobPayload {
   message: string;
 }
 
-/** Trainings.payload; curves by training and mode. */
+/** Trainings.payload; curves by training and mode: focus, full, held-out:NAME. */
 export interface TrainingsPayload {
   trainings: TrainingPayload[];
   curves: Record<string, Record<string, CurvePayload>>;

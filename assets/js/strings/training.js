@@ -72,14 +72,18 @@ export const training = {
           `${format.count(run.settings.batch * (run.settings.accumulation || 1))} a step`
         : null,
       run.settings.learning_rate ? `learning rate ${run.settings.learning_rate}` : null,
+      run.settings.loss === "distil" ? "distilled from full attention" : null,
+      run.settings.loss === "both" ? `loss + ${run.settings.distil_weight} × distillation` : null,
+      run.settings.hard_steps ? `last ${format.count(run.settings.hard_steps)} steps on the hard mask` : null,
       `seed ${run.seed}`,
       run.device,
       run.dtype,
       format.date(run.created_at),
     ].filter(Boolean),
   kind: (kind) => (kind === "centroids" ? null : kind),
-  validation: (scored, full, focus) =>
-    `Held-out text (${scored} tokens): perplexity ${full} with full attention, ${focus}.`,
+  validation: (scored, domains, full, focus) =>
+    `Held-out text (${scored} tokens${domains.length > 0 ? `, mean over ${domains.join(", ")}` : ""}): ` +
+    `perplexity ${full} with full attention, ${focus}.`,
   validationPart: (name, value) => `${value} with Focus at ${name}`,
   table: {
     caption: (count) => `Newest values: means of each training's last ${count} steps`,
@@ -127,6 +131,8 @@ export const training = {
   smoothed: (value, smooth) => `${value} (smoothed ${smooth})`,
   full: (name) => `${name}, full attention`,
   fullHelp: "Dashed: the same training with full attention.",
+  heldOut: (name, domain) => `${name}, held-out ${domain === "held-out" ? "text" : domain}`,
+  heldOutHelp: "Points: held-out text, scored as the file would be used; a symbol for each domain.",
   strideHelp: (stride) => `Long curves are drawn as means of ${stride} steps.`,
   zoomHelp: "Drag over a chart to enlarge a part of all; double-click to see everything.",
   noCurve: "The curve appears after the first steps.",

@@ -23,6 +23,10 @@ const RAW_OPACITY = 0.28;
 
 const FEW_POINTS = 3;
 
+const HELD_OUT = "held-out:";
+
+const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
+
 /** @param {number} value */
 const number = (value) => format.decimal(value, Math.abs(value) < 10 ? 3 : 2);
 
@@ -54,12 +58,14 @@ export class TrainingCharts {
     this.range = null;
     this.nodes = /** @type {Record<Kind, PlotElement>} */ ({});
     this.fullHelp = el("span", { hidden: true }, text.fullHelp);
+    this.heldOutHelp = el("span", { hidden: true }, text.heldOutHelp);
     this.strideHelp = el("span", { hidden: true });
     const sections = KIND_NAMES.map((kind) => this.section(kind));
     const help = el(
       "p",
       { class: "fx-help fx-curves-help" },
       this.fullHelp,
+      this.heldOutHelp,
       this.strideHelp,
       el("span", { class: "fx-fine" }, text.zoomHelp),
     );
@@ -89,6 +95,7 @@ export class TrainingCharts {
     this.key = key;
     this.lines = lines.filter((line) => line.curve.length > 0);
     this.fullHelp.hidden = !this.lines.some((line) => line.mode === "full");
+    this.heldOutHelp.hidden = !this.lines.some((line) => line.mode.startsWith(HELD_OUT));
     const stride = Math.max(1, ...this.lines.map((line) => line.curve.stride));
     this.strideHelp.hidden = stride === 1;
     this.strideHelp.textContent = text.strideHelp(stride);
@@ -98,7 +105,11 @@ export class TrainingCharts {
   /** @param {Kind} kind */
   draw(kind) {
     const node = this.nodes[kind];
-    const data = this.lines.flatMap((line) => traces(line, KINDS[kind]));
+    const domains = [...new Set(this.lines.flatMap((line) => domainOf(line.mode) ?? []))];
+    const data = this.lines.flatMap((line) => {
+      const domain = domainOf(line.mode);
+      return domain === null ? traces(line, KINDS[kind]) : points(line, KINDS[kind], domains.indexOf(domain));
+    });
     const fresh = !node.classList.contains("js-plotly-plot");
     drawPlot(this.app, node, data, this.layout(kind), { hover: (point) => this.describe(kind, point.x) }).then(() => {
       if (fresh) node.on("plotly_relayout", (change) => this.zoomed(change));
@@ -183,12 +194,54 @@ export class TrainingCharts {
       const value = line.curve.columns[settings.column][at];
       const mean = line.curve.smoothed(settings.column, line.run.steps)[at];
       if (value === null || mean === null || line.curve.columns.step[at] < step - line.curve.stride) return null;
-      const name = line.mode === "full" ? text.full(line.run.name) : line.run.name;
-      const words = settings.exact ? show(value) : text.smoothed(show(value), show(mean));
+      const domain = domainOf(line.mode);
+      if (domain !== null && line.curve.columns.step[at] !== step) return null;
+      const name = nameOf(line, domain);
+      const words = settings.exact || domain !== null ? show(value) : text.smoothed(show(value), show(mean));
       return tooltipRow([runSwatch(line.colour), name], words);
     });
     return [tooltipHead(text.stepTitle(format.count(step))), ...rows];
   }
+}
+
+/**
+ * The domain of held-out text a curve belongs to, null for a curve of steps.
+ * @param {string} mode
+ */
+function domainOf(mode) {
+  return mode.startsWith(HELD_OUT) ? mode.slice(HELD_OUT.length) : null;
+}
+
+/**
+ * @param {CurveLine} line
+ * @param {string | null} domain
+ */
+function nameOf({ run, mode }, domain) {
+  if (domain !== null) return text.heldOut(run.name, domain);
+  return mode === "full" ? text.full(run.name) : run.name;
+}
+
+/**
+ * Scores on held-out text: every one a point, each domain with a symbol.
+ * @param {CurveLine} given
+ * @param {ChartSettings} settings
+ * @param {number} domain
+ */
+function points({ curve, colour }, settings, domain) {
+  const values = curve.columns[settings.column];
+  if (!values.some((value) => value !== null)) return [];
+  const { map } = settings;
+  return [
+    {
+      type: "scatter",
+      x: curve.columns.step,
+      y: values.map((value) => (value === null || !map ? value : map(value))),
+      hoverinfo: "none",
+      mode: "lines+markers",
+      marker: { symbol: SYMBOLS[domain % SYMBOLS.length], size: 7, color: colour },
+      line: { color: colour, width: 1, dash: "dot" },
+    },
+  ];
 }
 
 /**

@@ -104,12 +104,12 @@ export class Detail {
 
   /** @param {TrainingPayload} given */
   updateValidation({ validation }) {
-    const { full, scored = 0, focus: settings = {} } = validation;
+    const { full, scored = 0, focus: settings = {}, domains = [] } = validation;
     this.validation.hidden = full === undefined;
     if (full === undefined) return;
     const focus = Object.entries(settings).map(([name, value]) =>
       text.validationPart(name.replace("=", "\u00a0=\u00a0"), format.perplexity(value)),
     );
-    setText(this.validation, text.validation(format.count(scored), format.perplexity(full), focus.join(", ")));
+    setText(this.validation, text.validation(format.count(scored), domains, format.perplexity(full), focus.join(", ")));
   }
 }

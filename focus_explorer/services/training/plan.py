@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.training.request import TrainRequest, parse_layers
+from focus_explorer.services.training.domains import DomainRequest, parse_domains
+from focus_explorer.services.training.request import VAL_EVERY, TrainRequest, parse_layers
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
@@ -22,12 +23,18 @@ class TrainingPlan:
         config: K, d_g, window and gate during training.
         settings: optimisation.
         result_config: `config` as the file is to be used, which may have another window.
+        domains: what is trained on.
+        held_out: what is scored; empty for nothing.
+        val_every: steps between scores during the training; 0 for the end only.
     """
 
     request: TrainRequest
     config: FocusConfig
     settings: TrainConfig
     result_config: FocusConfig
+    domains: list[DomainRequest]
+    held_out: list[DomainRequest]
+    val_every: int
 
 
 def plan_training(request: TrainRequest) -> TrainingPlan:
@@ -41,12 +48,22 @@ def plan_training(request: TrainRequest) -> TrainingPlan:
 
     if request.hard and request.gate != "log":
         raise InputError("--hard goes with the log gate only", fix="leave out --hard or --gate paper")
+    if request.hard_steps and request.gate != "log":
+        raise InputError("--hard-steps goes with the log gate only", fix="leave out --hard-steps or --gate paper")
+    if request.loss != "both" and request.distil_weight != 1.0:
+        raise InputError(
+            f"--distil-weight goes with --loss both, not with --loss {request.loss}",
+            fix="leave it out, or choose --loss both",
+        )
     if Path(request.out).suffix != ".safetensors":
         raise InputError(f"--out is {request.out!r}", expected="a file name ending in .safetensors")
     if request.snapshots < 0:
         raise InputError(f"--snapshots is {request.snapshots}", expected="a number of steps, or 0 for none")
     if request.val_sequences < 1:
         raise InputError(f"--val-sequences is {request.val_sequences}", expected="at least 1")
+    domains = parse_domains(request.text, "--text", weighted=True)
+    held_out = parse_domains(request.val, "--val", weighted=False)
+    val_every = _val_every(request)
     config = FocusConfig(
         num_groups=request.groups,
         routing_dim=request.routing_dim,
@@ -67,10 +84,32 @@ def plan_training(request: TrainRequest) -> TrainingPlan:
         accumulation=request.accumulate,
         learning_rate=request.lr,
         hard=request.hard,
+        loss=request.loss,
+        distil_weight=request.distil_weight,
+        hard_steps=request.hard_steps,
         seed=request.seed,
         warmup=min(20, max(0, request.steps) // 5),
         mixed_precision=request.precision,
         gradient_checkpointing=request.gradient_checkpointing,
         checkpoint_every=request.checkpoint_every,
     )
-    return TrainingPlan(request, config, settings, config.replace(window=request.window))
+    result_config = config.replace(window=request.window)
+    return TrainingPlan(request, config, settings, result_config, domains, held_out, val_every)
+
+
+def _val_every(request: TrainRequest) -> int:
+    """Steps between scores on held-out text; 0 for none before the end."""
+    if request.patience < 0:
+        raise InputError(f"--patience is {request.patience}", expected="a number of scores, or 0 for no early end")
+    if request.val_every is not None and request.val_every < 1:
+        raise InputError(f"--val-every is {request.val_every}", expected="at least 1 step")
+    for option, given in (("--patience", request.patience), ("--val-every", request.val_every)):
+        if given and not request.val:
+            raise InputError(
+                f"{option} is given without held-out text",
+                expected="--val with the text that decides",
+                fix=f"add --val FILE, or leave out {option}",
+            )
+    if request.val_every is not None:
+        return request.val_every
+    return VAL_EVERY if request.patience else 0

@@ -90,6 +90,7 @@ class Trainings:
     def _with_status(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of `training_runs` with parsed JSON and its status on this machine."""
         row = row | {name: json.loads(row[name]) for name in ("config", "settings", "texts", "versions", "validation")}
+        row["domains"] = json.loads(row["domains"] or "{}")  # NULL in a row of an earlier version
         here = row["host"] == socket.gethostname()
         if row["status"] == "running":
             if self._job is not None:
@@ -120,15 +121,11 @@ class Trainings:
         if shown:
             seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
             ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
-            steps_since = fetch(
-                self.service.database,
-                "training_steps",
-                training_ids=list(shown),
-                seen_ids=list(ids),
-                seen_modes=list(modes),
-                seen_steps=list(steps),
-            )
-            curves = curves_payload(steps_since)
+            seen_lists = {"seen_ids": list(ids), "seen_modes": list(modes), "seen_steps": list(steps)}
+            for name in ("training_steps", "training_evaluations"):
+                since = fetch(self.service.database, name, training_ids=list(shown), **seen_lists)
+                for key, made in curves_payload(since).items():
+                    curves.setdefault(key, {}).update(made)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
     def _job_state(self, rows: list[dict[str, Any]]) -> TrainingJobPayload | None:

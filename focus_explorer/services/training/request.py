@@ -10,6 +10,8 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 
+VAL_EVERY = 50
+
 
 def _option(default: Any, text: str, *, kind: type = int, choices: tuple[str, ...] | None = None) -> Any:
     return field(default=default, metadata={"help": text, "kind": kind, "choices": choices})
@@ -41,6 +43,17 @@ class TrainRequest:
     layers: str | None = _option(None, "layers that get groups, such as 0,3,5 (default: every layer)", kind=str)
     gate: str = _option("log", "soft gate in training", kind=str, choices=("log", "paper"))
     hard: bool = _option(False, "train on the hard mask with straight-through gradients", kind=bool)
+    loss: str = _option(
+        "lm",
+        "what is minimised: lm, the loss of the text; distil, the divergence from full attention's predictions, in a "
+        "second pass; or both, lm + --distil-weight x distil",
+        kind=str,
+        choices=("lm", "distil", "both"),
+    )
+    distil_weight: float = _option(1.0, "of the divergence in --loss both", kind=float)
+    hard_steps: int = _option(
+        0, "last steps on the hard mask at the settings of use, with straight-through gradients (log gate only)"
+    )
     steps: int = _option(300, "optimiser steps")
     seq_len: int = _option(512, "tokens per sequence")
     batch: int = _option(1, "sequences per pass")
@@ -60,7 +73,13 @@ class TrainRequest:
     gradient_checkpointing: bool = _option(False, "less memory, more time", kind=bool)
     checkpoint_every: int = _option(50, "steps between checkpoints")
     snapshots: int = _option(0, "steps between files kept on the way, NAME.step-N.safetensors next to --out (0: none)")
-    val_sequences: int = _option(24, "held-out sequences that are scored")
+    val_sequences: int = _option(24, "held-out sequences that are scored, of each domain")
+    val_every: int | None = _option(
+        None, f"steps between scores on --val (default: {VAL_EVERY} with --patience, otherwise at the end only)"
+    )
+    patience: int = _option(
+        0, "end after so many scores in a row without a lower mean over the --val domains, and keep the best (0: never)"
+    )
     resume: bool = _option(False, "continue where the training with the same --out was stopped", kind=bool)
 
     @property

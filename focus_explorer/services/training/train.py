@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -15,11 +16,12 @@ from typing import Any
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError, TrainingStopped
-from focus_explorer.progress import Bar, no_bar, stage_bar, step_bar
+from focus_explorer.progress import Bar, bars_hidden, no_bar, stage_bar, step_bar
 from focus_explorer.services.training.device import training_device
+from focus_explorer.services.training.domains import DomainTexts, gather_domains
+from focus_explorer.services.training.held_out import describe_evaluation, describe_scores, held_out_sequences, score
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
 from focus_explorer.services.training.request import TrainRequest
-from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.models.device_map import input_device
 
@@ -33,23 +35,37 @@ class _Training:
     """A training once its model and texts are loaded.
 
     Attributes:
-        files: where the texts are from.
-        held_out: (N, T) token ids that are scored at the end; None for none.
+        domains: the texts that are trained on; one domain without a name where the user named none.
+        held_out: (N, T) token ids that are scored, by domain; empty for none.
         hashes: of the model before training.
     """
 
     plan: TrainingPlan
     model: Any
     tokenizer: Any
-    texts: list[str]
-    files: list[Path]
-    held_out: Any
+    domains: list[DomainTexts]
+    held_out: dict[str, Any]
     hashes: Any
 
     @property
     def request(self) -> TrainRequest:
         """The user's request."""
         return self.plan.request
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of all domains, in order."""
+        return [text for domain in self.domains for text in domain.texts]
+
+    @property
+    def files(self) -> list[Path]:
+        """Where the texts are from."""
+        return [path for domain in self.domains for path in domain.files]
+
+    @property
+    def named(self) -> list[DomainTexts]:
+        """The domains, where they have names."""
+        return [domain for domain in self.domains if domain.name]
 
     @property
     def out(self) -> Path:
@@ -90,7 +106,7 @@ def train(
         if database is not None and first:
             recorder = stack.enter_context(_recorder(training, database, command, announce))
         try:
-            centroids = _train(training, recorder, bar if first else no_bar, snapshots=first)
+            centroids = _train(training, recorder, bar if first else no_bar, announce, first=first)
         except TrainingStopped as stopped:
             _after_stop(request, stopped, recorder)
             raise
@@ -104,8 +120,7 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     from focus_runtime.training.hashes import ModelHashes
 
     plan = plan_training(request)
-    texts, files = gather_texts(request.text, request.val)
-    held_out = gather_texts(request.val)[0] if request.val else []
+    domains, held_out = gather_domains(plan.domains, plan.held_out), gather_domains(plan.held_out)
     _check_result(Path(os.path.expanduser(request.out)))
     _check_checkpoint(request)
     if database is not None:
@@ -114,18 +129,31 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     dtype = native_dtype(device) if request.dtype == "auto" else request.dtype
     model, tokenizer = load_model(request.model, dtype=dtype, device=device, cache_dir=settings.cache_dir())
     _check_layers(plan, model)
-    sequences = _held_out(tokenizer, held_out, request) if held_out else None  # too short a text is known now
-    return _Training(plan, model, tokenizer, texts, files, sequences, ModelHashes.of(model))
+    sequences = held_out_sequences(tokenizer, held_out, request)  # too short a text is known now
+    return _Training(plan, model, tokenizer, domains, sequences, ModelHashes.of(model))
 
 
-def _train(training: _Training, recorder: Any, bar: Bar, *, snapshots: bool) -> Any:
-    """Train the centroids; every step goes to the recorder and the bar."""
+def _train(training: _Training, recorder: Any, bar: Bar, announce: Announce, *, first: bool) -> Any:
+    """Train the centroids; every step goes to the recorder and the bar, every evaluation is announced.
+
+    Args:
+        training: what to train.
+        recorder: of the curve; None for none.
+        bar: of the steps.
+        announce: takes a line for every evaluation.
+        first: whether this is the first process, which keeps snapshots and announces.
+    """
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.routing.centroids import Centroids
     from focus_runtime.training.centroids import train_centroids
+    from focus_runtime.training.domains import TextDomain
     from focus_runtime.training.loop import TrainStep
+    from focus_runtime.training.validation import Evaluation, ValidationPlan
 
     plan, request = training.plan, training.request
+    validation = None
+    if plan.val_every:
+        validation = ValidationPlan(sequences=training.held_out, every=plan.val_every, patience=request.patience)
 
     def save_snapshot(step: int, centroids: Centroids) -> None:
         save_centroids(replace(centroids, config=plan.result_config), snapshot_of(request.out, step))
@@ -137,19 +165,29 @@ def _train(training: _Training, recorder: Any, bar: Bar, *, snapshots: bool) -> 
                 recorder.step(step)
             show(step.step, describe_step(step))
 
+        def report_evaluation(evaluation: Evaluation) -> None:
+            if recorder is not None:
+                recorder.evaluation(evaluation)
+            if first:
+                with bars_hidden():
+                    announce(describe_evaluation(evaluation))
+
         with stop_on_signal() as stopped:
             return train_centroids(
                 training.model,
                 training.tokenizer,
-                training.texts,
+                [TextDomain(d.name, d.texts, d.weight) for d in training.named] or training.texts,
                 plan.config,
                 plan.settings,
+                inference=plan.result_config,
+                validation=validation,
                 model_id=request.model,
                 on_step=report,
+                on_evaluation=report_evaluation,
                 checkpoint=request.checkpoint,
                 resume=request.resume,
                 should_stop=stopped.is_set,
-                on_snapshot=save_snapshot if snapshots else None,
+                on_snapshot=save_snapshot if first else None,
                 snapshot_every=request.snapshots,
                 hashes=training.hashes,
             )
@@ -163,8 +201,9 @@ def snapshot_of(out: str, step: int) -> Path:
 
 def describe_step(step: Any) -> str:
     """The numbers of a step, for a progress bar."""
+    divergence = "" if math.isnan(step.divergence) else f"divergence {step.divergence:.4f}, "
     return (
-        f"loss {step.loss:.3f}, perplexity {step.perplexity:.2f}, largest group {step.dominance:.1%}, "
+        f"loss {step.loss:.3f}, perplexity {step.perplexity:.2f}, {divergence}largest group {step.dominance:.1%}, "
         f"pairs kept {step.retained_pairs:.1%}, {step.tokens_per_second:,.0f} tokens/s"
     )
 
@@ -196,7 +235,7 @@ def _recorder(training: _Training, database: Any, command: str, announce: Announ
     from focus_runtime.models.precision import dtype_name
     from focus_runtime.run.engine import versions
     from focus_runtime.store.training import TrainingInfo, TrainingRecorder
-    from focus_runtime.training.centroids import texts_sha256
+    from focus_runtime.training.domains import texts_sha256
 
     plan, request, out = training.plan, training.request, training.out.resolve()
     info = TrainingInfo(
@@ -212,6 +251,9 @@ def _recorder(training: _Training, database: Any, command: str, announce: Announ
         config=plan.config.to_dict(),
         settings=asdict(plan.settings),
         texts=[str(path.resolve()) for path in training.files],
+        domains={
+            d.name: {"weight": d.weight, "texts": [str(path.resolve()) for path in d.files]} for d in training.named
+        },
         text_sha256=texts_sha256(training.texts),
         versions=versions(),
         command=command,
@@ -231,7 +273,6 @@ def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce
     """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
     from focus_runtime.models.precision import dtype_name
     from focus_runtime.routing.centroid_file import save_centroids
-    from focus_runtime.training.centroids import validate
 
     plan, request = training.plan, training.request
     centroids.config = plan.result_config
@@ -247,28 +288,25 @@ def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce
             raise
         raise TrainingError(error.problem, fix="free some space, then continue with --resume") from error
     message = ""
-    if training.held_out is not None:
-        tops = tuple(range(1, min(2, request.groups) + 1))
+    if training.held_out:
         try:
             with stage_bar() as progress:
                 progress("Scoring held-out text", 0.0)
-                scores = validate(training.model, centroids, training.held_out, top_ks=tops)
-                centroids.training["validation"] = scores
+                centroids.training["validation"] = score(training.model, centroids, training.held_out)
             digest = save_centroids(centroids, training.out)
         except KeyboardInterrupt:
             message = "stopped before the held-out text was scored; the trained file is whole"
             announce(message)
     request.checkpoint.unlink(missing_ok=True)
     if recorder is not None:
-        recorder.finish("done", message, centroids_sha256=digest, validation=centroids.training.get("validation"))
+        recorder.finish(
+            "done",
+            message,
+            centroids_sha256=digest,
+            validation=centroids.training.get("validation"),
+            stop_reason=centroids.training["stopped"],
+        )
     return {"out": request.out, "sha256": digest, "training": centroids.training}
-
-
-def _held_out(tokenizer: Any, texts: list[str], request: TrainRequest) -> Any:
-    from focus_runtime.text.sequences import encode_texts, even_sequences
-
-    ids = encode_texts(tokenizer, texts, request.seq_len)
-    return even_sequences(ids, request.val_sequences, request.seq_len)
 
 
 def _check_result(out: Path) -> None:
@@ -320,15 +358,7 @@ def describe(result: dict[str, Any]) -> str:
     lines = [f"wrote {result['out']}  sha256 {result['sha256']}"]
     if training["final_loss"] is not None:
         lines.append(f"final loss {training['final_loss']:.4f} nats per token")
-    validation = training.get("validation", {})
-    if validation:
-        lines.append(
-            f"held-out perplexity, full attention: {validation['full']:.3f} ({validation['scored_tokens']:,} tokens)"
-        )
-    for name, row in validation.items():
-        if name.startswith("k="):
-            lines.append(
-                f"held-out perplexity, Focus {name}: {row['perplexity']:.3f}, largest group {row['dominance']:.1%}, "
-                f"pairs kept {row['retained_pairs']:.1%}, distant pairs kept {row['distant_kept']:.1%}"
-            )
+    if training["steps"] != training["planned_steps"]:
+        lines.append(f"the centroids of step {training['steps']:,} were kept: {training['stopped']}")
+    lines += describe_scores(training.get("validation", {}))
     return "\n".join(lines)

@@ -30,7 +30,7 @@ const start = () => {
 };
 start();
 """
-_WHOLE = ("groups", "top_k", "steps", "window", "sinks", "seq_len", "batch", "seed")
+_WHOLE = ("groups", "top_k", "steps", "window", "sinks", "seq_len", "batch", "seed", "hard_steps")
 _FIELDS = (
     "name",
     "model",
@@ -45,7 +45,9 @@ _FIELDS = (
     "gate",
     "dtype",
     "seed",
-    "device",  # last: programs name the fields of `start_training` by place
+    "device",
+    "loss",
+    "hard_steps",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
 )
 DEFAULTS = TrainRequest(
     text=(), out="", name="my centroids", top_k=1, dtype="auto", checkpoint_every=25
@@ -170,7 +172,9 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
             made["window"], made["sinks"] = number("window"), number("sinks")
         with gr.Row():
             made["lr"], made["seed"] = number("lr"), number("seed")
+        made["loss"] = choice("loss", ["lm", "distil", "both"])
         made["gate"] = choice("gate", ["log", "paper"])
+        made["hard_steps"] = number("hard_steps")
         made["dtype"] = choice("dtype", ["auto", "float32", "bfloat16"])
         made["device"] = device_field(
             request.device or "auto", label=TRAIN_LABELS["device"], info=TRAIN_HELP["device"], elem_id="fe-train-device"
@@ -190,7 +194,7 @@ def _request(values: dict[str, Any]) -> TrainRequest:
         raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
     chosen: dict[str, Any] = {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
     chosen |= {name: int(values[name]) for name in _WHOLE}
-    chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"]}
+    chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
     chosen["device"] = values["device"] or "auto"
     return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
 

@@ -23,16 +23,20 @@ class TrainingSettingsPayload(TypedDict):
 
     seq_len: NotRequired[int]
     batch: NotRequired[int]
+    loss: NotRequired[str]
+    distil_weight: NotRequired[float]
+    hard_steps: NotRequired[int]
     accumulation: NotRequired[int]
     learning_rate: NotRequired[float]
 
 
 class ValidationPayload(TypedDict):
-    """Held-out perplexities, `focus` by "k=1" and so on; empty without held-out text."""
+    """Held-out perplexities, `focus` by "k=1" and so on, means over `domains`; empty without held-out text."""
 
     full: NotRequired[float]
     scored: NotRequired[int]
     focus: NotRequired[dict[str, float]]
+    domains: NotRequired[list[str]]
 
 
 class TrainingPayload(TypedDict):
@@ -95,7 +99,7 @@ class TrainingJobPayload(TypedDict):
 
 
 class TrainingsPayload(TypedDict):
-    """Trainings, and curves by training and mode."""
+    """Trainings, and curves by training and mode: focus, full, and held-out:NAME for each domain of held-out text."""
 
     trainings: list[TrainingPayload]
     curves: dict[str, dict[str, CurvePayload]]

@@ -162,6 +162,15 @@ class FocusModel:
                 layer.router = router
 
     @contextmanager
+    def with_config(self, config: FocusConfig) -> Iterator[nn.Module]:
+        """The same layers and routers at other settings, such as another window, without composing again."""
+        before, self.config = self.config, config
+        try:
+            yield self.model
+        finally:
+            self.config = before
+
+    @contextmanager
     def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
         """Soft gates instead of the hard mask."""
         self.soft_gate = gate

@@ -65,23 +65,33 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     Returns:
         (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
     """
-    head = model.get_output_embeddings()
-    cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
-    scale = getattr(model.config.get_text_config(), "logit_scale", None)
-    divisor = getattr(model.config.get_text_config(), "logits_scaling", None)  # Granite's name for the inverse
     parts = []
-    for start in range(0, ids.shape[1] - 1, CHUNK):
-        stop = min(start + CHUNK, ids.shape[1] - 1)
-        logits = head(hidden[:, start:stop]).float()
-        if scale is not None:
-            logits = logits * scale
-        if divisor is not None:
-            logits = logits / divisor
-        if cap is not None:
-            logits = cap * torch.tanh(logits / cap)
-        target = ids[:, start + 1 : stop + 1].to(logits.device)
+    for slab in slabs(ids.shape[1] - 1):
+        logits = vocabulary_logits(model, hidden[:, slab])
+        target = ids[:, slab.start + 1 : slab.stop + 1].to(logits.device)
         parts.append(torch.logsumexp(logits, dim=-1) - logits.gather(-1, target[..., None])[..., 0])
     return torch.cat(parts, dim=1) if parts else hidden.new_empty(ids.shape[0], 0, dtype=torch.float32)
+
+
+def slabs(length: int) -> list[slice]:
+    """Stretches of tokens whose logits are computed at once."""
+    return [slice(start, min(start + CHUNK, length)) for start in range(0, length, CHUNK)]
+
+
+def vocabulary_logits(model: Any, hidden: Tensor) -> Tensor:
+    """Logits over the vocabulary as the model scales and caps them: (B, n, d) -> (B, n, V) fp32."""
+    settings = model.config.get_text_config()
+    cap = getattr(settings, "final_logit_softcapping", None)
+    scale = getattr(settings, "logit_scale", None)
+    divisor = getattr(settings, "logits_scaling", None)  # Granite's name for the inverse
+    logits = model.get_output_embeddings()(hidden).float()
+    if scale is not None:
+        logits = logits * scale
+    if divisor is not None:
+        logits = logits / divisor
+    if cap is not None:
+        logits = cap * torch.tanh(logits / cap)
+    return logits
 
 
 @dataclass(frozen=True, slots=True)

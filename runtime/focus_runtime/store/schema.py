@@ -197,6 +197,17 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             ON k.run_id = q.run_id AND k.layer = q.layer AND k.part = q.part AND k.position <= q.position;
         """,
     ),
+    (
+        "0011_training_recipe",
+        """
+        ALTER TABLE training_steps ADD COLUMN divergence DOUBLE;
+        ALTER TABLE training_runs ADD COLUMN domains VARCHAR;
+        ALTER TABLE training_runs ADD COLUMN stop_reason VARCHAR;
+        CREATE TABLE training_evaluations (
+            training_id VARCHAR NOT NULL, step BIGINT NOT NULL, domain VARCHAR NOT NULL, loss DOUBLE NOT NULL,
+            scored BIGINT NOT NULL, dominance DOUBLE NOT NULL, retained_pairs DOUBLE NOT NULL);
+        """,
+    ),
 )
 
 

@@ -28,6 +28,7 @@ from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
     from focus_runtime.training.loop import TrainStep
+    from focus_runtime.training.validation import Evaluation
 
 FLUSH_SECONDS = 1.0
 MOST_SECONDS = 10.0
@@ -50,9 +51,15 @@ _STEP_SCHEMA = pa.schema(
                 "learning_rate",
                 "tokens_per_second",
                 "elapsed",
+                "divergence",
             )
         ),
     ]
+)
+_TEXT, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
+_EVALUATION_SCHEMA = pa.schema(
+    [("training_id", _TEXT), ("step", _COUNT), ("domain", _TEXT), ("scored", _COUNT)]
+    + [(name, _NUMBER) for name in ("loss", "dominance", "retained_pairs")]
 )
 
 
@@ -65,6 +72,7 @@ class TrainingInfo:
         config: FocusConfig as plain values; empty for a method without groups.
         settings: TrainConfig as plain values.
         texts: names or paths of the training texts.
+        domains: weight and texts of each domain by name; empty for a training without domains.
         command, folder: command line and working folder with which it can be started again; "" when unknown.
         out: absolute path of the result; a resumed training is identified by it.
     """
@@ -81,6 +89,7 @@ class TrainingInfo:
     config: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
+    domains: dict[str, Any] = field(default_factory=dict)
     text_sha256: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     command: str = ""
@@ -154,8 +163,9 @@ class TrainingRecorder:
         self._database = Database(database.path, wait=FLUSH_WAIT)
         self._resume, self._warn = resume, warn
         self._rows: list[dict[str, Any]] = []
+        self._evaluations: list[dict[str, Any]] = []
         self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
-        self._steps = 0
+        self._reported = 0
         self._opened = self._warned = False
         self._offset: dict[str, float] = {}
         self._end: dict[str, Any] | None = None
@@ -188,11 +198,27 @@ class TrainingRecorder:
         elapsed = time.monotonic() - self._started
         row = {"mode": mode, **asdict(step), "elapsed": elapsed}
         with self._lock:
-            self._steps += 1
+            self._reported += 1
             self._rows.append({key: _finite_or_none(value) for key, value in row.items()})
 
+    def evaluation(self, evaluation: Evaluation) -> None:
+        """Record an evaluation on held-out text, one row for each domain."""
+        shared = {name: getattr(evaluation, name) for name in ("step", "dominance", "retained_pairs")}
+        with self._lock:
+            self._reported += 1
+            self._evaluations += [
+                shared | {"domain": name, "loss": loss, "scored": evaluation.scored[name]}
+                for name, loss in evaluation.losses.items()
+            ]
+
     def finish(
-        self, status: str, message: str = "", *, centroids_sha256: str = "", validation: dict[str, Any] | None = None
+        self,
+        status: str,
+        message: str = "",
+        *,
+        centroids_sha256: str = "",
+        validation: dict[str, Any] | None = None,
+        stop_reason: str = "",
     ) -> None:
         """Record how it ended: "done", "stopped" or "failed"; written when the block is left.
 
@@ -201,12 +227,14 @@ class TrainingRecorder:
             message: shown with the status.
             centroids_sha256: of the file that was written.
             validation: held-out scores.
+            stop_reason: why a training that is done took no more steps.
         """
         self._end = {
             "status": status,
             "message": message,
             "centroids_sha256": centroids_sha256,
             "validation": json.dumps(validation or {}, sort_keys=True),
+            "stop_reason": stop_reason,
             "finished_at": datetime.now(UTC),
         }
 
@@ -227,7 +255,7 @@ class TrainingRecorder:
     def _work(self) -> None:
         while not self._stop.wait(self._pause):
             with self._lock:
-                waiting = bool(self._rows)
+                waiting = bool(self._rows or self._evaluations)
             if not waiting:
                 continue
             clock = time.thread_time()  # waiting for a busy processor or disk takes nothing from the training
@@ -246,19 +274,26 @@ class TrainingRecorder:
         with self._writing:
             with self._lock:
                 rows, self._rows = self._rows, []
+                evaluations, self._evaluations = self._evaluations, []
             offset = dict(self._offset)
             try:
                 with self._database.write() as connection:
-                    self._write(connection, rows, offset)
+                    self._write(connection, rows, evaluations, offset)
             except (StoreError, duckdb.Error) as error:
                 with self._lock:
-                    self._rows = rows + self._rows
+                    self._rows, self._evaluations = rows + self._rows, evaluations + self._evaluations
                 return error
             self._opened, self._offset = True, offset
             return None
 
-    def _write(self, connection: Any, rows: list[dict[str, Any]], offset: dict[str, float]) -> None:
-        if self._end is not None and not self._steps:
+    def _write(
+        self,
+        connection: Any,
+        rows: list[dict[str, Any]],
+        evaluations: list[dict[str, Any]],
+        offset: dict[str, float],
+    ) -> None:
+        if self._end is not None and not self._reported:
             if not self._resume or self._end["status"] == "done":
                 self._close_empty(connection)
             return
@@ -270,18 +305,19 @@ class TrainingRecorder:
                     offset[mode] = self._forget_later(
                         connection, mode, min(r["step"] for r in rows if r["mode"] == mode)
                     )
-            table = pa.Table.from_pylist(
-                [
-                    row | {"training_id": self.training_id, "elapsed": row["elapsed"] + offset[row["mode"]]}
-                    for row in rows
-                ],
-                schema=_STEP_SCHEMA,
-            )
-            connection.register("incoming", table)
-            connection.execute("INSERT INTO training_steps BY NAME SELECT * FROM incoming")
-            connection.unregister("incoming")
+            rows = [row | {"elapsed": row["elapsed"] + offset[row["mode"]]} for row in rows]
+            self._insert(connection, "training_steps", rows, _STEP_SCHEMA)
+        if evaluations:
+            self._forget_evaluations(connection, min(row["step"] for row in evaluations))
+            self._insert(connection, "training_evaluations", evaluations, _EVALUATION_SCHEMA)
         if self._end is not None:
             self._close(connection)
+
+    def _insert(self, connection: Any, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+        rows = [row | {"training_id": self.training_id} for row in rows]  # known once the row of a resume is found
+        connection.register("incoming", pa.Table.from_pylist(rows, schema=schema))
+        connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+        connection.unregister("incoming")
 
     def _open(self, connection: Any) -> None:
         process = {
@@ -293,7 +329,7 @@ class TrainingRecorder:
             _update(connection, self.training_id, {"status": "running", "message": "", "finished_at": None, **process})
             return
         values = asdict(self.info)
-        for name in ("config", "settings", "texts", "versions"):
+        for name in ("config", "settings", "texts", "domains", "versions"):
             values[name] = json.dumps(values[name], sort_keys=True)
         row = {
             "training_id": self.training_id,
@@ -302,6 +338,7 @@ class TrainingRecorder:
             "message": "",
             "centroids_sha256": "",
             "validation": "{}",
+            "stop_reason": "",
             **process,
             **values,
         }
@@ -322,10 +359,17 @@ class TrainingRecorder:
         """Remove steps that a resumed training does again; returns the seconds its earlier part had taken."""
         scope = [self.training_id, mode, step]
         connection.execute("DELETE FROM training_steps WHERE training_id = ? AND mode = ? AND step >= ?", scope)
+        if mode == "focus":
+            self._forget_evaluations(connection, step)
         before = connection.execute(
             "SELECT max(elapsed) FROM training_steps WHERE training_id = ? AND mode = ? AND step < ?", scope
         ).fetchall()
         return float(before[0][0] or 0.0)
+
+    def _forget_evaluations(self, connection: Any, step: int) -> None:
+        connection.execute(
+            "DELETE FROM training_evaluations WHERE training_id = ? AND step >= ?", [self.training_id, step]
+        )
 
     def _close_empty(self, connection: Any) -> None:
         if self._resume:  # nothing was left to do

@@ -24,7 +24,8 @@ from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import fingerprint
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.studies.balancing_methods import summary
-from focus_runtime.training.centroids import texts_sha256, train_centroids
+from focus_runtime.training.centroids import train_centroids
+from focus_runtime.training.domains import texts_sha256
 from focus_runtime.training.loop import TrainConfig, TrainStep
 
 FORMAT = 1

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.composition.attach import compose
+from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.observe import observe_hidden_states, observe_routing
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.routing.centroids import Centroids
@@ -35,9 +35,22 @@ def hard_potential(logits: Tensor, start: Tensor, *, iterations: int = 300, rate
         share = torch.bincount((logits + potential).argmax(dim=-1), minlength=groups) / logits.shape[0]
         if share.max().item() < best_share:
             best, best_share = potential.clone(), share.max().item()
-        excess = torch.log((share * groups).clamp_min(0.05))
-        potential = potential - rate * (1.0 - step / iterations) * excess
+        potential = balanced(potential, share, rate * (1.0 - step / iterations))
     return best - best.mean()
+
+
+def balanced(potential: Tensor, share: Tensor, rate: float) -> Tensor:
+    """Potentials that make groups chosen too often less likely, and the others more.
+
+    Args:
+        potential: (K,).
+        share: (K,) of the tokens whose first choice is each group.
+        rate: how far they move.
+
+    Returns:
+        (K,).
+    """
+    return potential - rate * torch.log((share * share.numel()).clamp_min(0.05))
 
 
 @torch.no_grad()
@@ -53,25 +66,36 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
         hard: balance the argmax (see `hard_potential`) rather than Sinkhorn's soft mass.
     """
     focus = compose(model, centroids, assignment="sinkhorn")
+    try:
+        calibrate_composed(focus, centroids, sequences, hard=hard)
+    finally:
+        focus.detach()
+    return centroids
+
+
+@torch.no_grad()
+def calibrate_composed(focus: FocusModel, centroids: Centroids, sequences: Tensor, *, hard: bool = True) -> None:
+    """`calibrate_potentials` on a model that has the centroids composed onto it, with Sinkhorn assignment.
+
+    Args:
+        focus: the composed model, outside any training gate.
+        centroids, sequences, hard: as in `calibrate_potentials`; the centroids' routers are those in use.
+    """
     logits: dict[int, list[Tensor]] = {index: [] for index in centroids.routers}
-    unfocused = set(focus.routers) - set(focus.focused_layers)
+    unfocused = set(centroids.routers) - set(focus.focused_layers)
 
     def collect(index: int, result: Tensor) -> None:
         logits[index].append(result.reshape(-1, result.shape[-1]))
 
-    try:
-        with (
-            observe_routing(centroids, on_logits=collect),
-            # routers of sliding-window layers that keep their own attention read their hidden states too
-            observe_hidden_states(model, unfocused, lambda index, hidden: focus.routers[index].logits(hidden)),
-        ):
-            for ids in sequences.split(1):
-                final_hidden(model, ids)
-    finally:
-        focus.detach()
+    with (
+        observe_routing(centroids, on_logits=collect),
+        # routers of sliding-window layers that keep their own attention read their hidden states too
+        observe_hidden_states(focus.model, unfocused, lambda index, hidden: centroids.routers[index].logits(hidden)),
+    ):
+        for ids in sequences.split(1):
+            final_hidden(focus.model, ids)
     for index, router in centroids.routers.items():
         rows = torch.cat(logits[index])
         potential = sinkhorn_potential(rows[None], max(50, centroids.config.sinkhorn_iterations))[0]
         router.potential.copy_(hard_potential(rows, potential) if hard else potential)
         router.has_potential = True
-    return centroids

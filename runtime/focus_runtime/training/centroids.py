@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.composition.attach import FocusModel, SoftGate, compose
+from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import TrainingError
+from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import (
@@ -24,37 +23,38 @@ from focus_runtime.measure.loss import (
     dominance,
     evaluate_focus,
     evaluate_full,
-    final_hidden,
-    token_nll,
 )
 from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.routing.centroids import Centroids, random_centroids
-from focus_runtime.text.sequences import encode_texts, even_sequences
-from focus_runtime.training.calibrate import calibrate_potentials
+from focus_runtime.text.sequences import Mixture, even_sequences
+from focus_runtime.training import domains
+from focus_runtime.training.calibrate import balanced, calibrate_composed, calibrate_potentials
+from focus_runtime.training.contexts import checkpointing
+from focus_runtime.training.domains import TextDomain
 from focus_runtime.training.hashes import ModelHashes
-from focus_runtime.training.loop import Loop, Shares, TrainConfig, TrainStep, average, checkpointing
+from focus_runtime.training.loop import Loop, Shares, TrainConfig, TrainStep
+from focus_runtime.training.objective import StepLoss, training_loss
+from focus_runtime.training.phases import Phases
+from focus_runtime.training.processes import average
+from focus_runtime.training.validation import Evaluation, Validation, ValidationPlan, evaluate_training
 
 ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
-
-
-def texts_sha256(texts: list[str]) -> str:
-    """Hash of the training texts, in order."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-    return digest.hexdigest()
+STEP_RATE = 0.1  # of the potentials in steps at the settings of inference; a step sees few tokens
 
 
 def train_centroids(
     model: Any,
     tokenizer: Any,
-    texts: list[str],
+    texts: Sequence[str] | Sequence[TextDomain],
     config: FocusConfig,
     settings: TrainConfig,
     *,
+    inference: FocusConfig | None = None,
+    validation: ValidationPlan | None = None,
     model_id: str = "",
     on_step: Callable[[TrainStep], None] | None = None,
+    on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None,
     checkpoint: Path | None = None,
     resume: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
@@ -68,11 +68,15 @@ def train_centroids(
     Args:
         model: causal language model; its weights are not changed (checked by hash).
         tokenizer: the model's.
-        texts: training texts.
+        texts: training texts, joined in order; or domains, from which sequences are drawn by weight.
         config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
         settings: optimisation.
+        inference: `config` as the result is to be used, which may have another window; in force in evaluations and in
+            `settings.hard_steps`. The same when None.
+        validation: held-out text scored during the training, which may end it early.
         model_id: recorded in the result.
         on_step: called after every step.
+        on_evaluation: called after every evaluation.
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
         resume: continue from that file; the losses are those of a training that was never interrupted.
         should_stop: called after every step; True stops the training.
@@ -90,34 +94,68 @@ def train_centroids(
         TextError: too little text. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
         number. TrainingStopped: stopped by the user.
     """
-    ids = encode_texts(tokenizer, texts, settings.seq_len + 1)
+    ids = domains.encode(tokenizer, texts, settings.seq_len + 1)
     check_positions(model, settings.seq_len)
     centroids = random_centroids(model, config, seed=settings.seed, name="trained")
     hashes = hashes or ModelHashes.of(model)
     centroids.base_model, centroids.base_fingerprint = model_id, hashes.fingerprint
     started = time.perf_counter()
     with training_focus(model, centroids) as focus:
-        identity = {"config": config.to_json(), "model": hashes.fingerprint, "texts": texts_sha256(texts)}
-        loop = centroid_loop(focus, centroids, ids, settings, identity=identity, checkpoint=checkpoint)
+        identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
+        if inference is not None and (settings.hard_steps or validation is not None):
+            identity["inference"] = inference.to_json()
+        loop = centroid_loop(
+            focus,
+            centroids,
+            ids,
+            settings,
+            identity=identity,
+            checkpoint=checkpoint,
+            inference=inference,
+            validation=_validation(focus, centroids, ids, settings, inference or config, validation, on_evaluation),
+        )
         if resume:
             loop.resume()
         if on_snapshot is not None and snapshot_every > 0:
             on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, settings)
         with checkpointing(model, settings.gradient_checkpointing):
             loop.run(on_step, should_stop)
+        if loop.validation is not None and loop.validation.plan.patience:
+            loop.validation.restore_best(loop.values)
     if history is not None:
         history.extend(loop.history)
     if weights_sha256(model) != hashes.weights:
         raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
-    device = input_device(model)
-    calibrate_potentials(
-        model, centroids, even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(device)
-    )
+    calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
     centroids.training = _training_summary(loop, settings) | {
         "base_weights_sha256": hashes.weights,
         "seconds": round(time.perf_counter() - started, 1),
     }
     return centroids
+
+
+def _validation(
+    focus: FocusModel,
+    centroids: Centroids,
+    ids: Tensor | Mixture,
+    settings: TrainConfig,
+    inference: FocusConfig,
+    plan: ValidationPlan | None,
+    report: Callable[[Evaluation], None],
+) -> Validation | None:
+    if plan is None:
+        return None
+    calibration = calibration_sequences(focus.model, ids, settings)
+
+    def evaluate(step: int) -> Evaluation:
+        return evaluate_training(focus, centroids, calibration, plan.sequences, inference, step)
+
+    return Validation(plan, evaluate, report)
+
+
+def calibration_sequences(model: Any, ids: Tensor | Mixture, settings: TrainConfig) -> Tensor:
+    """(N, T) token ids of the training text on which potentials are estimated, on the model's device."""
+    return even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(input_device(model))
 
 
 def _with_snapshots(
@@ -140,15 +178,31 @@ def _with_snapshots(
 
 
 def _training_summary(loop: Loop, settings: TrainConfig) -> dict[str, Any]:
-    """What a centroid file records of its training."""
-    sequences = settings.steps * settings.batch * settings.accumulation * loop.processes.num_processes
-    return {
+    """What a centroid file records of its training: of the step whose centroids it holds."""
+    validation, kept = loop.validation, loop.done
+    if validation is not None and validation.plan.patience and validation.best is not None:
+        kept = validation.best.step
+    last = loop.history[kept - 1] if 0 < kept <= len(loop.history) else loop.last
+    sequences = kept * settings.batch * settings.accumulation * loop.processes.num_processes
+    summary: dict[str, Any] = {
         **asdict(settings),
-        "final_loss": None if loop.last is None else loop.last.loss,
-        "final_dominance": None if loop.last is None else loop.last.dominance,
+        "steps": kept,
+        "planned_steps": settings.steps,
+        "stopped": loop.stop_reason,
+        "final_loss": None if last is None else last.loss,
+        "final_dominance": None if last is None else last.dominance,
         "tokens_seen": sequences * settings.seq_len,
         "training_tokens": loop.ids.numel(),
     }
+    if settings.loss != "lm" and last is not None:
+        summary["final_divergence"] = last.divergence
+    if isinstance(loop.ids, Mixture):
+        parts = zip(loop.ids.names, loop.ids.weights, loop.ids.streams, strict=True)
+        summary["domains"] = [{"name": n, "weight": w, "tokens": stream.numel()} for n, w, stream in parts]
+    if validation is not None:
+        summary["evaluations"] = [asdict(one) | {"mean": one.mean} for one in validation.history]
+        summary["validation_every"], summary["patience"] = validation.plan.every, validation.plan.patience
+    return summary
 
 
 @contextmanager
@@ -179,7 +233,7 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
 def centroid_loop(
     focus: FocusModel,
     centroids: Centroids,
-    ids: Tensor,
+    ids: Tensor | Mixture,
     settings: TrainConfig,
     *,
     identity: dict[str, Any] | None = None,
@@ -190,13 +244,15 @@ def centroid_loop(
     router_rate: float | None = None,
     learn_centroids: bool = True,
     after_step: Callable[[int], None] = lambda step: None,
+    inference: FocusConfig | None = None,
+    validation: Validation | None = None,
 ) -> Loop:
     """The loop that trains the routers of a composed model, and its own weights where they are given.
 
     Args:
         focus: the composed model.
         centroids: whose routers are trained.
-        ids: (N,) token stream of the training texts.
+        ids: (N,) token stream of the training texts, or those of several domains.
         settings: optimisation.
         identity: what a checkpoint must have been made for.
         checkpoint: where the state is kept; None for nowhere.
@@ -206,14 +262,21 @@ def centroid_loop(
         router_rate: the routers' peak learning rate; the settings' when None.
         learn_centroids: False where `after_step` moves the centroids and gradients move the projections alone.
         after_step: called once potentials are updated.
+        inference: settings of later use, in force during `settings.hard_steps`; the centroids' own when None.
+        validation: evaluations during the training, which may end it early; None for none.
+
+    Raises:
+        ConfigError: distillation while weights are trained, which would change the teacher too.
     """
+    if weights and settings.loss != "lm":
+        raise ConfigError(f"loss is {settings.loss!r}", expected="'lm' where the model's own weights are trained")
+    phases = Phases(focus, settings, inference or centroids.config)
     routers = [centroids.routers[index] for index in sorted(centroids.routers)]
     learned = []
     for router in routers:
         router.projection.requires_grad_(True)
         router.centroids.requires_grad_(learn_centroids)
         learned += [router.projection, router.centroids] if learn_centroids else [router.projection]
-    gate = SoftGate(focus.config.gate, settings.steepness, settings.hard)
     state = {f"potential.{i}": centroids.routers[i].potential for i in sorted(centroids.routers)}
     if not learn_centroids:
         state |= {f"centroids.{i}": centroids.routers[i].centroids for i in sorted(centroids.routers)}
@@ -221,12 +284,19 @@ def centroid_loop(
     if router_rate is not None:
         rates = [settings.learning_rate] * len(weights) + [router_rate] * len(learned)
 
-    def loss(batch: Tensor) -> Tensor:
-        nll = token_nll(focus.model, final_hidden(focus.model, batch), batch).mean()
-        return nll if extra_loss is None else nll + extra_loss(focus)
+    def loss(batch: Tensor) -> Tensor | StepLoss:
+        made = training_loss(focus, batch, loss=settings.loss, distil_weight=settings.distil_weight)
+        if extra_loss is None:
+            return made
+        if isinstance(made, StepLoss):
+            return replace(made, objective=made.objective + extra_loss(focus))
+        return made + extra_loss(focus)
 
     def finish(step: int) -> Shares:
-        shares = update_potentials(focus, centroids, settings.potential_decay, step)
+        with phases.config(step):
+            shares = update_potentials(focus, centroids, settings.potential_decay, step)
+        if phases.precedes_hard(step):  # the next step's mask is the one inference would use now
+            calibrate_composed(focus, centroids, calibration_sequences(focus.model, ids, settings))
         after_step(step)
         return shares
 
@@ -239,15 +309,18 @@ def centroid_loop(
         state=state,
         identity=identity or {},
         checkpoint=checkpoint,
-        around_step=lambda: focus.training_gate(gate),
+        around_step=phases.attention,
         phase=phase,
         rates=rates,
+        validation=validation,
     )
 
 
 @torch.no_grad()
 def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> Shares:
-    """Update the running average of Sinkhorn's column terms.
+    """Update the potentials: the running average of Sinkhorn's column terms.
+
+    Under causal assignment, which uses the potentials, they are moved towards equally many tokens in every group.
 
     Args:
         focus: the composed model, after a pass.
@@ -262,8 +335,13 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
     shares, kept = [], []
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
-        mean = average(assignment.potential.detach().float().mean(dim=0))
-        router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
+        if focus.config.assignment == "causal":
+            top = assignment.probabilities.argmax(dim=-1).flatten()
+            share = average(torch.bincount(top, minlength=router.potential.numel()) / top.numel())
+            router.potential.copy_(balanced(router.potential, share, STEP_RATE))
+        else:
+            mean = average(assignment.potential.detach().float().mean(dim=0))
+            router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
         router.has_potential = True
         shares.append(dominance(assignment.probabilities))
         by_head = [retained_pairs(mask.membership[0], mask.rule) for mask in masks[index]]

@@ -8,23 +8,25 @@ one process with a larger batch.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, astuple, dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import PartialState
-from accelerate.utils import reduce
 from torch import Tensor, nn
 
 from focus_runtime.errors import ConfigError, TrainingError, TrainingStopped
-from focus_runtime.text.sequences import step_sequences
+from focus_runtime.text.sequences import Mixture, step_sequences
 from focus_runtime.training.checkpoint import load_state, save_state
+from focus_runtime.training.contexts import signals_deferred
+from focus_runtime.training.objective import LOSSES, StepLoss, with_values
+from focus_runtime.training.processes import average
+from focus_runtime.training.validation import Validation
 
 PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -44,6 +46,11 @@ class TrainConfig:
         clip: largest norm of a step's gradient.
         steepness: lambda of the paper gate.
         hard: train on the hard mask with straight-through gradients (log gate only).
+        loss: what is minimised: "lm", the language model's loss; "distil", the divergence from full attention's
+            predictions; "both", lm + distil_weight * distil. "distil" and "both" need a frozen output embedding.
+        distil_weight: see `loss`.
+        hard_steps: the last so many steps run on the hard mask at the settings of inference, with straight-through
+            gradients (log gate only).
         potential_decay: factor of the running average of Sinkhorn's column terms.
         calibration_sequences: training sequences on which the final potentials are estimated.
         seed: initialisation and data order.
@@ -62,6 +69,9 @@ class TrainConfig:
     clip: float = 1.0
     steepness: float = 8.0
     hard: bool = False
+    loss: str = "lm"
+    distil_weight: float = 1.0
+    hard_steps: int = 0
     potential_decay: float = 0.95
     calibration_sequences: int = 32
     seed: int = 0
@@ -79,6 +89,7 @@ class TrainConfig:
             "calibration_sequences": 1,
             "checkpoint_every": 1,
             "seed": 0,
+            "hard_steps": 0,
         }
         for name, minimum in minima.items():
             if getattr(self, name) < minimum:
@@ -92,6 +103,18 @@ class TrainConfig:
             )
         if self.mixed_precision not in PRECISIONS:
             raise ConfigError(f"mixed_precision is {self.mixed_precision!r}", expected=" or ".join(PRECISIONS))
+        if self.loss not in LOSSES:
+            raise ConfigError(f"loss is {self.loss!r}", expected=" or ".join(LOSSES))
+        if not 0 < self.distil_weight < math.inf:
+            raise ConfigError(f"distil_weight is {self.distil_weight}", expected="a number above 0")
+        if self.hard_steps >= self.steps:
+            raise ConfigError(
+                f"hard_steps is {self.hard_steps} of {self.steps} steps",
+                expected="fewer than all: they follow steps on the soft gate",
+                fix="train more steps, or all of them on the hard mask (hard)",
+            )
+        if self.hard_steps and self.hard:
+            raise ConfigError("hard and hard_steps are both set", expected="one of them: hard is every step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +123,14 @@ class TrainStep:
 
     Attributes:
         step: steps finished, this one included.
-        loss: nats per token, mean over the step's sequences.
+        loss: negative log-likelihood in nats per token, mean over the step's sequences.
         dominance: share of tokens whose most probable group is the largest, mean over layers; nan without groups.
         dominance_max: of the most lopsided layer.
         retained_pairs: pairs the hard mask keeps over causal pairs, mean over layers.
         learning_rate: of this step.
         tokens_per_second: over all processes.
         phase: which part of a training in several parts.
+        divergence: KL from full attention's predictions in nats per token; nan where it is no part of the loss.
     """
 
     step: int
@@ -117,16 +141,12 @@ class TrainStep:
     learning_rate: float
     tokens_per_second: float
     phase: str = ""
+    divergence: float = math.nan
 
     @property
     def perplexity(self) -> float:
         """exp of the loss."""
         return math.exp(min(self.loss, 700.0))
-
-
-def average(value: Tensor) -> Tensor:
-    """Mean of a tensor over all processes; the tensor itself when there is one."""
-    return value if PartialState().num_processes == 1 else reduce(value, "mean")
 
 
 def rate_at(step: int, config: TrainConfig) -> float:
@@ -135,55 +155,6 @@ def rate_at(step: int, config: TrainConfig) -> float:
         return config.learning_rate * (step + 1) / config.warmup
     progress = (step - config.warmup) / max(1, config.steps - config.warmup)
     return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
-
-
-@contextmanager
-def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
-    """Gradient checkpointing while the block runs, without switching dropout on."""
-    if not enabled:
-        yield
-        return
-    if not getattr(model, "supports_gradient_checkpointing", False):
-        raise ConfigError(f"{type(model).__name__} does not support gradient checkpointing", fix="leave it off")
-    keep = {"use_reentrant": False}
-    if hasattr(model, "activation_checkpointing_enable"):  # its name in newer transformers
-        model.activation_checkpointing_enable(activation_checkpointing_kwargs=keep)
-    else:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=keep)
-    layers = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
-    before = [layer.training for layer in layers]
-    for layer in layers:
-        layer.training = True  # of the layer alone: its children, dropout among them, stay as they are
-    try:
-        yield
-    finally:
-        for layer, training in zip(layers, before, strict=True):
-            layer.training = training
-        getattr(model, "activation_checkpointing_disable", model.gradient_checkpointing_disable)()
-
-
-@contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until the block ends, so that no half-finished update is kept."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[tuple[int, Any]] = []
-    before = {
-        one: signal.signal(one, lambda number, frame: received.append((number, frame)))
-        for one in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-    for number, frame in received:
-        handler = before[signal.Signals(number)]
-        if callable(handler):
-            handler(number, frame)
-        elif handler is not signal.SIG_IGN:
-            raise KeyboardInterrupt
 
 
 Shares = tuple[float, float, float]
@@ -195,30 +166,33 @@ class Loop:
     """One training.
 
     Attributes:
-        ids: (N,) token stream of the training texts.
+        ids: (N,) token stream of the training texts, or those of several domains.
         parameters: what AdamW changes, in a fixed order.
-        loss: (B, T) token ids -> mean loss in nats; runs under autocast, gradients are taken from it.
+        loss: (B, T) token ids -> what is minimised, in nats: a scalar, or a scalar with the parts that are reported;
+            runs under autocast, gradients are taken from it.
         after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.
         state: further tensors a checkpoint must hold, written back in place on resume.
         identity: what a checkpoint must have been made for.
         checkpoint: where it is kept; None for nowhere.
-        around_step: context in which forward and backward of a step run.
+        around_step: step counted from 0 -> context in which its forward and backward passes run.
         rates: peak learning rate of every parameter, where they differ; the configuration's for all when None.
         history: every finished step's report, those before a resume included.
+        validation: evaluations during the training, which may end it early; None for none.
     """
 
-    ids: Tensor
+    ids: Tensor | Mixture
     config: TrainConfig
     parameters: Sequence[nn.Parameter]
-    loss: Callable[[Tensor], Tensor]
+    loss: Callable[[Tensor], Tensor | StepLoss]
     after_step: Callable[[int], Shares] = lambda step: NO_GROUPS
     state: dict[str, Tensor] = field(default_factory=dict)
     identity: dict[str, Any] = field(default_factory=dict)
     checkpoint: Path | None = None
-    around_step: Callable[[], Any] = nullcontext
+    around_step: Callable[[int], AbstractContextManager[Any]] = nullcontext
     phase: str = ""
     rates: Sequence[float] | None = None
     history: list[TrainStep] = field(default_factory=list)
+    validation: Validation | None = None
 
     def __post_init__(self) -> None:
         self.processes = PartialState()
@@ -238,6 +212,13 @@ class Loop:
             "processes": self.processes.num_processes,
             "tokens": self.ids.numel(),
         }
+        if self.validation is not None:
+            self.identity["validation"] = self.validation.plan.identity
+
+    @property
+    def values(self) -> list[Tensor]:
+        """Everything the training changes."""
+        return [*self.parameters, *self.state.values()]
 
     def _groups(self) -> list[dict[str, Any]]:
         """AdamW's parameter groups: one for each learning rate, as a factor of the configuration's."""
@@ -260,6 +241,8 @@ class Loop:
         self.scaler.load_state_dict(content["scaler"])
         self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
         self.last = self.history[-1] if self.history else None
+        if self.validation is not None:
+            self.validation.load(content["validation"], self.values)
         return self.done
 
     def save(self) -> None:
@@ -276,6 +259,7 @@ class Loop:
                 "optimiser": self.optimiser.state_dict(),
                 "scaler": self.scaler.state_dict(),
                 "history": [astuple(step) for step in self.history],
+                "validation": None if self.validation is None else self.validation.state(),
             },
         )
 
@@ -301,19 +285,44 @@ class Loop:
         """
         last = min(self.config.steps, self.config.steps if until is None else until)
         try:
-            while self.done < last:
+            self._evaluate()  # the one that a stop came before
+            while self.done < last and not self.ended_early:
                 self._step(self.done)
                 self.last = self.history[-1]
                 if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
                     self.save()
                 if on_step is not None:
                     on_step(self.last)
+                self._evaluate()
+                if self.ended_early:
+                    break
                 if self.done < last and self._agreed(should_stop()):
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
             self.save()
             raise TrainingStopped(self.done, self.checkpoint) from None
         return self.last
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether held-out text says that more steps do not help."""
+        return self.validation is not None and self.validation.has_ended
+
+    @property
+    def stop_reason(self) -> str:
+        """Why no step follows the last one."""
+        if not self.ended_early:
+            return f"all {self.done} steps are done"
+        assert self.validation is not None
+        count = self.validation.plan.patience
+        return f"no lower held-out loss in {count} {'evaluation' if count == 1 else 'evaluations'}, at step {self.done}"
+
+    def _evaluate(self) -> None:
+        if self.validation is None or not self.validation.is_due(self.done, self.config.steps):
+            return
+        evaluation = self.validation.run(self.done, self.values)
+        self.save()
+        self.validation.report(evaluation)
 
     def _agreed(self, stop: bool) -> bool:
         """Whether a stop was requested in any process; all then stop after the same step."""
@@ -331,24 +340,24 @@ class Loop:
         rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
         local_rows = rows[self.processes.process_index :: world].to(self.device)
         self.optimiser.zero_grad(set_to_none=True)
-        total = 0.0
+        total = np.zeros(3)  # objective, loss, divergence
         precision = PRECISIONS[config.mixed_precision]
         for part in local_rows.split(config.batch):
-            with self.around_step():
+            with self.around_step(step):
                 with torch.autocast(self.device.type, dtype=precision) if precision else nullcontext():
-                    loss = self.loss(part)
-                total += loss.item() / config.accumulation
-                if not math.isfinite(total):
+                    objective, values = with_values(self.loss(part))
+                total += np.array(values) / config.accumulation
+                if not math.isfinite(total[0]):
                     break
-                self.scaler.scale(loss / config.accumulation).backward()
-        total = float(average(torch.tensor(total, dtype=torch.float64, device=self.device)))
-        self._check(total, step)
-        with _signals_deferred():
+                self.scaler.scale(objective / config.accumulation).backward()
+        value, loss, divergence = average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist()
+        self._check(value, step)
+        with signals_deferred():
             self._apply(step)
             shares = self.after_step(step)
             self.done = step + 1
             speed = rows.numel() / (time.perf_counter() - clock)
-            self.history.append(TrainStep(self.done, total, *shares, rate, speed, self.phase))
+            self.history.append(TrainStep(self.done, loss, *shares, rate, speed, self.phase, divergence))
 
     def _check(self, value: float, step: int, quantity: str = "the loss") -> None:
         """Refuse a value that is not finite before it reaches the weights."""
@@ -383,4 +392,7 @@ def _lasting(config: TrainConfig) -> dict[str, Any]:
     """The settings a resumed training must share; how often it saves may change."""
     values = asdict(config)
     del values["checkpoint_every"]
+    for option in fields(config):  # a checkpoint from before they existed has none of them
+        if option.name in ("loss", "distil_weight", "hard_steps") and values[option.name] == option.default:
+            del values[option.name]
     return values

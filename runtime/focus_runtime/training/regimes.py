@@ -28,9 +28,11 @@ from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.calibrate import calibrate_potentials
-from focus_runtime.training.centroids import centroid_loop, texts_sha256, train_centroids, training_focus
+from focus_runtime.training.centroids import centroid_loop, train_centroids, training_focus
+from focus_runtime.training.contexts import checkpointing
+from focus_runtime.training.domains import texts_sha256
 from focus_runtime.training.hashes import ModelHashes
-from focus_runtime.training.loop import Loop, TrainConfig, TrainStep, checkpointing
+from focus_runtime.training.loop import Loop, TrainConfig, TrainStep
 
 PHASES = {"centroid_only": ("centroids",), "two_phase": ("centroids", "weights"), "from_scratch": ("weights",)}
 ROUTER_RATE = 3e-4

@@ -14,7 +14,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.measure.scores import compare, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
-from focus_runtime.training.centroids import encode_texts, even_sequences
+from focus_runtime.text.sequences import encode_texts, even_sequences
 from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.helpers import ROOT, build_centroids
 from tests.runtime.tasks.test_last_word import novel

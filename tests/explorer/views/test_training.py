@@ -6,7 +6,13 @@ import json
 
 import pyarrow as pa
 
+from focus_explorer.services.service import Service
+from focus_explorer.services.training.processes import Trainings
 from focus_explorer.views.training import POINTS, curves_payload
+from focus_runtime.store.database import Database
+from focus_runtime.store.training import TrainingInfo, TrainingRecorder
+from focus_runtime.training.loop import TrainStep
+from focus_runtime.training.validation import Evaluation
 
 
 def steps_table(count, mode="focus", training_id="a"):
@@ -48,3 +54,39 @@ def test_curves_are_kept_apart_by_training_and_mode():
         ("a", "full"): 3,
         ("b", "focus"): 1,
     }
+
+
+def test_scores_on_held_out_text_are_curves_by_domain(tmp_path):
+    """As the page asks for them: what it has already is not sent again."""
+    database = Database(tmp_path / "runs.duckdb")
+    info = TrainingInfo(
+        name="a",
+        kind="centroids",
+        model_id="tiny",
+        model_fingerprint="f",
+        steps=4,
+        seed=0,
+        device="cpu",
+        dtype="float32",
+        settings={"loss": "both", "distil_weight": 2.0, "hard_steps": 1},
+    )
+    report = {"full": 8.0, "scored_tokens": 70, "k=1": {"perplexity": 9.0}, "domains": {"b": {}, "a": {}}}
+    with TrainingRecorder(database, info) as recorder:
+        for number in range(1, 5):
+            recorder.step(TrainStep(number, 3.0, 0.3, 0.3, 0.5, 1e-3, 10.0))
+            if number % 2 == 0:
+                recorder.evaluation(Evaluation(number, {"a": number + 0.5, "b": 1.0}, {"a": 3, "b": 4}, 0.3, 0.5))
+        recorder.finish("done", validation=report)
+    trainings = Trainings(Service(database.path))
+    key = recorder.training_id
+    made = trainings.payload({key: {}})
+    curves = made["curves"][key]
+    assert set(curves) == {"focus", "held-out:a", "held-out:b"}
+    assert (curves["held-out:a"]["step"], curves["held-out:a"]["loss"]) == ([2, 4], [2.5, 4.5])
+    assert curves["held-out:a"]["dominance"] == [None, None]
+    [run] = made["trainings"]
+    assert run["validation"] == {"full": 8.0, "scored": 70, "focus": {"k=1": 9.0}, "domains": ["a", "b"]}
+    assert run["settings"] == info.settings
+    json.dumps(made, allow_nan=False)
+    more = trainings.payload({key: {"focus": 4, "held-out:a": 2, "held-out:b": 4}})["curves"][key]
+    assert {mode: curve["step"] for mode, curve in more.items()} == {"held-out:a": [4]}

@@ -371,6 +371,18 @@ def test_nested_full_attention_stays_full(tiny_model, ids):
     focus.detach()
 
 
+def test_other_settings_hold_for_a_block_alone(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    before = logits(tiny_model, ids)
+    with focus.full_attention():
+        full = logits(tiny_model, ids)
+    with focus.with_config(focus.config.replace(window=64)):
+        torch.testing.assert_close(logits(tiny_model, ids), full, rtol=1e-4, atol=1e-4)
+    assert torch.equal(logits(tiny_model, ids), before)
+    assert not torch.allclose(before, full, rtol=1e-4, atol=1e-4)
+    focus.detach()
+
+
 def test_what_is_no_model_or_no_centroids(tiny_model):
     with pytest.raises(InputError, match="load_centroids"):
         compose(tiny_model, "default")

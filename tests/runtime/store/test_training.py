@@ -21,6 +21,7 @@ from focus_runtime.store.database import Database
 from focus_runtime.store.schema import MIGRATIONS
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder, is_alive, process_start
 from focus_runtime.training.loop import TrainStep
+from focus_runtime.training.validation import Evaluation
 
 HOLD = "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep(60)"
 
@@ -164,6 +165,73 @@ def test_a_resumed_training_replaces_what_it_does_again(database):
     assert row(database) == [("done", "")]
     times = [elapsed for (elapsed,) in stored(database, "elapsed", "WHERE mode = 'focus'")]
     assert times == sorted(times)
+
+
+def evaluation(number, loss=3.0):
+    return Evaluation(number, {"novels": loss, "code": loss + 1}, {"novels": 30, "code": 40}, 0.3, 0.5)
+
+
+def evaluations(database):
+    with database.read() as connection:
+        return connection.execute(
+            "SELECT step, domain, loss, scored, dominance, retained_pairs FROM training_evaluations ORDER BY ALL"
+        ).fetchall()
+
+
+def test_evaluations_are_stored_by_domain(database):
+    with TrainingRecorder(database, info()) as recorder:
+        recorder.step(step(2, 3.5, divergence=0.25))
+        recorder.evaluation(evaluation(2))
+        recorder.finish("done", stop_reason="no lower held-out loss in 2 evaluations, at step 2")
+    assert evaluations(database) == [(2, "code", 4.0, 40, 0.3, 0.5), (2, "novels", 3.0, 30, 0.3, 0.5)]
+    assert stored(database, "loss, divergence") == [(3.5, 0.25)]
+    assert row(database, "stop_reason, domains") == [("no lower held-out loss in 2 evaluations, at step 2", "{}")]
+
+
+def test_a_resumed_training_replaces_the_evaluations_it_does_again(database):
+    with TrainingRecorder(database, info()) as first:
+        for number in range(1, 6):
+            first.step(step(number))
+            first.evaluation(evaluation(number))
+        first.finish("stopped")
+    with TrainingRecorder(database, info(), resume=True) as second:
+        second.evaluation(evaluation(3, 1.0))  # the one that the stop prevented
+        second.step(step(4))
+        second.evaluation(evaluation(4, 1.0))
+    assert [(at, loss) for at, domain, loss, *_ in evaluations(database) if domain == "novels"] == [
+        (1, 3.0),
+        (2, 3.0),
+        (3, 1.0),
+        (4, 1.0),
+    ]
+
+
+def test_an_evaluation_alone_is_kept_by_a_resume(database):
+    with TrainingRecorder(database, info()) as first:
+        first.step(step(1))
+        first.finish("stopped")
+    with TrainingRecorder(database, info(), resume=True) as second:
+        second.evaluation(evaluation(1))
+        second.finish("done")
+    assert [at for at, *_ in evaluations(database)] == [1, 1]
+    assert row(database) == [("done", "")]
+
+
+def test_trainings_of_an_earlier_version_gain_the_columns(tmp_path):
+    path = tmp_path / "old.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)")
+        for name, statements in MIGRATIONS[:9]:
+            connection.execute(statements)
+            connection.execute("INSERT INTO schema_migrations VALUES (?, now())", [name])
+        connection.execute("INSERT INTO training_steps VALUES ('x', 'focus', 1, '', 2.0, 1, 1, 1, 1, 1, 1)")
+    database = Database(path)
+    assert stored(database, "loss, divergence") == [(2.0, None)]
+    assert evaluations(database) == []
+    with TrainingRecorder(database, info()) as recorder:
+        recorder.step(step(1))
+        recorder.evaluation(evaluation(1))
+    assert len(evaluations(database)) == 2
 
 
 def test_a_resume_that_is_refused_changes_nothing(database):

@@ -161,7 +161,7 @@ def test_stop_gradient_cuts_what_routers_send_back_and_nothing_else():
         centroids = build_centroids(model, num_groups=4, routing_dim=8, normalisation="softmax")
         with training_focus(model, centroids, weights=True) as focus, RoutingVectors(centroids, stop) as vectors:
             loop = centroid_loop(focus, centroids, ids[0], TrainConfig(**PLAN), weights=list(model.parameters()))
-            with loop.around_step():
+            with loop.around_step(0):
                 sum(a.probabilities[..., 0].sum() for a in _after(loop, focus, ids)).backward()
             received = model.get_input_embeddings().weight.grad, centroids.routers[0].projection.grad
             assert vectors.latest[0].shape == (32, 8)

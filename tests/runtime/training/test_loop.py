@@ -52,7 +52,7 @@ def test_unknown_precision_is_refused():
 
 @pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
-    import focus_runtime.training.centroids as module
+    import focus_runtime.training.objective as module
 
     file, calls = tmp_path / "run.ckpt", []
     original = module.token_nll
@@ -71,7 +71,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(tmp_p
 @pytest.mark.slow
 def test_a_gradient_that_is_no_number_is_noticed_before_it_reaches_the_weights(tmp_path, monkeypatch):
     """A finite loss may have a gradient that is not: 0 * inf in the backward pass."""
-    import focus_runtime.training.centroids as module
+    import focus_runtime.training.objective as module
 
     file, calls = tmp_path / "run.ckpt", []
     original = module.token_nll

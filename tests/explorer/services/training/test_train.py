@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -99,6 +100,8 @@ def test_the_curve_and_the_setting_are_recorded(train, tmp_path, model_folder, c
 def test_the_bar_shows_quality_and_balance():
     words = describe_step(TrainStep(3, 2.0, 0.25, 0.3, 0.5, 1e-3, 1234.0))
     assert words == "loss 2.000, perplexity 7.39, largest group 25.0%, pairs kept 50.0%, 1,234 tokens/s"
+    words = describe_step(TrainStep(3, 2.0, 0.25, 0.3, 0.5, 1e-3, 1234.0, divergence=0.125))
+    assert "perplexity 7.39, divergence 0.1250, largest group" in words
 
 
 def test_assignment_of_the_file_is_the_one_requested(train, tmp_path, text_file):
@@ -109,6 +112,48 @@ def test_assignment_of_the_file_is_the_one_requested(train, tmp_path, text_file)
     assert made.config.assignment == "sinkhorn"
     assert made.training["validation"]["scored_tokens"] > 0
     assert not (tmp_path / "runs.duckdb").exists()
+
+
+def test_domains_evaluations_and_an_early_end_are_recorded_and_said(train, tmp_path, text_file, monkeypatch, capsys):
+    """The mean of the evaluations is made to rise after step 4."""
+    from focus_runtime.training import centroids as runtime
+
+    for name, text in (("reversed", TEXT[::-1]), ("upper", TEXT.upper())):
+        (tmp_path / f"{name}.txt").write_text(text)
+    original = runtime.evaluate_training
+
+    def evaluate(*arguments):
+        made = original(*arguments)
+        return replace(made, losses=dict.fromkeys(made.losses, 5.0 + (made.step - 4) ** 2))
+
+    monkeypatch.setattr(runtime, "evaluate_training", evaluate)
+    domains = ["--text", f"upper={tmp_path / 'upper.txt'}"]
+    held_out = ["--val", f"plain={text_file}", "--val", f"reversed={tmp_path / 'reversed.txt'}"]
+    options = {"val-every": 2, "patience": 2, "loss": "both", "hard-steps": 3, "val-sequences": 2}
+    assert train(*domains, *held_out, text=f"reversed={tmp_path / 'reversed.txt'}:3", steps=20, **options) == 2
+    assert "the domain 'reversed'" in capsys.readouterr().err  # all of it is held out
+    held_out[3] = "other=" + str(tmp_path / "other.txt")
+    (tmp_path / "other.txt").write_text(TEXT.swapcase())
+    assert train(*domains, *held_out, text=f"reversed={tmp_path / 'reversed.txt'}:3", steps=20, **options) == 0
+    captured = capsys.readouterr()
+    assert "step 4: held-out loss plain 5.0000, other 5.0000, mean 5.0000 nats per token" in captured.err
+    assert "the centroids of step 4 were kept: no lower held-out loss in 2 evaluations, at step 8" in captured.out
+    assert "mean of 2 domains" in captured.out
+    notes = load_centroids(tmp_path / "a.safetensors").training
+    assert [(domain["name"], domain["weight"]) for domain in notes["domains"]] == [("reversed", 3.0), ("upper", 1.0)]
+    assert [one["step"] for one in notes["evaluations"]] == [2, 4, 6, 8]
+    assert (notes["loss"], notes["hard_steps"], notes["steps"], notes["planned_steps"]) == ("both", 3, 4, 20)
+    assert set(notes["validation"]["domains"]) == {"plain", "other"}
+    [row] = rows(tmp_path)
+    assert row["domains"]["reversed"] == {"weight": 3.0, "texts": [str(tmp_path / "reversed.txt")]}
+    assert row["stop_reason"] == notes["stopped"]
+    assert row["settings"]["loss"] == "both"
+    with Service(tmp_path / "runs.duckdb").database.read() as connection:
+        stored = connection.execute("SELECT step, domain, loss FROM training_evaluations ORDER BY ALL").fetchall()
+        divergence = connection.execute("SELECT min(divergence) FROM training_steps").fetchone()[0]
+    assert stored[:3] == [(2, "other", 9.0), (2, "plain", 9.0), (4, "other", 5.0)]
+    assert len(stored) == 8
+    assert divergence > 0
 
 
 def test_ctrl_c_keeps_the_last_step_and_resume_ends_where_an_uninterrupted_one_does(
@@ -165,6 +210,8 @@ def test_what_cannot_be_resumed_is_said(train, tmp_path, text_file, monkeypatch,
         ({"accumulate": 0}, [], "accumulation is 0"),
         ({"checkpoint-every": 0}, [], "checkpoint_every is 0"),
         ({"precision": "fp8"}, [], "invalid choice"),
+        ({"loss": "kl"}, [], "invalid choice"),
+        ({"patience": 2}, [], "--patience is given without held-out text"),
         ({"out": "result.txt"}, [], ".safetensors"),
         ({"model": "who-knows"}, [], "who-knows"),
     ],
@@ -188,7 +235,7 @@ def test_bad_texts_give_one_line(train, tmp_path, capsys, content, part):
 
 
 def test_a_loss_that_is_no_number_ends_it_with_advice(train, tmp_path, monkeypatch, capsys):
-    import focus_runtime.training.centroids as runtime
+    import focus_runtime.training.objective as runtime
 
     made, count = runtime.token_nll, []
 

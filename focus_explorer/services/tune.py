@@ -15,7 +15,7 @@ from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.service import Service
-from focus_explorer.services.training.texts import gather_texts
+from focus_explorer.services.training.domains import gather_domains, parse_domains
 
 SAVE_EVERY = 5  # measurements between writings of an unfinished search
 FEWEST = 2  # sequences of a domain that an interval needs
@@ -26,7 +26,7 @@ class TuneRequest:
     """A search.
 
     Attributes:
-        text: calibration text by domain, NAME=FILE_OR_FOLDER each, or a path alone.
+        text: calibration text by domain, NAME=PATH each, or paths alone; see `parse_domains`.
         held_out: text for the check, likewise; when empty, other sequences of the calibration text.
         out: centroid file to write.
         loss, pairs: the target, one of them; see `Target`.
@@ -101,32 +101,18 @@ def tune(
     if Path(request.out).suffix != ".safetensors":
         raise InputError(f"--out is {request.out!r}", expected="a name ending in .safetensors")
     check_writable(os.path.expanduser(request.out), explain=cannot_write("choose another --out"))
-    texts = domains_of(request.text, "--text")
-    held_out = domains_of(request.held_out, "--held-out")
+    texts = _texts(request.text, "--text")
+    held_out = _texts(request.held_out, "--held-out")
     with bar() as progress:
         progress("Loading the model", 0.0)
         with service.models.lease(request.model, device=request.device, dtype=request.dtype) as loaded:
             return _Search(service, request, loaded, progress, cancelled).run(texts, held_out, target)
 
 
-def domains_of(sources: tuple[str, ...], option: str) -> dict[str, list[str]]:
-    """Texts by domain of NAME=FILE_OR_FOLDER words; a path alone is the domain "text".
-
-    Args:
-        sources: as typed.
-        option: named in messages.
-
-    Raises:
-        InputError: a domain is named twice. TextError: no text.
-    """
-    named: dict[str, list[str]] = {}
-    for source in sources:
-        name, sign, path = source.partition("=")
-        name, path = (name, path) if sign and name and path else ("text", source)
-        if name in named:
-            raise InputError(f"{option} names the domain {name!r} twice", expected="NAME=FOLDER, each name once")
-        named[name] = gather_texts([path])[0]
-    return named
+def _texts(words: tuple[str, ...], option: str) -> dict[str, list[str]]:
+    """Texts by domain; the domain of texts without a name is "text"."""
+    domains = gather_domains(parse_domains(words, option, weighted=False))
+    return {domain.name or "text": domain.texts for domain in domains}
 
 
 class _Search:

@@ -105,26 +105,34 @@ class Database:
         deadline = time.monotonic() + self.wait
         pause = 0.02
         while True:
+            before = self._size()
             try:
                 if not read_only:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                 return duckdb.connect(str(self.path), read_only=read_only)
             except (duckdb.Error, OSError) as error:
-                waits = _is_locked(str(error)) or self._is_being_created(str(error))
+                waits = _is_locked(str(error)) or self._is_being_created(str(error), before)
                 if not waits or time.monotonic() > deadline:
                     raise self._explain(error) from error
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
 
-    def _is_being_created(self, message: str) -> bool:
-        """Another process has made the file a moment ago and not written its headers yet."""
+    def _size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+    def _is_being_created(self, message: str, size_before: int) -> bool:
+        """Another process has made the file a moment ago and not written its headers yet, or did so meanwhile."""
         if not any(words in message.lower() for words in ("not a valid duckdb", "could not read enough bytes")):
             return False
         try:
             status = self.path.stat()
         except OSError:
             return False
-        return status.st_size < HEADER_BYTES and time.time() - status.st_mtime < CREATION_SECONDS
+        grows = status.st_size < HEADER_BYTES or status.st_size != size_before
+        return grows and time.time() - status.st_mtime < CREATION_SECONDS
 
     def _explain(self, error: Exception) -> StoreError:
         text = str(error)

@@ -140,7 +140,7 @@ def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
         (("--pairs", "50%", "--held-out-sequences", "1"), ["1 held-out sequences"]),
         (("--pairs", "50%", "--centroids", "random"), ["random centroids cannot be tuned"]),
         (("--pairs", "50%", "--text", "a=nowhere.txt"), ["nowhere.txt"]),
-        (("--pairs", "50%", "--text", "a=x.txt", "a=y.txt"), ["x.txt"]),
+        (("--pairs", "50%", "--text", "a=x.txt", "a=y.txt"), ["--text has two domains named 'a'"]),
     ],
 )
 def test_what_is_wrong_is_one_line(words, parts, tune, tmp_path, capsys):

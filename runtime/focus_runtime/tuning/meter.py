@@ -87,17 +87,13 @@ class BudgetMeter:
         if not changed:
             return self.base
         first = min(entry.layer for entry in changed)
-        self.focus.config = config
         nll, shares = [], []
-        try:
-            with torch.no_grad():
-                for ids, outputs, before in zip(self._ids, self._outputs, self._shares, strict=True):
-                    with resumed_at(self.focus.model, first, outputs):
-                        nll.append(self._nll(ids))
-                    now = self._layer_shares()
-                    shares.append({layer: now[layer] if layer >= first else before[layer] for layer in before})
-        finally:
-            self.focus.config = self._config
+        with torch.no_grad(), self.focus.with_config(config):
+            for ids, outputs, before in zip(self._ids, self._outputs, self._shares, strict=True):
+                with resumed_at(self.focus.model, first, outputs):
+                    nll.append(self._nll(ids))
+                now = self._layer_shares()
+                shares.append({layer: now[layer] if layer >= first else before[layer] for layer in before})
         return Measured(config.budget, np.array(nll), self._mean(shares))
 
     def excess(self, measured: Measured) -> dict[str, float]:

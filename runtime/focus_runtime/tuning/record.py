@@ -86,16 +86,12 @@ def verify(focus: FocusModel, budget: Budget, sequences: Mapping[str, Tensor]) -
     Returns:
         By domain what `compare` gives.
     """
-    before = focus.config
-    focus.config = before.replace(budget=budget)
     found = {}
-    try:
+    with focus.with_config(focus.config.replace(budget=budget)):
         for name, ids in sequences.items():
             with focus.full_attention():
                 full = score(focus.model, ids)
             found[name] = compare(full, score(focus, ids))
-    finally:
-        focus.config = before
     return found
 
 

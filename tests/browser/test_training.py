@@ -13,6 +13,7 @@ from focus_explorer.services.training.processes import Trainings
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
 from focus_runtime.training.loop import TrainStep
+from focus_runtime.training.validation import Evaluation
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 STEPS = 900
@@ -95,8 +96,11 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     expect(page.locator("#fe-centroids input")).to_have_value(f"harbour ({file['sha256'][:8]})")
 
 
-def record(service, name, loss, *, twin=False):
-    """A finished training of 40 steps whose loss falls from `loss`, and one with full attention for a twin."""
+def record(service, name, loss, *, twin=False, held_out=False):
+    """A finished training of 40 steps whose loss falls from `loss`, and one with full attention for a twin.
+
+    With `held_out` two domains are scored every ten steps.
+    """
     info = TrainingInfo(
         name=name,
         kind="centroids",
@@ -114,6 +118,9 @@ def record(service, name, loss, *, twin=False):
             recorder.step(row)
             if twin:
                 recorder.step(replace(row, loss=row.loss - 0.1, dominance=math.nan), mode="full")
+            if held_out and number % 10 == 0:
+                scores = {"novels": loss - number / 40, "code": loss - 1}
+                recorder.evaluation(Evaluation(number, scores, {"novels": 9, "code": 9}, 0.3, 0.4))
 
 
 @pytest.mark.parametrize(("size", "scheme"), [("wide", "dark"), ("narrow", "light")])
@@ -135,6 +142,23 @@ def test_two_trainings_lie_over_each_other(tiny_page, size, scheme):
     assert [line["dash"] for line in lines] == ["solid", "solid", "dash", "dash", "solid", "solid"]
     assert len({line["color"] for line in lines}) == 2
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_scores_on_held_out_text_are_points_of_their_own(tiny_page):
+    open_one, service, _ = tiny_page
+    record(service, "scored", 4.0, held_out=True)
+    page = open_tab(open_one)
+    page.locator("[data-testid=fx-training-list]").get_by_role("button", name="scored").click(timeout=60_000)
+    page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 4", timeout=30_000)
+    drawn = page.evaluate("document.querySelector('[data-testid=fx-curve-loss]').data.map((t) => [t.mode, t.x.length])")
+    assert sorted(drawn) == [["lines", 40], ["lines", 40], ["lines+markers", 4], ["lines+markers", 4]]
+    expect(page.locator(".fx-curves-help")).to_contain_text("Points: held-out text")
+    assert page.evaluate("document.querySelector('[data-testid=fx-curve-dominance]').data.length") == 3
+    box = page.locator("[data-testid=fx-curve-loss] .nsewdrag").first.bounding_box()
+    at = page.evaluate("document.querySelector('[data-testid=fx-curve-loss]')._fullLayout.xaxis.d2p(20)")
+    page.mouse.move(box["x"] + at, box["y"] + box["height"] / 2)
+    expect(page.locator("#fe-training .fx-tooltip")).to_contain_text("scored, held-out code", timeout=30_000)
+    expect(page.locator("#fe-training .fx-tooltip")).to_contain_text("scored, held-out novels")
 
 
 def test_a_problem_of_the_process_is_one_message(tiny_page):

@@ -20,6 +20,7 @@ from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
 from focus_explorer.services.training.request import TrainRequest
 from focus_explorer.services.training.texts import gather_texts
+from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.models.device_map import input_device
 
@@ -229,6 +230,7 @@ def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorder: Any) 
 
 def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce) -> dict[str, Any]:
     """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
+    from focus_runtime.measure.memory import within_memory
     from focus_runtime.models.precision import dtype_name
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.training.centroids import validate
@@ -252,7 +254,8 @@ def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce
         try:
             with stage_bar() as progress:
                 progress("Scoring held-out text", 0.0)
-                scores = validate(training.model, centroids, training.held_out, top_ks=tops)
+                with within_memory(training.model, SEQUENCES):
+                    scores = validate(training.model, centroids, training.held_out, top_ks=tops)
                 centroids.training["validation"] = scores
             digest = save_centroids(centroids, training.out)
         except KeyboardInterrupt:

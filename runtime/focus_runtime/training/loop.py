@@ -8,8 +8,6 @@ one process with a larger batch.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,9 +20,12 @@ from accelerate import PartialState
 from accelerate.utils import reduce
 from torch import Tensor, nn
 
-from focus_runtime.errors import ConfigError, TrainingError, TrainingStopped
+from focus_runtime.errors import ConfigError, InputError, TrainingError, TrainingStopped
+from focus_runtime.measure.memory import failures_named, longest_that_fits
 from focus_runtime.text.sequences import step_sequences
 from focus_runtime.training.checkpoint import load_state, save_state
+from focus_runtime.training.shortage import Pass, training_shortage
+from focus_runtime.training.signals import signals_deferred
 
 PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -162,30 +163,6 @@ def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
         getattr(model, "activation_checkpointing_disable", model.gradient_checkpointing_disable)()
 
 
-@contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until the block ends, so that no half-finished update is kept."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[tuple[int, Any]] = []
-    before = {
-        one: signal.signal(one, lambda number, frame: received.append((number, frame)))
-        for one in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-    for number, frame in received:
-        handler = before[signal.Signals(number)]
-        if callable(handler):
-            handler(number, frame)
-        elif handler is not signal.SIG_IGN:
-            raise KeyboardInterrupt
-
-
 Shares = tuple[float, float, float]
 NO_GROUPS: Shares = (math.nan, math.nan, math.nan)
 
@@ -298,8 +275,14 @@ class Loop:
         Raises:
             TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
             TrainingError: the loss is no finite number, or the checkpoint cannot be written.
+            MemoryShortError: the memory does not suffice. DeviceError: the GPU failed.
         """
         last = min(self.config.steps, self.config.steps if until is None else until)
+        with failures_named(self._shortage):
+            self._run(last, on_step, should_stop)
+        return self.last
+
+    def _run(self, last: int, on_step: Callable[[TrainStep], None] | None, should_stop: Callable[[], bool]) -> None:
         try:
             while self.done < last:
                 self._step(self.done)
@@ -313,7 +296,27 @@ class Loop:
         except KeyboardInterrupt:
             self.save()
             raise TrainingStopped(self.done, self.checkpoint) from None
-        return self.last
+
+    def _shortage(self) -> InputError:
+        """The error for a step that did not fit, with what would fit in its place."""
+        config = self.config
+        moments = 0 if self.optimiser.state else sum(2 * p.numel() * p.element_size() for p in self.parameters)
+
+        def read(count: int) -> None:
+            length = min(count, config.seq_len)
+            rows = self.ids[None, :length].expand(-(-count // length), -1)
+            with self.around_step(), self._autocast():
+                loss = self.loss(rows.to(self.device))
+            self.scaler.scale(loss).backward()
+
+        room = longest_that_fits(read, config.batch * config.seq_len, self.device, reserve=moments)
+        names = ("batch", "seq_len", "accumulation", "gradient_checkpointing")
+        whole = Pass(**{name: getattr(config, name) for name in names}, device=str(self.device))
+        return training_shortage(whole, room, self.checkpoint)
+
+    def _autocast(self) -> Any:
+        precision = PRECISIONS[self.config.mixed_precision]
+        return torch.autocast(self.device.type, dtype=precision) if precision else nullcontext()
 
     def _agreed(self, stop: bool) -> bool:
         """Whether a stop was requested in any process; all then stop after the same step."""
@@ -332,10 +335,9 @@ class Loop:
         local_rows = rows[self.processes.process_index :: world].to(self.device)
         self.optimiser.zero_grad(set_to_none=True)
         total = 0.0
-        precision = PRECISIONS[config.mixed_precision]
         for part in local_rows.split(config.batch):
             with self.around_step():
-                with torch.autocast(self.device.type, dtype=precision) if precision else nullcontext():
+                with self._autocast():
                     loss = self.loss(part)
                 total += loss.item() / config.accumulation
                 if not math.isfinite(total):
@@ -343,7 +345,7 @@ class Loop:
                 self.scaler.scale(loss / config.accumulation).backward()
         total = float(average(torch.tensor(total, dtype=torch.float64, device=self.device)))
         self._check(total, step)
-        with _signals_deferred():
+        with signals_deferred():
             self._apply(step)
             shares = self.after_step(step)
             self.done = step + 1

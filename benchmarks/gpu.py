@@ -33,7 +33,7 @@ from benchmarks import attention_gpu
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
-from focus_runtime.measure.memory import is_out_of_memory
+from focus_runtime.failures import is_out_of_memory
 from focus_runtime.measure.speed import decode_speed, prefill_speed
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run.engine import RunOptions, analyze

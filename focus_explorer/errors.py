@@ -5,12 +5,14 @@ from focus_runtime.errors import (
     CentroidFileError,
     ConfigError,
     InputError,
+    MemoryShortError,
     ModelError,
     StoreError,
     TextError,
     TrainingError,
     TrainingStopped,
 )
+from focus_runtime.failures import device_failure
 
 
 class NotFoundError(InputError):
@@ -22,10 +24,12 @@ __all__ = [
     "CentroidFileError",
     "ConfigError",
     "InputError",
+    "MemoryShortError",
     "ModelError",
     "NotFoundError",
     "StoreError",
     "TextError",
     "TrainingError",
     "TrainingStopped",
+    "device_failure",
 ]

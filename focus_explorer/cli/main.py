@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from focus_explorer.errors import InputError, TrainingStopped
+from focus_explorer.errors import InputError, TrainingStopped, device_failure
 from focus_explorer.settings import VERSION, quiet_libraries
 
 COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported only when the command is chosen
@@ -67,6 +67,12 @@ def _command_of(words: list[str]) -> list[str]:
     return [word for word in words if not word.startswith("-")][:1]
 
 
+def _refused(error: InputError) -> int:
+    """Print what a user can put right, on one line; returns the exit status."""
+    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script; returns the exit status."""
     quiet_libraries()
@@ -75,8 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parser(_command_of(words)).parse_args(words)
         return arguments.run(arguments) or 0
     except InputError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return _refused(error)
+    except (RuntimeError, MemoryError) as error:
+        failure = device_failure(error)
+        if failure is None:
+            raise
+        return _refused(failure)
     except (KeyboardInterrupt, TrainingStopped):
         print("error: stopped; nothing of this run was kept", file=sys.stderr)
         return 130

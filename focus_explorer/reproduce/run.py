@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer import settings
-from focus_explorer.errors import InputError
+from focus_explorer.errors import InputError, MemoryShortError
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.scale import scale_named
@@ -73,7 +73,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
         for name in names:
             lab.lines.clear()
             lab.log(f"{name}: {REPORTS[name][1]}; scale {scale.name}, model {model}")
-            report = find(name)(lab)
+            report = _measured(name, lab)
             lab.log(f"{name}: done")
             report.setting["command"] = _command(arguments, name)
             written[name] = [str(path) for path in write(report, out, log="\n".join(lab.lines) + "\n")]
@@ -94,6 +94,22 @@ def _device(requested: str | None) -> str:
     if requested.startswith("cuda") and not torch.cuda.is_available():
         raise InputError(f"--device is {requested}, but torch finds no GPU here", fix="use --device cpu")
     return requested
+
+
+def _measured(name: str, lab: Any) -> Any:
+    """The report of that name.
+
+    Raises:
+        InputError: it cannot be measured, or the memory does not suffice at this scale.
+    """
+    from focus_runtime.measure.memory import within_memory
+
+    try:
+        with within_memory(lab.model):
+            return find(name)(lab)
+    except MemoryShortError as error:  # what runs inside advises options that this command lacks
+        fix = "use a smaller --scale, a smaller --model or another --device; what was measured is kept"
+        raise MemoryShortError(error.problem, expected=error.expected, fix=fix) from error
 
 
 def find(name: str) -> Any:

@@ -12,10 +12,15 @@ from focus_explorer import settings
 from focus_explorer.errors import TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
+from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
 from focus_runtime.models.device_map import input_device
 
 DECODE_STEPS = 8
+SHORTER_LENGTHS = Advice(
+    fits="leave out what is longer than {0} (--lengths)",
+    otherwise="leave out the longest of --lengths, or close other programs",
+)
 LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabytes
 
 
@@ -96,6 +101,7 @@ def bench(request: BenchRequest, *, bar: StageBar = no_stages) -> Written:
 def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     """Every measurement, JSON-ready."""
     from focus_runtime.composition.attach import compose
+    from focus_runtime.measure.memory import within_memory
     from focus_runtime.measure.timing import machine
     from focus_runtime.models.devices import place
     from focus_runtime.models.loading import load_model
@@ -121,6 +127,12 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
         backend=request.backend,
     )
     try:
+        with within_memory(model, SHORTER_LENGTHS):
+            measured = {
+                "layer": _layer_rows(model, focus.config, request, progress),
+                **_model_rows(focus, ids, lengths, request.repeats, progress),
+                **_perplexities(model, focus, ids, lengths, progress),
+            }
         return {
             "model": request.model,
             "centroids": centroids.name,
@@ -133,9 +145,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
             "versions": versions(),
             "text": request.text and Path(request.text).name,
             "lengths_beyond_the_text": [length for length in request.lengths if length not in lengths],
-            "layer": _layer_rows(model, focus.config, request, progress),
-            **_model_rows(focus, ids, lengths, request.repeats, progress),
-            **_perplexities(model, focus, ids, lengths, progress),
+            **measured,
         }
     finally:
         focus.detach()

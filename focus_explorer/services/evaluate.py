@@ -13,7 +13,10 @@ from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.texts import read_text_file
+from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
+
+TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts, or close other programs")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +152,7 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
         request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
     )
     sample = _sequences(model, tokenizer, texts, request) if texts else None
-    work = _Work(request, tokenizer, tasks, sample, progress, steps=len(files) + 1)
+    work = _Work(request, model, tokenizer, tasks, sample, progress, steps=len(files) + 1)
     config, runs = _run_all(work, model, files)
     result: dict[str, Any] = {
         "model": request.model,
@@ -220,6 +223,7 @@ class _Work:
     """The measurements that full attention and every centroid file have in common."""
 
     request: EvaluateRequest
+    network: Any
     tokenizer: Any
     tasks: dict[str, Any]
     sample: _Sample | None
@@ -229,24 +233,27 @@ class _Work:
 
     def run(self, model: Any, config: Any) -> Run:
         """Scores of the sequences, and results of the tasks."""
+        from focus_runtime.measure.memory import within_memory
         from focus_runtime.measure.scores import score
         from focus_runtime.tasks.lm_eval.run import run_tasks
 
         start, scores, results = self.done / self.steps, None, {}
         if self.sample is not None:
             self.progress("Perplexity", start)
-            scores = score(model, self.sample.sequences)
+            with within_memory(self.network, SEQUENCES):
+                scores = score(model, self.sample.sequences)
         if self.tasks:
-            results = run_tasks(
-                model,
-                self.tokenizer,
-                self.tasks,
-                window=config.window,
-                num_sinks=config.num_sinks,
-                limit=self.request.limit,
-                batch_size=self.request.batch,
-                progress=lambda part: self.progress("Tasks", start + (0.5 + part / 2) / self.steps),
-            )
+            with within_memory(self.network, TASKS):
+                results = run_tasks(
+                    model,
+                    self.tokenizer,
+                    self.tasks,
+                    window=config.window,
+                    num_sinks=config.num_sinks,
+                    limit=self.request.limit,
+                    batch_size=self.request.batch,
+                    progress=lambda part: self.progress("Tasks", start + (0.5 + part / 2) / self.steps),
+                )
         self.done += 1
         return scores, results
 

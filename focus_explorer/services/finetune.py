@@ -15,6 +15,7 @@ from focus_explorer.progress import Bar, no_bar
 from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.services.training.train import describe_step, stop_on_signal
+from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable_folder
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
@@ -91,6 +92,7 @@ def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
     Raises:
         InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under `out`.
     """
+    from focus_runtime.measure.memory import within_memory
     from focus_runtime.models.loading import load_model
     from focus_runtime.text.sequences import encode_texts, even_sequences
 
@@ -103,7 +105,8 @@ def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
     if held_out:
         ids = encode_texts(tokenizer, held_out, request.seq_len)
         sequences = even_sequences(ids, VAL_SEQUENCES, request.seq_len)
-    result = _train(request, plan, config, (model, tokenizer, texts), bar)
+    with within_memory(model, SEQUENCES):  # the steps themselves know more
+        result = _train(request, plan, config, (model, tokenizer, texts), bar)
     summary: dict[str, Any] = {
         "regime": request.regime,
         "attention": "full" if request.twin else "focus",
@@ -116,7 +119,8 @@ def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
     }
     summary |= _save(request, result, tokenizer)
     if sequences is not None:
-        summary["held_out"] = _scores(request, result, sequences)
+        with within_memory(result.model, SEQUENCES):
+            summary["held_out"] = _scores(request, result, sequences)
     (request.folder / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(request.checkpoint, ignore_errors=True)
     return {"out": str(request.folder), **summary}

@@ -12,10 +12,14 @@ from focus_explorer.services.run_model import backend_again, lease_run_model, ru
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
+from focus_runtime.failures import Advice
 from focus_runtime.models.device_map import input_device
 
 MOST_TOKENS, LONGEST_PROMPT = 512, 4096
 MAX_TEMPERATURE = 2.0
+SHORTER_PROMPT = Advice(
+    fits="give a prompt of at most {0} tokens", otherwise="give a shorter prompt, or close other programs"
+)
 
 
 def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
@@ -77,7 +81,7 @@ def generate(
 
     run = fetch_run(service.database, run_id)
     config = run_config(run)
-    with lease_run_model(service, run) as loaded:
+    with lease_run_model(service, run, SHORTER_PROMPT) as loaded:
         job.step("Loading the model", 0.0)
         ids = loaded.tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
         if len(ids) > LONGEST_PROMPT:

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.errors import Cancelled, InputError, device_failure
 from focus_explorer.views.payloads.jobs import JobPayload, JobState
 
 WAITING = "Waiting for the model"
@@ -108,7 +108,7 @@ class Job:
             self._update(message=str(error), error=error, state="failed")
         except Exception as error:  # a thread has no caller to raise to: the log has the details, the page the fact
             traceback.print_exc()
-            self._update(message=DEFECT, error=error, state="failed")
+            self._update(message=str(device_failure(error) or DEFECT), error=error, state="failed")
         else:
             self._update(result=result, fraction=1.0, state="done")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer import settings
 from focus_explorer.progress import Progress
+from focus_runtime.failures import LONGEST_TEXT, Advice
 
 if TYPE_CHECKING:
     from focus_runtime.models.devices import Placement
@@ -68,6 +69,7 @@ class ModelStore:
         device: str | None = None,
         dtype: str | None = None,
         progress: Progress = lambda stage, fraction: None,
+        advice: Advice = LONGEST_TEXT,
     ) -> Iterator[LoadedModel]:
         """The named model, for this thread alone until the block ends; within it the thread may take further leases.
 
@@ -76,16 +78,21 @@ class ModelStore:
             device: auto, cpu, cuda, cuda:N, mps or split; the store's own when None.
             dtype: auto, float32, bfloat16 or float16; the store's own when None.
             progress: takes each stage of loading and the fraction done; not called for a model that is kept.
+            advice: what to do when the memory does not suffice for the work in the block.
 
         Raises:
-            InputError: it cannot be loaded, or this machine has no such device or precision.
+            InputError: it cannot be loaded, this machine has no such device or precision, the memory does not suffice
+                for the work in the block, or the GPU fails.
         """
+        from focus_runtime.measure.memory import within_memory
+
         placement = self.place(device, dtype)
         with self._lock:
             if self._kept is None or self._kept.name != name or self._placement != placement:
                 self._kept = None  # two models at a time may not fit into memory
                 self._kept, self._placement = self._load(name, placement, progress), placement
-            yield self._kept
+            with within_memory(self._kept.model, advice):
+                yield self._kept
 
 
 def load_by_name(name: str, placement: Placement, progress: Progress = lambda stage, fraction: None) -> LoadedModel:

@@ -12,19 +12,32 @@ from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
+from focus_runtime.failures import Advice
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
 
 
+SHORTER_RUN = Advice(
+    fits="explore the text again with the longest text set to {0} (--max-tokens {0}), and measure that run",
+    otherwise="explore less of the text (--max-tokens) and measure that run, or close other programs",
+)
+
+
 @contextmanager
-def lease_run_model(service: Service, run: dict[str, Any]) -> Iterator[LoadedModel]:
+def lease_run_model(service: Service, run: dict[str, Any], advice: Advice = SHORTER_RUN) -> Iterator[LoadedModel]:
     """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
 
+    Args:
+        service: whose model is leased.
+        run: its row.
+        advice: what to do when the memory does not suffice for the work in the block.
+
     Raises:
-        InputError: it cannot be loaded, or has other weights than the run's.
+        InputError: it cannot be loaded, has other weights than the run's, or the memory does not suffice for the work.
     """
-    with service.models.lease(run["model_id"], device=device_here(run["device"]), dtype=run["dtype"]) as loaded:
+    where = {"device": device_here(run["device"]), "dtype": run["dtype"]}
+    with service.models.lease(run["model_id"], **where, advice=advice) as loaded:
         if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
             raise InputError(
                 f"{run['model_id']} has other weights than when this run was made", fix="explore the text again"

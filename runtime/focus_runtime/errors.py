@@ -36,6 +36,10 @@ class TextError(InputError):
     """A text cannot be analysed."""
 
 
+class MemoryShortError(TextError):
+    """What is read of a text at a time needs more memory than there is."""
+
+
 class StoreError(InputError):
     """The database cannot be opened, read or written."""
 

@@ -7,6 +7,7 @@ import hashlib
 import shlex
 
 import pytest
+import scipy.sparse
 from playwright.sync_api import expect
 
 from focus_explorer.cli.main import main
@@ -14,6 +15,7 @@ from focus_explorer.exports.figures.write import write_figure
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_statistics import statistics_table
+from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 WAIT = 60_000
@@ -144,6 +146,49 @@ def test_what_was_not_measured_is_said_in_one_line_and_the_dialog_still_works(op
     with page.expect_download(timeout=WAIT) as waiting:
         page.locator("[data-testid=fx-export-make]").click()
     assert waiting.value.suggested_filename.endswith("-group_sizes.html")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("narrow", "dark")])
+def test_a_mask_is_fetched_from_the_dialog_once_its_queries_are_in_the_text(open_page, tmp_path, size, scheme):
+    page = open_page(f"?__theme={scheme}", size=size, scheme=scheme)
+    page.locator("[data-testid=fx-export-open]").click()
+    command = page.locator("[data-testid=fx-export-command]")
+    page.locator("[data-testid=fx-export-command]:not(:empty)").wait_for(timeout=WAIT)
+    page.locator("[data-field=kind-mask]").check(force=True)
+    expect(command).to_contain_text("--what mask --format parquet --layer")
+    expect(command).not_to_contain_text("--rows")
+    page.locator("[data-field=maskLayer]").select_option("3")
+    page.locator("[data-field=maskFormat]").select_option("npz")
+    first, last = page.get_by_label("First query token"), page.get_by_label("Last query token")
+    problem = page.locator("[data-testid=fx-export-problem] [role=alert]")
+    whole = int(last.input_value())
+    for words, message in (("", "is empty"), ("nine", "is 'nine'"), (str(whole + 1), f"0 to {whole}")):
+        first.fill(words)
+        expect(problem).to_contain_text(message)
+        expect(first).to_be_focused()
+        expect(first).to_have_attribute("aria-invalid", "true")
+        expect(last).to_have_attribute("aria-invalid", "false")
+    first.fill("40")
+    last.fill("20")
+    expect(problem).to_contain_text("the first query, 40, comes after the last, 20")
+    page.locator("[data-testid=fx-export-make]").click()  # says nothing new: it goes to what must be changed
+    expect(first).to_be_focused()
+    assert findings(page) == []
+    last.fill("99")
+    expect(command).to_contain_text("--rows 40:100")
+    expect(problem).to_have_count(0)
+    with page.expect_download(timeout=WAIT) as waiting:
+        page.locator("[data-testid=fx-export-make]").click()
+    assert waiting.value.suggested_filename.endswith("-mask-layer3-rows40-100.npz")
+    waiting.value.save_as(tmp_path / "fetched.npz")
+    words = shlex.split(command.inner_text())
+    words[words.index("--out") + 1] = str(tmp_path / "written.npz")
+    assert main(words[1:]) == 0
+    assert (tmp_path / "written.npz").read_bytes() == (tmp_path / "fetched.npz").read_bytes()
+    matrix = scipy.sparse.load_npz(tmp_path / "fetched.npz")
+    assert matrix.shape == (whole + 1, whole + 1)
+    assert set(matrix.tocoo().row.tolist()) == set(range(40, 100))
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
 @pytest.mark.slow

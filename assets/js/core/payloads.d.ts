@@ -708,12 +708,26 @@ export interface PresetPayload {
   height: number;
 }
 
+/** A row of `layers` of the mask's choices. */
+export interface MaskLayerPayload {
+  layer: number;
+  pairs: number;
+}
+
+/** `mask` of choices. */
+export interface MaskChoicesPayload {
+  formats: string[];
+  layers: MaskLayerPayload[];
+  tokens: number;
+}
+
 /** choices. */
 export interface ExportChoicesPayload {
   title: string;
   kinds: string[];
   tables: ExportItemPayload[];
   formats: string[];
+  mask: MaskChoicesPayload;
   figures: ExportItemPayload[];
   figure_formats: string[];
   report_formats: string[];

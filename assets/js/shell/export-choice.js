@@ -4,8 +4,9 @@
 
 /**
  * The fields of the dialog.
- * @typedef {{ kind: "table" | "figure" | "bundle" | "report", table: string, format: string, figure: string,
- *   figureFormat: string, preset: string, reportFormat: string, text: boolean, only: boolean }} Choice
+ * @typedef {{ kind: "table" | "mask" | "figure" | "bundle" | "report", table: string, format: string, figure: string,
+ *   figureFormat: string, preset: string, reportFormat: string, text: boolean, only: boolean, maskLayer: string,
+ *   maskFormat: string, first: string, last: string }} Choice
  */
 
 /**
@@ -13,3 +14,10 @@
  * @param {string} name one of theirs
  */
 export const itemNamed = (items, name) => /** @type {ExportItemPayload} */ (items.find((item) => item.name === name));
+
+/**
+ * The layer a run opens at.
+ * @template Layer
+ * @param {Layer[]} layers
+ */
+export const middleOf = (layers) => layers[Math.floor(layers.length / 2)];

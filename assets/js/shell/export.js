@@ -3,7 +3,8 @@
 import { buttonOf, el, newId } from "../core/dom.js";
 import { JobProgress, isLive } from "../core/job-progress.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
-import { itemNamed } from "./export-choice.js";
+import { itemNamed, middleOf } from "./export-choice.js";
+import { endFields, markEnds, maskNotes, maskQuestion } from "./export-mask.js";
 import { exporting as text } from "../strings/export.js";
 /** @import { Choice } from "./export-choice.js" */
 /** @import { ExportChoicesPayload, ExportFilePayload } from "../core/payloads.js" */
@@ -16,6 +17,7 @@ import { exporting as text } from "../strings/export.js";
  */
 
 const POLL_MS = 400;
+const TYPING_MS = 300;
 
 /** @type {Dialog | null} */
 let opened = null;
@@ -41,6 +43,11 @@ class Dialog {
   job;
   /** @type {number} */
   timer;
+  /** @type {number} */
+  typing;
+  /** Where what is wrong with the choice is said: below the fields that are typed, else below the command.
+   * @type {HTMLElement | null} */
+  problem;
   /** @type {HTMLDialogElement} */
   node;
 
@@ -120,6 +127,10 @@ class Dialog {
       figureFormat: choices.figure_formats[0],
       preset: choices.presets[0].name,
       reportFormat: choices.report_formats[0],
+      maskLayer: String(this.layer ?? middleOf(choices.mask.layers).layer),
+      maskFormat: choices.mask.formats[0],
+      first: "0",
+      last: String(choices.mask.tokens - 1),
       text: false,
       only: false,
     };
@@ -128,6 +139,7 @@ class Dialog {
 
   closed() {
     clearTimeout(this.timer);
+    clearTimeout(this.typing);
     if (this.job && isLive(this.job)) this.request("export_stop", { id: this.id });
     this.node.remove();
     if (opened === this) opened = null;
@@ -143,6 +155,7 @@ class Dialog {
     const focused =
       this.node.contains(document.activeElement) &&
       /** @type {HTMLElement} */ (document.activeElement).getAttribute("data-field");
+    this.problem = null;
     this.fields.replaceChildren(
       choice,
       el("p", { class: "fx-help" }, text.help[options.kind]),
@@ -237,6 +250,36 @@ class Dialog {
     ];
   }
 
+  mask() {
+    const { mask } = this.choices;
+    const layers = mask.layers.map(({ layer }) => /** @type {[string, string]} */ ([String(layer), text.layer(layer)]));
+    return [
+      el(
+        "div",
+        { class: "fx-export-row" },
+        this.select("maskLayer", text.maskLayer, layers),
+        this.formats("maskFormat", mask.formats),
+      ),
+      endFields(this.options, (name, value) => this.typed(name, value)),
+      (this.problem = el("div", { class: "fx-export-problem", "data-testid": "fx-export-problem" })),
+      maskNotes(mask, this.options),
+    ];
+  }
+
+  /**
+   * Unlike `change` it keeps the fields, and waits for the next key.
+   * @param {"first" | "last"} name
+   * @param {string} value
+   */
+  typed(name, value) {
+    this.options[name] = value;
+    this.requestId += 1; // an answer about what was typed before comes too late
+    this.state.replaceChildren();
+    this.mark(null);
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.showCommand(), TYPING_MS);
+  }
+
   figure() {
     const { choices, options } = this;
     const figure = itemNamed(choices.figures, options.figure);
@@ -294,6 +337,7 @@ class Dialog {
         preset: options.preset,
         layer: this.offersLayer("figures", options.figure) ? layer : null,
       };
+    if (options.kind === "mask") return maskQuestion(options);
     return options.kind === "report"
       ? { kind: "report", format: options.reportFormat }
       : { kind: "bundle", text: options.text };
@@ -315,7 +359,17 @@ class Dialog {
     if (requestId !== this.requestId) return;
     this.command.textContent = answer.error === undefined ? answer.command : "";
     this.copy.disabled = answer.error !== undefined;
-    if (answer.error !== undefined) this.state.replaceChildren(alertBox(answer.error));
+    this.mark(answer.error ?? null);
+  }
+
+  /**
+   * Show what is wrong with the choice, or that nothing is.
+   * @param {string | null} message
+   */
+  mark(message) {
+    if (message !== null) (this.problem ?? this.state).replaceChildren(alertBox(message));
+    else this.problem?.replaceChildren();
+    markEnds(this.fields, message !== null, this.choices.mask.tokens);
   }
 
   async copyCommand() {
@@ -328,6 +382,10 @@ class Dialog {
   }
 
   start() {
+    if (this.problem?.hasChildNodes()) {
+      /** @type {HTMLInputElement} */ (this.fields.querySelector("input[type=text]")).focus();
+      return;
+    }
     this.make.disabled = true;
     this.showRunning({ stage: text.making, fraction: 0 });
     this.follow("export_start", this.question);

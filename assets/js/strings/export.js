@@ -11,6 +11,7 @@ export const exporting = {
   kindLabel: "What",
   kinds: /** @type {Record<string, string>} */ ({
     table: "Table",
+    mask: "Mask",
     figure: "Figure",
     bundle: "Bundle",
     report: "Report",
@@ -19,6 +20,9 @@ export const exporting = {
     table:
       "The same rows the views draw, with the run and its setting in every row. Parquet also carries where they " +
       "come from.",
+    mask:
+      "Every pair of tokens that one layer's mask keeps, with what keeps it: the window, a group, both, or a sink. A " +
+      "pair that is not in the file was dropped.",
     figure: "Sizes and type are set for print, on white. PDF and SVG are vectors; HTML works without a network.",
     bundle:
       "One zip file with every table, the figures, what to cite, and a manifest from which `focus-explorer rebuild` " +
@@ -33,6 +37,7 @@ export const exporting = {
     parquet: "Parquet",
     latex: "LaTeX",
     markdown: "Markdown",
+    npz: "SciPy (.npz)",
     pdf: "PDF",
     svg: "SVG",
     png: "PNG",
@@ -42,6 +47,19 @@ export const exporting = {
     latex: "At most 300 rows; choose one layer of a long table.",
     markdown: "At most 300 rows; choose one layer of a long table.",
     csv: "Text cells that a spreadsheet would run (=, +, -, @) get an apostrophe in front.",
+  }),
+  maskLayer: "Layer",
+  layer: (layer) => `Layer ${layer}`,
+  first: "First query token",
+  last: "Last query token",
+  maskSize: (layer, pairs, tokens) =>
+    `Layer ${layer} keeps ${pairs.toLocaleString("en-US")} pairs over the whole text, tokens 0 to ` +
+    `${(tokens - 1).toLocaleString("en-US")}. ` +
+    (pairs > 2e7 ? "That is a large file; fewer query tokens make it smaller." : ""),
+  maskNotes: /** @type {Record<string, string>} */ ({
+    parquet: "Columns: query, key, cause.",
+    csv: "Columns: query, key, cause.",
+    npz: "scipy.sparse.load_npz gives a sparse matrix, query × key; 1 to 4 stand for window, group, both, sink.",
   }),
   figure: "Figure",
   preset: "Size",

@@ -22,6 +22,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.mask.names import MASK, SUFFIXES
 from focus_explorer.exports.tables.sources import provenance
+from focus_explorer.progress import Progress
 from focus_explorer.services.runs import pair_rules
 from focus_runtime.files import replacing
 from focus_runtime.mask.kept import KeptPairs, kept_pairs
@@ -30,6 +31,7 @@ from focus_runtime.store.database import Database
 
 SCHEMA = pa.schema([("query", pa.int32()), ("key", pa.int32()), ("cause", pa.dictionary(pa.int8(), pa.string()))])
 
+PASSES = {"npz": 3}  # over the pairs, where it takes several; see `_write_matrix`
 Pieces = Callable[[], Iterator[KeptPairs]]
 
 
@@ -41,6 +43,7 @@ def write_mask(
     out: str | Path,
     *,
     rows: tuple[int, int] | None = None,
+    progress: Progress = lambda stage, fraction: None,
 ) -> Path:
     """Write the kept pairs of some queries atomically.
 
@@ -52,6 +55,7 @@ def write_mask(
             (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
         out: file to write; folders above it are made.
         rows: first and one past the last query; the whole text when None.
+        progress: takes the stage and the fraction done, before every few rows; may raise Cancelled.
 
     Raises:
         InputError: unknown run, layer or format, rows outside the text, or the file cannot be written; nothing
@@ -70,8 +74,17 @@ def write_mask(
     rule = pair_rules(database, run)[layer]
     about = provenance(run) | {"table": MASK, "layer": str(layer), "rows": f"{first}:{last}", "causes": list(CAUSES)}
 
+    passes = 0
+
     def pieces() -> Iterator[KeptPairs]:
-        return kept_pairs(membership, rule, (first, last))
+        nonlocal passes
+        number, of = passes, PASSES.get(file_format, 1)
+        passes += 1
+        progress("Writing the pairs", number / of)
+        for piece in kept_pairs(membership, rule, (first, last)):
+            yield piece
+            done = (int(piece.query[-1]) + 1 - first) / (last - first) if piece.query.size else 0.0
+            progress("Writing the pairs", (number + done) / of)
 
     target = Path(os.path.expanduser(out))
     with replacing(target) as part:
@@ -103,7 +116,7 @@ def _write_matrix(pieces: Pieces, total: int, rows: tuple[int, int], about: dict
     starts = np.concatenate([[0], np.cumsum(counts)])
     stored = int(starts[-1])
     wide = np.int32 if max(stored, total) <= np.iinfo(np.int32).max else np.int64  # SciPy wants both alike
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+    with zipfile.ZipFile(part, "w") as file:
         _member(file, "indptr", starts.astype(wide))
         _member(file, "format", np.array(b"csr"))
         _member(file, "shape", np.array([total, total]))
@@ -112,8 +125,16 @@ def _write_matrix(pieces: Pieces, total: int, rows: tuple[int, int], about: dict
         _long_member(file, "data", stored, np.int8, (piece.cause + np.int8(1) for piece in pieces()))
 
 
+def _entry(name: str) -> zipfile.ZipInfo:
+    """An entry without the time of writing, so that the same mask has the same bytes."""
+    info = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info._compresslevel = 1  # type: ignore[attr-defined]  # public from Python 3.13 on; the default takes thrice the time
+    return info
+
+
 def _member(file: zipfile.ZipFile, name: str, values: NDArray[Any]) -> None:
-    with file.open(f"{name}.npy", "w") as member:
+    with file.open(_entry(name), "w") as member:
         np.lib.format.write_array(member, values)
 
 
@@ -122,7 +143,7 @@ def _long_member(
 ) -> None:
     """An array whose values come in pieces."""
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (length,)}
-    with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+    with file.open(_entry(name), "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, header)
         for piece in pieces:
             member.write(np.ascontiguousarray(piece).data)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import ConfigError, NotFoundError
+from focus_explorer.errors import ConfigError, MemoryShortError, NotFoundError
 from focus_explorer.progress import Progress
 from focus_explorer.services.run_model import lease_run_model
 from focus_explorer.services.runs import pair_rules, run_config
@@ -85,7 +85,11 @@ def measure_lengths(
         began = time.monotonic()
         with lease_run_model(service, run) as loaded:
             began = time.monotonic()  # not the wait for the model
-            row = _measure(run, loaded.model, rules[layer], layer, membership, length, repeats)
+            try:
+                row = _measure(run, loaded.model, rules[layer], layer, membership, length, repeats)
+            except MemoryShortError as error:
+                kept = "what was measured up to there is kept" if length > SHORTEST else "close other programs"
+                raise MemoryShortError(error.problem, expected=error.expected, fix=kept) from error
         last = time.monotonic() - began
         write_length(service.database, row)
         length *= 2

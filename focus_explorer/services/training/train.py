@@ -22,6 +22,7 @@ from focus_explorer.services.training.domains import DomainTexts, gather_domains
 from focus_explorer.services.training.held_out import describe_evaluation, describe_scores, held_out_sequences, score
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
 from focus_explorer.services.training.request import TrainRequest
+from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.models.device_map import input_device
 
@@ -271,6 +272,7 @@ def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorder: Any) 
 
 def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce) -> dict[str, Any]:
     """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
+    from focus_runtime.measure.memory import within_memory
     from focus_runtime.models.precision import dtype_name
     from focus_runtime.routing.centroid_file import save_centroids
 
@@ -292,7 +294,9 @@ def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce
         try:
             with stage_bar() as progress:
                 progress("Scoring held-out text", 0.0)
-                centroids.training["validation"] = score(training.model, centroids, training.held_out)
+                with within_memory(training.model, SEQUENCES):
+                    scores = score(training.model, centroids, training.held_out)
+                centroids.training["validation"] = scores
             digest = save_centroids(centroids, training.out)
         except KeyboardInterrupt:
             message = "stopped before the held-out text was scored; the trained file is whole"

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import write_figure
+from focus_explorer.exports.mask.write import write_mask
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.maps import has_map, map_payload
@@ -49,6 +50,17 @@ def make(service: Service, request: ExportRequest, folder: Path, job: Job) -> Pa
     job.step("Writing the file", 0.1)
     if request.kind == "table":
         return write_table(service.database, request.run_id, request.name, request.format, out, layer=request.layer)
+    if request.kind == "mask":
+        assert request.layer is not None
+        return write_mask(
+            service.database,
+            request.run_id,
+            request.layer,
+            request.format,
+            out,
+            rows=request.rows,
+            progress=job.step,
+        )
     if request.kind == "bundle":
         from focus_explorer.exports.bundle.write import write_bundle
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer
+from focus_explorer.exports.mask.choices import num_queries
+from focus_explorer.exports.mask.names import MASK
+from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS, SUFFIXES
 from focus_explorer.services.runs import check_run
@@ -15,7 +18,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.settings import default_database
 from focus_explorer.ui.parameters import Request, layer_of, one_of, run_of
 
-KINDS = ("table", "figure", "bundle", "report")
+KINDS = ("table", "mask", "figure", "bundle", "report")
 REPORT_FORMATS = ("html", "pdf")
 
 
@@ -29,7 +32,8 @@ class ExportRequest:
         name: of the table or figure.
         format: of the file.
         preset: of a figure.
-        layer: of a figure or a table's rows, None for all.
+        layer: of a mask, a figure or a table's rows, None for all.
+        rows: of a mask, first and one past the last query; None for all.
         text: whether a bundle includes the text.
     """
 
@@ -39,6 +43,7 @@ class ExportRequest:
     format: str = ""
     preset: str = ""
     layer: int | None = None
+    rows: tuple[int, int] | None = None
     text: bool = False
 
     @property
@@ -49,13 +54,18 @@ class ExportRequest:
             return f"{self.run_id}-bundle{'-with-text' if self.text else ''}.zip"
         if self.kind == "report":
             return f"{self.run_id}-report.{self.format}"
+        if self.kind == "mask":
+            rows = "" if self.rows is None else f"-rows{self.rows[0]}-{self.rows[1]}"
+            return f"{self.run_id}-mask{layer}{rows}{MASK_SUFFIXES[self.format]}"
         suffix = SUFFIXES[self.format] if self.kind == "table" else f".{self.format}"
         return f"{self.run_id}-{self.name}{layer}{suffix}"
 
     def command(self, database: Path) -> str:
         """The command that writes the same bytes."""
         layer = [] if self.layer is None else ["--layer", str(self.layer)]
+        rows = [] if self.rows is None else ["--rows", f"{self.rows[0]}:{self.rows[1]}"]
         words = {
+            "mask": ["export", self.run_id, "--what", MASK, "--format", self.format, *layer, *rows],
             "table": ["export", self.run_id, "--what", self.name, "--format", self.format, *layer],
             "figure": [
                 "figure",
@@ -77,10 +87,10 @@ class ExportRequest:
 
 
 def read_request(service: Service, request: Request) -> ExportRequest:
-    """The file a request names, checked: run, kind; name, format, preset, layer, text.
+    """The file a request names, checked: run, kind; name, format, preset, layer, first, last, text.
 
     Raises:
-        InputError: there is no such run, table, figure, format, preset or layer.
+        InputError: there is no such run, table, figure, format, preset, layer or query.
     """
     run_id = run_of(request)
     check_run(service.database, run_id)
@@ -92,12 +102,39 @@ def read_request(service: Service, request: Request) -> ExportRequest:
     if kind == "table":
         name, form = one_of(request, "name", TABLES), one_of(request, "format", FORMATS)
         return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, layer=_layer(service, run_id, request))
+    if kind == "mask":
+        return ExportRequest(
+            kind=kind,
+            run_id=run_id,
+            format=one_of(request, "format", MASK_SUFFIXES),
+            layer=checked_layer(service.database, run_id, layer_of(request)),
+            rows=_queries(request, num_queries(service.database, run_id)),
+        )
     if kind == "figure":
         name, form = one_of(request, "name", FIGURES), one_of(request, "format", FIGURE_FORMATS)
         layer = checked_layer(service.database, run_id, _layer(service, run_id, request)) if name in LAYERED else None
         preset = one_of(request, "preset", PRESETS)
         return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, preset=preset, layer=layer)
     raise InputError(f"there is no export {kind!r}", expected=" or ".join(KINDS))
+
+
+def _queries(request: Request, total: int) -> tuple[int, int] | None:
+    """First and one past the last query, as `first` and `last` give them in words; None for the whole text.
+
+    Raises:
+        InputError: one is no token of the text, or they are in the wrong order.
+    """
+    ends = []
+    for name in ("first", "last"):
+        words = str(request.get(name, "")).strip()
+        if not (words.isascii() and words.isdigit() and int(words) < total):
+            given = repr(words) if words else "empty"
+            raise InputError(f"the {name} query is {given}", expected=f"a token's number, 0 to {total - 1}")
+        ends.append(int(words))
+    first, last = ends
+    if first > last:
+        raise InputError(f"the first query, {first}, comes after the last, {last}", fix="exchange them")
+    return None if (first, last) == (0, total - 1) else (first, last + 1)
 
 
 def _layer(service: Service, run_id: str, request: Request) -> int | None:

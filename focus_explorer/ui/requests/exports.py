@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS
+from focus_explorer.exports.mask.choices import kept_by_layer, num_queries
+from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS
 from focus_explorer.services.runs import run_title
@@ -10,7 +12,12 @@ from focus_explorer.services.service import Service
 from focus_explorer.ui.downloads.files import Downloads
 from focus_explorer.ui.downloads.request import KINDS, REPORT_FORMATS, read_request
 from focus_explorer.ui.parameters import Request, run_of
-from focus_explorer.views.payloads.exports import ExportChoicesPayload, ExportCommandPayload, ExportPayload
+from focus_explorer.views.payloads.exports import (
+    ExportChoicesPayload,
+    ExportCommandPayload,
+    ExportPayload,
+    MaskChoicesPayload,
+)
 
 WITHOUT_LAYERS = ("tokens", "losses", "timings", "timing_repeats", "comparisons")
 
@@ -24,6 +31,7 @@ def choices(service: Service, request: Request) -> ExportChoicesPayload:
             {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in TABLES.items()
         ],
         "formats": list(FORMATS),
+        "mask": _mask(service, run_of(request)),
         "figures": [{"name": name, "about": about, "layers": name in LAYERED} for name, about in FIGURES.items()],
         "figure_formats": list(FIGURE_FORMATS),
         "report_formats": list(REPORT_FORMATS),
@@ -31,6 +39,16 @@ def choices(service: Service, request: Request) -> ExportChoicesPayload:
             {"name": name, "about": preset.about, "width": preset.width, "height": preset.height}
             for name, preset in PRESETS.items()
         ],
+    }
+
+
+def _mask(service: Service, run_id: str) -> MaskChoicesPayload:
+    return {
+        "formats": list(MASK_SUFFIXES),
+        "layers": [
+            {"layer": layer, "pairs": pairs} for layer, pairs in kept_by_layer(service.database, run_id).items()
+        ],
+        "tokens": num_queries(service.database, run_id),
     }
 
 

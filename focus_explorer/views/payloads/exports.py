@@ -24,6 +24,21 @@ class PresetPayload(TypedDict):
     height: float
 
 
+class MaskLayerPayload(TypedDict):
+    """A layer whose mask can be exported, and how many pairs it keeps."""
+
+    layer: int
+    pairs: int
+
+
+class MaskChoicesPayload(TypedDict):
+    """What can be exported of masks; queries are numbered from 0 to one below `tokens`."""
+
+    formats: list[str]
+    layers: list[MaskLayerPayload]
+    tokens: int
+
+
 class ExportChoicesPayload(TypedDict):
     """What can be exported of a run."""
 
@@ -31,6 +46,7 @@ class ExportChoicesPayload(TypedDict):
     kinds: list[str]
     tables: list[ExportItemPayload]
     formats: list[str]
+    mask: MaskChoicesPayload
     figures: list[ExportItemPayload]
     figure_formats: list[str]
     report_formats: list[str]

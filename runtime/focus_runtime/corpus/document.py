@@ -22,12 +22,11 @@ from focus_runtime.composition.attach import FocusModel, compose, on_layers
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.corpus.folder import Tables
 from focus_runtime.corpus.source import Document
-from focus_runtime.errors import TextError
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
-from focus_runtime.measure.memory import is_out_of_memory
-from focus_runtime.measure.timing import synchronise
+from focus_runtime.measure.memory import within_memory
+from focus_runtime.measure.timing import both_passes, synchronise
 from focus_runtime.models.device_map import compute_devices, input_device
 from focus_runtime.models.structure import context_length
 from focus_runtime.routing.centroids import Centroids
@@ -111,23 +110,19 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         """One document as `tokens`, `assignments`, `layers` and `document`, as docs/corpora.md describes them.
 
         Raises:
-            TextError: it cannot be analysed.
+            TextError: it cannot be analysed. DeviceError: the GPU failed.
         """
         self._model_seconds = 0.0
         tokens = tokenize(self.tokenizer, document.text, max_tokens=self.options.max_tokens)
         check_positions(self.model, len(tokens.ids))
         ids = torch.tensor([tokens.ids], device=self.device)
-        try:
+        with within_memory(self.model, read=lambda beginning: both_passes(self.focus, beginning)):
             full = self._loss(ids, self.focus.measured_full_attention()).cpu().numpy()
             learned = self._groups(ids, nullcontext())
             backend = self.focus.backend_names
             random = None
             if self.random_baseline is not None:
                 random = self._groups(ids, self.focus.with_routers(self.random_baseline))
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise TextError(f"the text has {len(tokens.ids):,} tokens, too many for the memory") from error
         tables = {"tokens": self._tokens(tokens, full, learned.nll)}
         tables["assignments"] = _assignments(self.focus, learned, random)
         tables["layers"] = _layers(self.focus, learned)

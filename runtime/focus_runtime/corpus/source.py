@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from focus_runtime.errors import InputError, TextError
+from focus_runtime.errors import InputError, MemoryShortError, TextError
 from focus_runtime.text.tokens import check_text, decode_text
 
 TEXT_COLUMN, GLOB = "text", "**/*.txt"
@@ -33,6 +33,7 @@ _KINDS = (
     (" MB", "too large"),
     (" characters", "too large"),
     (" positions", "too large"),
+    ("more memory", "too large"),
     (" token", "too short"),
     ("not JSON", "not JSON"),
     ("is not text", "not text"),
@@ -74,7 +75,8 @@ class Skipped:
     def because(cls, name: str, error: InputError) -> Skipped:
         """From the error the document caused."""
         kind = next((kind for words, kind in _KINDS if words in error.problem), "other")
-        return cls(name, kind, error.problem)
+        fits = f"; expected {error.expected}" if isinstance(error, MemoryShortError) and error.expected else ""
+        return cls(name, kind, error.problem + fits)
 
 
 def is_corpus(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -49,7 +50,7 @@ def kept_pairs(membership: NDArray[np.int64], rule: PairRule, rows: tuple[int, i
     first = rows[0]
     while first < rows[1]:
         start = max(0, first - farthest)
-        height = max(1, CELLS_AT_ONCE // (first + 1 - start))
+        height = _rows_at_once(first - start)
         last = min(rows[1], first + height)
         query, key = np.arange(first, last)[:, None], np.arange(start, last)[None, :]
         distance = (query - key).astype(np.int32)
@@ -59,6 +60,11 @@ def kept_pairs(membership: NDArray[np.int64], rule: PairRule, rows: tuple[int, i
         code = _CODES[near[row, column] * NEAR + shared[row, column] * SHARED]
         yield KeptPairs((row + first).astype(np.int32), (column + start).astype(np.int32), code)
         first = last
+
+
+def _rows_at_once(width: int) -> int:
+    """The most rows of at most `CELLS_AT_ONCE` cells; their rectangle is `width` plus their number wide."""
+    return max(1, (math.isqrt(width * width + 4 * CELLS_AT_ONCE) - width) // 2)
 
 
 def _narrow(membership: NDArray[np.int64]) -> NDArray[np.integer]:

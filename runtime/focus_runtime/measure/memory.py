@@ -1,87 +1,156 @@
-"""What a user is told when the memory runs out or a GPU fails: the device, and the longest text that would fit."""
+"""What a user is told when the memory runs out or a GPU fails: the device, and the longest text that would fit.
+
+`within_memory` is the one place where this happens to work that runs a model: the lease of the explorer's model lies
+within it, and so does every command that loads one itself. A layer or a training, which knows more, uses
+`failures_named`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from focus_runtime.composition.attach import FocusModel
-from focus_runtime.errors import DeviceError, TextError, first_line
-from focus_runtime.measure.timing import MODES, peak_bytes, reset_peak_memory, timed_pass
-from focus_runtime.models.device_map import device_names
+from focus_runtime.errors import InputError, MemoryShortError
+from focus_runtime.failures import LONGEST_TEXT, Advice, device_failure, is_lost_gpu, is_out_of_memory, release
+from focus_runtime.measure.loss import final_hidden, token_nll
+from focus_runtime.measure.timing import peak_bytes, reset_peak_memory
+from focus_runtime.models.device_map import device_names, input_device
 
 PROBE_SHARE = 16  # of the text, read to see what a token takes
 PROBE_TOKENS = 64  # at least; fewer say little
 USABLE = 0.8  # of the free memory: what a token takes varies with the length
 
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """True for what torch and Python raise where memory cannot be had; torch has a type for GPUs alone."""
-    words = ("not enough memory", "can't allocate memory", "out of memory")
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
-    )
+Read = Callable[[int], Any]  # reads so many tokens, as the work that failed would
 
 
-def is_lost_gpu(error: BaseException) -> bool:
-    """True where the driver reports a failure after which this process cannot use the GPU again."""
-    return isinstance(error, RuntimeError) and ("CUDA error" in str(error) or "device-side assert" in str(error))
+@contextmanager
+def failures_named(shortage: Callable[[], InputError]) -> Iterator[None]:
+    """Turn a lack of memory and a GPU that fails within the block into errors for the user.
+
+    Args:
+        shortage: makes the error for a lack of memory; called when nothing of the failed work is in memory any more.
+
+    Raises:
+        DeviceError: the GPU failed.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        failure = device_failure(error)
+        if failure is None:
+            raise
+        if is_out_of_memory(error):
+            release(error)
+            failure = shortage()
+        raise failure from error
 
 
-def lost_gpu(error: Exception) -> DeviceError:
-    """The error for `is_lost_gpu`."""
-    return DeviceError(f"the GPU failed: {first_line(error)}", fix="start the program again, or choose the device cpu")
+@contextmanager
+def within_memory(
+    model: Any, advice: Advice = LONGEST_TEXT, *, read: Callable[[Tensor], Any] | None = None
+) -> Iterator[None]:
+    """Let work run a model, and name what it ran on, where and what would fit if the memory does not suffice.
+
+    Args:
+        model: a Hugging Face causal language model; the length is that of its latest pass over several tokens.
+        advice: what to do.
+        read: reads (B, T) token ids as the work does; a pass of the model as it then is, with its loss, when None.
+
+    Raises:
+        MemoryShortError: the memory ran out. DeviceError: the GPU failed.
+    """
+    latest: list[Tensor] = []
+
+    def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if inputs and inputs[0].dim() == 2 and inputs[0].shape[1] > 1:  # not a decode step
+            latest[:] = [inputs[0].detach()]
+
+    def shortage() -> InputError:
+        hook.remove()
+        return short_of_memory(model, latest[0] if latest else None, advice, read or (lambda ids: _pass(model, ids)))
+
+    hook = model.get_input_embeddings().register_forward_pre_hook(keep)
+    try:
+        with failures_named(shortage):
+            yield
+    finally:
+        hook.remove()
 
 
-def too_long(focus: FocusModel, ids: Tensor) -> TextError:
+def _pass(model: Any, ids: Tensor) -> None:
+    with torch.no_grad():
+        token_nll(model, final_hidden(model, ids), ids)
+
+
+def short_of_memory(model: Any, ids: Tensor | None, advice: Advice, read: Callable[[Tensor], Any]) -> MemoryShortError:
     """The error for a text that did not fit; call it when nothing of the failed pass is referenced any more.
 
     Args:
-        focus: the composed model.
-        ids: (1, T) of the text.
+        model: that read it.
+        ids: (B, T) of the text; None where no pass was begun.
+        advice: what to do.
+        read: reads the beginning of these ids again.
     """
+    device = device_names(model)
+    if ids is None:
+        return MemoryShortError(
+            f"{advice.work}the model needs more memory than there is on {device}", fix=advice.otherwise
+        )
     length = ids.shape[1]
-    fitting = longest_that_fits(focus, ids)
-    problem = f"{length:,} tokens need more memory than there is on {device_names(focus.model)}"
-    if fitting is None:
-        return TextError(problem, fix="set a smaller longest text (--max-tokens), or close other programs")
-    return TextError(
-        problem,
-        expected=f"about {fitting:,} tokens or fewer",
-        fix=f"set the longest text to {fitting} (--max-tokens {fitting})",
+    fitting = (
+        longest_that_fits(lambda count: read(ids[:, :count]), length, input_device(model)) if advice.fits else None
     )
+    return shortage_of(tokens(ids.shape[0], length), device, fitting, advice)
 
 
-def longest_that_fits(focus: FocusModel, ids: Tensor) -> int | None:
+def shortage_of(what: str, device: str, fitting: int | None, advice: Advice) -> MemoryShortError:
+    """The error for work on `what`, a plural, on a device where `fitting` tokens would fit."""
+    problem = f"{advice.work}{what} need more memory than there is on {device}"
+    if fitting is None:
+        return MemoryShortError(problem, fix=advice.otherwise)
+    return MemoryShortError(problem, expected=f"about {fitting:,} tokens or fewer", fix=advice.fits.format(fitting))
+
+
+def tokens(rows: int, length: int) -> str:
+    """What was read at a time: `512 tokens`, or `4 sequences of 512 tokens`."""
+    return f"{length:,} tokens" if rows == 1 else f"{rows} sequences of {length:,} tokens"
+
+
+def longest_that_fits(read: Read, length: int, device: torch.device, *, reserve: int = 0) -> int | None:
     """Tokens of the text for which the free memory should suffice; None where the system does not say.
 
     What a token takes is measured on the beginning of the text. Memory grows in proportion to the tokens: no backend
     that `auto` chooses for long texts holds all pairs.
 
     Args:
-        focus: the composed model.
-        ids: (1, T) of the text.
+        read: reads so many tokens.
+        length: of the text, which did not fit.
+        device: whose memory ran out.
+        reserve: bytes that are needed besides, whatever the length.
     """
-    length = ids.shape[1]
-    probe = ids[:, : max(PROBE_TOKENS, length // PROBE_SHARE)]
-    if ids.device.type == "cuda":
-        torch.cuda.empty_cache()
-    free = free_bytes(ids.device)
-    if free is None or probe.shape[1] >= length or not reset_peak_memory(ids.device):
+    probe = max(PROBE_TOKENS, length // PROBE_SHARE)
+    if probe >= length:
         return None
-    before = peak_bytes(ids.device)
     try:
-        with torch.no_grad():
-            for mode in MODES:
-                timed_pass(focus, probe, mode)
+        read(probe)  # what is taken once, such as a GPU's workspaces, belongs to no token
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        free = free_bytes(device)
+        if free is None or not reset_peak_memory(device):
+            return None
+        before = peak_bytes(device)
+        read(probe)
     except (RuntimeError, MemoryError) as error:
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or is_lost_gpu(error):
             return None
         raise
-    by_token = max(1, peak_bytes(ids.device) - before) / probe.shape[1]
-    fitting = int(min(USABLE * free / by_token, length - 1))
+    by_token = max(1, peak_bytes(device) - before) / probe
+    fitting = int(min(USABLE * max(0, free - reserve) / by_token, length - 1))
     return max(1, fitting // 100 * 100 if fitting >= 1000 else fitting)
 
 

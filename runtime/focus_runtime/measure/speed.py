@@ -24,16 +24,24 @@ from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.clock import StageClock
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
+from focus_runtime.errors import InputError
+from focus_runtime.failures import Advice
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.memory import failures_named, longest_that_fits, shortage_of, tokens
 from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, milliseconds, peak_bytes, reset_peak_memory
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, sliding_window_of
 from focus_runtime.routing.router import CentroidRouter
 
+LAYER_LENGTHS = Advice(
+    fits="leave out what is longer than {0} (--layer-lengths)",
+    otherwise="leave out the longest of --layer-lengths, or close other programs",
+    work="in one layer, ",
+)
 STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
 
 
@@ -190,7 +198,6 @@ def _router(setting: LayerSetting, device: str) -> CentroidRouter:
     return router.to(device)
 
 
-@torch.no_grad()
 def layer_speed(
     setting: LayerSetting,
     length: int,
@@ -213,7 +220,27 @@ def layer_speed(
     Returns:
         JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone) and
         `full_over_focus_with_routing`, shares of the stages, retained pairs, peak memory growth in bytes.
+
+    Raises:
+        MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
     """
+
+    def shortage() -> InputError:
+        def read(count: int) -> None:
+            part = None if membership is None else membership[:, :count]
+            _layer_speed(setting, count, repeats=1, seed=seed, device=device, membership=part)
+
+        fitting = longest_that_fits(read, length, torch.device(device))
+        return shortage_of(tokens(1, length), device, fitting, LAYER_LENGTHS)
+
+    with failures_named(shortage):
+        return _layer_speed(setting, length, repeats=repeats, seed=seed, device=device, membership=membership)
+
+
+@torch.no_grad()
+def _layer_speed(
+    setting: LayerSetting, length: int, *, repeats: int, seed: int, device: str, membership: Tensor | None
+) -> dict[str, Any]:
     where = torch.device(device)
     query, key, value, drawn = layer_inputs(setting, length, seed=seed, device=device)
     groups = drawn if membership is None else membership.to(device)

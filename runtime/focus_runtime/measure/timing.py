@@ -102,6 +102,13 @@ def timed_pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float
     return hidden, time.perf_counter() - start
 
 
+def both_passes(focus: FocusModel, ids: Tensor) -> None:
+    """A pass over (1, T) ids by full attention and one by Focus."""
+    with torch.no_grad():
+        for mode in MODES:
+            timed_pass(focus, ids, mode)
+
+
 def warm_up(focus: FocusModel, ids: Tensor) -> None:
     """Both kinds of pass, so that the first one timed is like the rest.
 
@@ -109,8 +116,7 @@ def warm_up(focus: FocusModel, ids: Tensor) -> None:
     """
     prepare_choice(ids.device, getattr(torch, dtype_name(focus.model)), ids.shape[1])
     beginning = ids[:, :WARM_UP_TOKENS] if ids.device.type == "cpu" else ids
-    for mode in MODES:
-        timed_pass(focus, beginning, mode)
+    both_passes(focus, beginning)
 
 
 def reset_peak_memory(device: torch.device) -> bool:

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from focus_runtime.config import DTYPES
-from focus_runtime.errors import Cancelled, ModelError, first_line
+from focus_runtime.errors import Cancelled, DeviceError, ModelError, first_line
+from focus_runtime.failures import device_failure, is_out_of_memory
 from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
 from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
 
@@ -42,6 +43,7 @@ def load_model(
 
     Raises:
         ModelError: the name is unknown, the hub is out of reach, or the files cannot be read.
+        DeviceError: it does not fit into the memory of the device, or the GPU failed.
     """
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown", expected=" or ".join(DTYPES))
@@ -56,14 +58,25 @@ def load_model(
     try:
         model, tokenizer = _load_folder(source, getattr(torch, dtype))
     except Exception as error:  # the loaders raise exceptions of any type for damaged files
+        if is_out_of_memory(error):
+            raise _too_large(name, "this machine", "") from error
         raise ModelError(
             f"{name} cannot be loaded: {first_line(error)}", expected="a causal language model with its tokenizer"
         ) from error
-    if device == SPLIT:
-        split_model(model)
-    else:
-        model.to(device)
+    try:
+        split_model(model) if device == SPLIT else model.to(device)
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise _too_large(name, device, "the device cpu or split, ") from error
+        if (failure := device_failure(error)) is not None:
+            raise failure from error
+        raise
     return model.eval(), tokenizer
+
+
+def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
+    fix = f"choose {elsewhere}a precision of two bytes (--dtype bfloat16) or a smaller model, or close other programs"
+    return DeviceError(f"{name} does not fit into the free memory of {device}", fix=fix)
 
 
 def check_name(name: str) -> None:

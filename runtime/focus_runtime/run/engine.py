@@ -21,8 +21,8 @@ from focus_runtime.errors import Cancelled
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.measure.loss import check_positions, token_nll
-from focus_runtime.measure.memory import is_lost_gpu, is_out_of_memory, lost_gpu, too_long
-from focus_runtime.measure.timing import peak_memory_bytes, timed_pass, warm_up
+from focus_runtime.measure.memory import within_memory
+from focus_runtime.measure.timing import both_passes, peak_memory_bytes, timed_pass, warm_up
 from focus_runtime.models.device_map import device_names, input_device
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
@@ -104,27 +104,15 @@ def analyze(
             raise Cancelled("stopped")
         progress(stage, fraction)
 
-    with _composed(model, centroids, options) as focus, stoppable(model, cancelled):
-        layers, nll, timings = _explained(focus, ids, lambda: _measure(focus, ids, options, step))
+    with (
+        _composed(model, centroids, options) as focus,
+        within_memory(model, read=lambda beginning: both_passes(focus, beginning)),
+        stoppable(model, cancelled),
+    ):
+        layers, nll, timings = _measure(focus, ids, options, step)
         backend = focus.backend_names
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
-
-
-def _explained(focus: FocusModel, ids: Tensor, work: Callable[[], Measured]) -> Measured:
-    """The result of some work on a text.
-
-    Raises:
-        TextError: the memory ran out. DeviceError: the GPU failed.
-    """
-    try:
-        return work()
-    except (RuntimeError, MemoryError) as error:
-        if is_lost_gpu(error):
-            raise lost_gpu(error) from error
-        if not is_out_of_memory(error):
-            raise
-    raise too_long(focus, ids)  # not while the error is handled: it holds on to what the failed pass had taken
 
 
 @contextmanager

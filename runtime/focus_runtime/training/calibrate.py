@@ -9,9 +9,16 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.observe import observe_hidden_states, observe_routing
+from focus_runtime.failures import Advice
 from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.memory import within_memory
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import sinkhorn_potential
+
+BALANCING = Advice(
+    otherwise="close other programs, or choose another device or precision (--device, --dtype)",
+    work="to balance the groups, ",
+)
 
 
 def hard_potential(logits: Tensor, start: Tensor, *, iterations: int = 300, rate: float = 0.3) -> Tensor:
@@ -64,6 +71,9 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
         centroids: routers to complete; their old potentials are replaced.
         sequences: (N, T) token ids.
         hard: balance the argmax (see `hard_potential`) rather than Sinkhorn's soft mass.
+
+    Raises:
+        MemoryShortError: the memory does not suffice for a sequence. DeviceError: the GPU failed.
     """
     focus = compose(model, centroids, assignment="sinkhorn")
     try:
@@ -88,6 +98,7 @@ def calibrate_composed(focus: FocusModel, centroids: Centroids, sequences: Tenso
         logits[index].append(result.reshape(-1, result.shape[-1]))
 
     with (
+        within_memory(focus.model, BALANCING),
         observe_routing(centroids, on_logits=collect),
         # routers of sliding-window layers that keep their own attention read their hidden states too
         observe_hidden_states(focus.model, unfocused, lambda index, hidden: centroids.routers[index].logits(hidden)),

@@ -20,12 +20,14 @@ import torch
 from accelerate import PartialState
 from torch import Tensor, nn
 
-from focus_runtime.errors import ConfigError, TrainingError, TrainingStopped
+from focus_runtime.errors import ConfigError, InputError, TrainingError, TrainingStopped
+from focus_runtime.measure.memory import failures_named, longest_that_fits
 from focus_runtime.text.sequences import Mixture, step_sequences
 from focus_runtime.training.checkpoint import load_state, save_state
 from focus_runtime.training.contexts import signals_deferred
 from focus_runtime.training.objective import LOSSES, StepLoss, with_values
 from focus_runtime.training.processes import average
+from focus_runtime.training.shortage import Pass, training_shortage
 from focus_runtime.training.validation import Validation
 
 PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -282,8 +284,14 @@ class Loop:
         Raises:
             TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
             TrainingError: the loss is no finite number, or the checkpoint cannot be written.
+            MemoryShortError: the memory does not suffice. DeviceError: the GPU failed.
         """
         last = min(self.config.steps, self.config.steps if until is None else until)
+        with failures_named(self._shortage):
+            self._run(last, on_step, should_stop)
+        return self.last
+
+    def _run(self, last: int, on_step: Callable[[TrainStep], None] | None, should_stop: Callable[[], bool]) -> None:
         try:
             self._evaluate()  # the one that a stop came before
             while self.done < last and not self.ended_early:
@@ -301,7 +309,28 @@ class Loop:
         except KeyboardInterrupt:
             self.save()
             raise TrainingStopped(self.done, self.checkpoint) from None
-        return self.last
+
+    def _shortage(self) -> InputError:
+        """The error for a step that did not fit, with what would fit in its place."""
+        config = self.config
+        moments = 0 if self.optimiser.state else sum(2 * p.numel() * p.element_size() for p in self.parameters)
+
+        def read(count: int) -> None:
+            length = min(count, config.seq_len)
+            stream = self.ids.streams[0] if isinstance(self.ids, Mixture) else self.ids
+            rows = stream[None, :length].expand(-(-count // length), -1)
+            with self.around_step(self.done), self._autocast():
+                objective, _ = with_values(self.loss(rows.to(self.device)))
+            self.scaler.scale(objective).backward()
+
+        room = longest_that_fits(read, config.batch * config.seq_len, self.device, reserve=moments)
+        names = ("batch", "seq_len", "accumulation", "gradient_checkpointing")
+        whole = Pass(**{name: getattr(config, name) for name in names}, device=str(self.device))
+        return training_shortage(whole, room, self.checkpoint)
+
+    def _autocast(self) -> Any:
+        precision = PRECISIONS[self.config.mixed_precision]
+        return torch.autocast(self.device.type, dtype=precision) if precision else nullcontext()
 
     @property
     def ended_early(self) -> bool:
@@ -341,10 +370,9 @@ class Loop:
         local_rows = rows[self.processes.process_index :: world].to(self.device)
         self.optimiser.zero_grad(set_to_none=True)
         total = np.zeros(3)  # objective, loss, divergence
-        precision = PRECISIONS[config.mixed_precision]
         for part in local_rows.split(config.batch):
             with self.around_step(step):
-                with torch.autocast(self.device.type, dtype=precision) if precision else nullcontext():
+                with self._autocast():
                     objective, values = with_values(self.loss(part))
                 total += np.array(values) / config.accumulation
                 if not math.isfinite(total[0]):

@@ -35,6 +35,20 @@ def test_unknown_model_run_and_database(text_file, tmp_path, capsys):
     one_error(capsys, main(["analyze", str(tmp_path / "none.txt")]), "none.txt")
 
 
+def test_a_lack_of_memory_is_one_line_and_a_defect_is_not(monkeypatch, capsys):
+    def listed(error):
+        def run(*_):
+            raise error
+
+        monkeypatch.setattr("focus_explorer.cli.runs._list", run)
+        return main(["runs"])
+
+    assert listed(MemoryError()) == 2
+    assert capsys.readouterr().err == "error: the memory ran out; close other programs, or give a shorter text\n"
+    with pytest.raises(RuntimeError, match="a defect"):
+        listed(RuntimeError("a defect"))
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])

@@ -76,6 +76,15 @@ def test_an_input_error_is_the_message_and_a_defect_is_in_the_log(capsys):
     assert "a defect" in capsys.readouterr().err
 
 
+def test_a_lack_of_memory_outside_the_model_is_no_defect(capsys):
+    def full(job):
+        raise MemoryError
+
+    job = JobRunner().start("a", full, kind="x")
+    assert job.wait(5)
+    assert (job.state, job.message) == ("failed", "the memory ran out; close other programs, or give a shorter text")
+
+
 def test_changes_end_with_the_job(gate):
     job = JobRunner().start("key", held(gate), kind="x")
     seen = []

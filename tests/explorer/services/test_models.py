@@ -10,6 +10,7 @@ from focus_explorer.errors import ModelError
 from focus_explorer.services.models import LoadedModel, ModelStore, device_choices
 from focus_runtime.errors import DeviceError
 from focus_runtime.models.devices import Device, Placement
+from tests.helpers import build_model
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def store(loads):
         loads.append(name if placement.dtype == "float32" else f"{name} in {placement.dtype}")
         if name == "missing":
             raise ModelError("there is no such model")
-        return LoadedModel(name, object(), object(), f"fingerprint of {name}")
+        return LoadedModel(name, build_model(), object(), f"fingerprint of {name}")
 
     return ModelStore(load, device="cpu")
 
@@ -50,7 +51,7 @@ def test_another_precision_is_another_model(store, loads):
 def test_a_store_may_prefer_a_precision(loads):
     def load(name, placement, progress):
         loads.append(placement)
-        return LoadedModel(name, object(), object(), "")
+        return LoadedModel(name, build_model(), object(), "")
 
     with ModelStore(load, device="cpu", dtype="bfloat16").lease("a"):
         pass

@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.composition.attach import compose
-from focus_runtime.errors import DeviceError, TextError
+from focus_runtime.errors import DeviceError, MemoryShortError, TextError
+from focus_runtime.failures import Advice
 from focus_runtime.measure import memory
-from focus_runtime.measure.memory import (
-    free_bytes,
-    is_lost_gpu,
-    is_out_of_memory,
-    longest_that_fits,
-    lost_gpu,
-    too_long,
-)
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.memory import free_bytes, longest_that_fits, within_memory
 from focus_runtime.run import engine
 from focus_runtime.run.engine import RunOptions, analyze
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
@@ -23,51 +17,80 @@ from tests.helpers import build_centroids, build_model, build_tokenizer, random_
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (MemoryError(), True),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
-        (
-            RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: you tried"),
-            True,
-        ),
-        (RuntimeError("MPS backend out of memory"), True),
-        (RuntimeError("shape mismatch"), False),
-        (ValueError("out of memory"), False),
-    ],
-)
-def test_errors_of_memory_are_known(error, expected):
-    assert is_out_of_memory(error) is expected
-
-
-def test_torch_really_says_so():
-    with pytest.raises(RuntimeError) as raised:
-        torch.empty(1 << 60)
-    assert is_out_of_memory(raised.value)
-
-
-@pytest.fixture
-def focus():
-    model = build_model(max_position_embeddings=4096)
-    return compose(model, build_centroids(model))
-
-
-@pytest.mark.parametrize("free", [10_000, 3_000_000, 10**12])
-def test_the_length_named_follows_the_free_memory(focus, free, monkeypatch):
+@pytest.mark.parametrize(("free", "expected"), [(10_000, 1), (3_000_000, 480), (10**12, 3900)])
+def test_the_length_named_follows_the_free_memory(free, expected, monkeypatch):
     """Peaks grow by 5,000 bytes a token here."""
-    ids, peaks = random_ids(4000), iter([1_000_000, 1_000_000 + 5_000 * 250])
+    peaks, read = iter([1_000_000, 1_000_000 + 5_000 * 250]), []
     monkeypatch.setattr(memory, "free_bytes", lambda device: free)
     monkeypatch.setattr(memory, "reset_peak_memory", lambda device: True)
     monkeypatch.setattr(memory, "peak_bytes", lambda device: next(peaks))
-    assert longest_that_fits(focus, ids) == {10_000: 1, 3_000_000: 480, 10**12: 3900}[free]
+    assert longest_that_fits(read.append, 4000, CPU) == expected
+    assert read == [250, 250]  # the first takes what is taken once
 
 
-def test_where_nothing_is_known_no_length_is_named(focus, monkeypatch):
+def test_what_is_needed_besides_is_left_free(monkeypatch):
+    peaks = iter([0, 5_000 * 250])
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 4_000_000)
+    monkeypatch.setattr(memory, "reset_peak_memory", lambda device: True)
+    monkeypatch.setattr(memory, "peak_bytes", lambda device: next(peaks))
+    assert longest_that_fits(lambda count: None, 4000, CPU, reserve=1_000_000) == 480
+
+
+def test_a_beginning_that_fits_neither_names_no_length():
+    def read(count):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    assert longest_that_fits(read, 4000, CPU) is None
+    with pytest.raises(ZeroDivisionError):
+        longest_that_fits(lambda count: 1 // 0, 4000, CPU)
+
+
+ADVICE = Advice(fits="take {0}", otherwise="take less", work="for this, ")
+
+
+def failing_beyond(limit, model, ids):
+    """A pass of the model, and a lack of memory after it where the ids are too many."""
+    final_hidden(model, ids)
+    if ids.shape[1] > limit:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+def test_work_is_told_what_it_read_and_what_fits(monkeypatch):
+    model = build_model(max_position_embeddings=4096)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1 << 40)
+    with within_memory(model, ADVICE):
+        failing_beyond(300, model, random_ids(300))
+
+    def decoding():
+        final_hidden(model, random_ids(500, batch=2))
+        final_hidden(model, random_ids(1))  # is no text
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(MemoryShortError) as raised, within_memory(model, ADVICE):
+        decoding()
+    assert str(raised.value) == (
+        "for this, 2 sequences of 500 tokens need more memory than there is on cpu; "
+        "expected about 499 tokens or fewer; take 499"
+    )
+    assert not model.get_input_embeddings()._forward_pre_hooks
+
+
+def test_where_nothing_is_known_no_length_is_named(monkeypatch):
+    model = build_model(max_position_embeddings=4096)
     monkeypatch.setattr(memory, "free_bytes", lambda device: None)
-    message = str(too_long(focus, random_ids(500)))
-    assert message.startswith("500 tokens need more memory than there is on cpu; set a smaller longest text")
-    assert free_bytes(CPU) is None or free_bytes(CPU) > 1 << 20
+    with pytest.raises(MemoryShortError) as raised, within_memory(model):
+        failing_beyond(300, model, random_ids(500))
+    assert str(raised.value) == (
+        "500 tokens need more memory than there is on cpu; "
+        "set a smaller longest text (--max-tokens), or close other programs"
+    )
+    with pytest.raises(MemoryShortError, match="the model needs more memory than there is"), within_memory(model):
+        raise MemoryError
+
+
+def test_the_free_memory_is_known_or_not():
+    free = free_bytes(CPU)
+    assert free is None or free > 1 << 20
 
 
 def test_an_analysis_names_the_length_that_fits_and_leaves_the_model_as_it_was(monkeypatch):
@@ -92,11 +115,6 @@ def test_an_analysis_names_the_length_that_fits_and_leaves_the_model_as_it_was(m
 
 def test_a_gpu_that_fails_is_one_line(monkeypatch):
     error = RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be reported later")
-    assert is_lost_gpu(error)
-    assert not is_lost_gpu(RuntimeError("shape mismatch"))
-    assert str(lost_gpu(error)) == (
-        "the GPU failed: CUDA error: unspecified launch failure; start the program again, or choose the device cpu"
-    )
     model = build_model()
     monkeypatch.setattr(engine, "_score", lambda *_: (_ for _ in ()).throw(error))
     with pytest.raises(DeviceError, match="the GPU failed"):

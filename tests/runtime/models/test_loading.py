@@ -11,7 +11,7 @@ import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from focus_runtime.errors import ModelError
+from focus_runtime.errors import DeviceError, ModelError
 from focus_runtime.models import loading as models
 from focus_runtime.models.loading import fingerprint, load_model, weights_sha256
 from tests.helpers import build_model, build_tokenizer, random_ids
@@ -206,3 +206,28 @@ def test_weights_hash_sees_one_bit_anywhere(tiny_model):
     assert weights_sha256(tiny_model) != before
     weight.view(torch.int32)[30, 30] ^= 1
     assert weights_sha256(tiny_model) == before
+
+
+def test_a_model_that_does_not_fit_is_one_line(saved, monkeypatch):
+    def full(self, device):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(DeviceError, match="tiny does not fit into the free memory of cuda:1; choose the device"):
+        load_model(str(saved), device="cuda:1")
+
+    def broken(self, device):
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(torch.nn.Module, "to", broken)
+    with pytest.raises(DeviceError, match="the GPU failed"):
+        load_model(str(saved), device="cuda:1")
+
+
+def test_main_memory_that_does_not_suffice_is_one_line(saved, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(models, "_load_folder", full)
+    with pytest.raises(DeviceError, match="tiny does not fit into the free memory of this machine; choose"):
+        load_model(str(saved))

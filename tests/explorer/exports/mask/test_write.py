@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 
 import numpy as np
 import pyarrow.csv
@@ -13,7 +14,7 @@ import torch
 
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch
-from focus_explorer.errors import InputError
+from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.exports.mask.write import write_mask
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -97,3 +98,28 @@ def test_the_command_writes_it(service, run_id, tmp_path, capsys):
 def test_an_unknown_format_is_refused(service, run_id, tmp_path):
     with pytest.raises(InputError, match="parquet or npz or csv"):
         write_mask(service.database, run_id, 0, "json", tmp_path / "a.json")
+
+
+def test_a_long_mask_can_be_stopped(service, run_id, tmp_path, monkeypatch):
+    monkeypatch.setattr("focus_runtime.mask.kept.CELLS_AT_ONCE", 1 << 12)
+    done = []
+    write_mask(service.database, run_id, 1, "npz", tmp_path / "a.npz", progress=lambda _, part: done.append(part))
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 1)
+    assert len(done) > 40
+
+    def stopping(stage, fraction):
+        if fraction > 0.5:
+            raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled):
+        write_mask(service.database, run_id, 1, "npz", tmp_path / "b.npz", progress=stopping)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_the_same_mask_has_the_same_bytes_whenever_it_is_written(service, run_id, tmp_path, monkeypatch):
+    first = write_mask(service.database, run_id, 1, "npz", tmp_path / "a.npz").read_bytes()
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    assert write_mask(service.database, run_id, 1, "npz", tmp_path / "b.npz").read_bytes() == first
+    compressed = zipfile.ZipFile(tmp_path / "b.npz").getinfo("indices.npy")
+    assert compressed.compress_size < compressed.file_size / 2

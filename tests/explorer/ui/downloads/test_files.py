@@ -6,10 +6,12 @@ import json
 import time
 
 import pytest
+import scipy.sparse
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from focus_explorer.cli.main import main
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.ui.downloads import files
 from focus_explorer.ui.downloads.request import read_request
@@ -42,6 +44,49 @@ def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(s
     assert main(words[1:]) == 0
     assert (tmp_path / "groups.json").read_bytes() == fetched.content
     assert {line["run_id"] for line in json.loads(fetched.content)} == {run_id}
+
+
+MASK = {"kind": "mask", "format": "npz", "layer": 1}
+
+
+def test_a_mask_has_the_bytes_of_its_command(service, run_id, tmp_path):
+    question = {**MASK, "run": run_id, "first": "20", "last": " 89 "}
+    answer = made(service, question)
+    assert answer["file"]["name"] == f"{run_id}-mask-layer1-rows20-90.npz"
+    words = read_request(service, question).command(service.database.path).split()
+    assert words[words.index("--rows") + 1] == "20:90"
+    words[words.index("--out") + 1] = str(tmp_path / "mask.npz")
+    assert main(words[1:]) == 0
+    fetched = service.part(files.Downloads).path(answer["id"])
+    assert fetched.read_bytes() == (tmp_path / "mask.npz").read_bytes()
+    assert set(scipy.sparse.load_npz(fetched).tocoo().row.tolist()) == set(range(20, 90))
+
+
+def test_a_mask_of_the_whole_text_names_no_rows(service, run_id):
+    last = fetch_run(service.database, run_id)["num_tokens"] - 1
+    request = read_request(service, {**MASK, "run": run_id, "format": "parquet", "first": "0", "last": str(last)})
+    assert request.rows is None
+    assert request.file_name == f"{run_id}-mask-layer1.parquet"
+    assert "--rows" not in request.command(service.database.path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"first": "x"}, r"the first query is 'x'; expected a token's number, 0 to \d+"),
+        ({"last": ""}, r"the last query is empty; expected a token's number, 0 to \d+"),
+        ({"last": "999999"}, r"the last query is '999999'; expected a token's number, 0 to \d+"),
+        ({"first": "-1"}, r"the first query is '-1'"),
+        ({"first": "٣"}, r"the first query is '٣'"),
+        ({"first": "30"}, "the first query, 30, comes after the last, 20; exchange them"),
+        ({"layer": 99}, "no layer 99"),
+        ({"layer": None}, "the layer is None"),
+        ({"format": "pdf"}, "there is no format 'pdf'"),
+    ],
+)
+def test_a_mask_that_does_not_exist_is_one_line(changes, message, service, run_id):
+    with pytest.raises(InputError, match=message):
+        read_request(service, {**MASK, "run": run_id, "first": "10", "last": "20", **changes})
 
 
 def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):

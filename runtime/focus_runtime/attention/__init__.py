@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.checks import check_arguments, check_finite, check_numbers, needs_gradient
+from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.clock import StageClock
 from focus_runtime.config import BACKENDS
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule

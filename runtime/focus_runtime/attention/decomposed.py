@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.inclusion_exclusion import causal_sets
-from focus_runtime.clock import StageClock
 from focus_runtime.mask.dense import narrow
 from focus_runtime.mask.rule import PairRule
 

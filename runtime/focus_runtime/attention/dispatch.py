@@ -9,6 +9,7 @@ from torch import Tensor
 
 from focus_runtime.attention.calibration import FROM_TOKENS, machine_costs
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.costs import cheapest
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
@@ -21,7 +22,6 @@ from focus_runtime.attention.fused import fused_attention, fused_available, fuse
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention import costs
+from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.clock import StageClock
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.native.library import library

@@ -17,8 +17,8 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
+from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadException
-from focus_runtime.clock import PassClock
 from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.state import STATE, FocusLayer, SoftGate

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from focus_runtime.clock import PassClock
+from focus_runtime.attention.clock import PassClock
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.config import FocusConfig

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from focus_runtime.clock import PassClock, StageClock
+from focus_runtime.attention.clock import PassClock, StageClock
 
 GPUS = [torch.device("cuda", 0), torch.device("cuda", 1)]
 

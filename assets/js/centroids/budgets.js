@@ -90,7 +90,7 @@ export class Budgets {
             }),
       ];
     });
-    return tableOf(text.budgetColumns, rows, { "aria-label": text.budgetsTable });
+    return stacked(text.budgetColumns, rows);
   }
 
   /** @param {BudgetRecordPayload} record */
@@ -113,7 +113,7 @@ export class Budgets {
     return [
       el("p", { class: "fx-help" }, text.heldOutHelp(most)),
       record.held_out_own ? "" : el("p", { class: "fx-budget-note" }, other),
-      scrollRegion("fx-budget-rows", text.heldOutTitle, tableOf(text.heldOutColumns, rows)),
+      scrollRegion("fx-budget-rows", text.heldOutTitle, stacked(text.heldOutColumns, rows)),
     ];
   }
 
@@ -237,6 +237,20 @@ export class Budgets {
       ...Object.entries(point.excess).map(([name, value]) => tooltipRow(name, percentChange(value))),
     ];
   }
+}
+
+/**
+ * A table whose rows become blocks on a narrow screen, so that no button is out of sight.
+ * @param {string[]} columns
+ * @param {(string | HTMLElement)[][]} rows
+ */
+function stacked(columns, rows) {
+  const table = tableOf(columns, rows);
+  table.classList.add("fx-stacked");
+  for (const row of table.tBodies[0].rows) {
+    [...row.cells].forEach((cell, i) => i > 0 && columns[i] && (cell.dataset.label = columns[i]));
+  }
+  return table;
 }
 
 /** @param {number} share */

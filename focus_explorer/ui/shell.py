@@ -139,7 +139,7 @@ def build_app(*, database: str | Path | None = None, request: AnalyzeRequest | N
             with gr.Tab(TABS["training"], id="training"):
                 training_tab.build(service, request, explore, tabs)
             with gr.Tab(TABS["centroids"], id="centroids") as files:
-                centroids_tab.build(service, request, explore, files)
+                centroids_tab.build(service, request, explore, files, tabs)
             with gr.Tab(TABS["runs"], id="runs") as runs:
                 runs_tab.build(service, explore, runs, blocks)
         explore_tab.connect_load(blocks, service, request, explore)

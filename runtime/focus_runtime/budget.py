@@ -6,6 +6,7 @@ A budget is a tuple of exceptions. An exception for a head wins over one for its
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -103,8 +104,8 @@ def read_budget(values: Any) -> tuple[HeadException, ...]:
     if not isinstance(values, list | tuple):
         raise ConfigError(f"the budget is {type(values).__name__}", expected=f"a list of exceptions, {EXPECTED}")
     budget = [entry if isinstance(entry, HeadException) else _read_exception(entry) for entry in values]
-    places = [entry.place for entry in budget]
-    twice = next((place for place in places if places.count(place) > 1), None)
+    places = Counter(entry.place for entry in budget)
+    twice = next((place for place, count in places.items() if count > 1), None)
     if twice is not None:
         raise ConfigError(f"the budget names {twice} twice", expected="each layer and head once")
     return tuple(sorted(budget, key=lambda entry: (entry.layer, -1 if entry.head is None else entry.head)))

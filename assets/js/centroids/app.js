@@ -1,6 +1,8 @@
 // @ts-check
 // The Centroids tab: files as cards, the contents of one file, and the differences between two.
 import { Balance } from "./balance.js";
+import { budgetWords } from "./budget-points.js";
+import { Budgets } from "./budgets.js";
 import { Changes } from "./changes.js";
 import { facts, heldOut, trainedOn } from "./facts.js";
 import { Similarity } from "./similarity.js";
@@ -13,7 +15,7 @@ import { watchTheme } from "../core/theme.js";
 import { Tooltip, hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
-/** @import { CentroidCardPayload, CentroidTrainingPayload } from "../core/payloads.js" */
+/** @import { CentroidCardPayload, CentroidTrainingPayload, UsedBudgetPayload } from "../core/payloads.js" */
 /** @import { CentroidsServer } from "../core/types.js" */
 
 export class App {
@@ -28,12 +30,16 @@ export class App {
   /** @type {any} */
   shown;
 
+  /** @type {(used: UsedBudgetPayload) => unknown} */
+  choose;
+
   /**
    * @param {HTMLElement} root
    * @param {CentroidsServer} server
+   * @param {(used: UsedBudgetPayload) => unknown} choose
    */
-  constructor(root, server) {
-    Object.assign(this, { root, server, files: [], requestId: 0 });
+  constructor(root, server, choose) {
+    Object.assign(this, { root, server, choose, files: [], requestId: 0 });
     installShades();
     this.tooltip = new Tooltip(root);
     this.message = el("div", { class: "fx-message" }, progressBox(text.loading));
@@ -41,6 +47,7 @@ export class App {
     this.inside = el("div", { class: "fx-file-inside", "aria-live": "polite", hidden: true });
     this.balance = new Balance(this);
     this.similarity = new Similarity(this);
+    this.budgets = new Budgets(this);
     this.changes = new Changes(this);
     this.content = el("div", { hidden: true }, this.list, this.inside, this.changes.node);
     root.replaceChildren(this.message, this.content, this.tooltip.node);
@@ -74,11 +81,12 @@ export class App {
         facts(file).map((fact) => el("li", {}, fact)),
       ),
     ];
+    const budget = budgetWords(file.config.budget);
     const setting = el(
       "p",
       { class: "fx-settings" },
-      text.setting(file.config),
-      hintButton(this.tooltip, text.settingSubject, text.settingHint),
+      [text.setting(file.config), budget ? text.budget(budget) : null].filter(Boolean).join(", "),
+      hintButton(this.tooltip, text.settingSubject, text.settingHint + (budget ? text.settingHintBudget : "")),
     );
     if (file.problem) return el("li", { class: "fx-file-card" }, head, alertBox(sentence(file.problem)));
     const inspect = buttonOf(text.inspect, () => this.inspect(file), {
@@ -118,6 +126,8 @@ export class App {
       el("h2", { class: "fx-title", tabindex: "-1" }, text.inside(file.name)),
       el("div", { class: "fx-file-charts" }, this.balance.node, this.similarity.node, this.balance.table),
     );
+    this.inside.lastChild?.before(this.budgets.node);
+    this.budgets.update(file.sha256, answer.budgets);
     this.balance.update(answer.runs);
     this.similarity.update(answer.layers);
     /** @type {HTMLElement} */ (this.inside.firstChild).focus({ preventScroll: true });
@@ -132,6 +142,7 @@ export class App {
     if (this.shown) {
       if (this.shown.runs.length > 0) this.balance.draw();
       this.similarity.draw();
+      this.budgets.draw();
     }
     this.changes.draw();
   }
@@ -142,9 +153,10 @@ export const FocusFiles = {
   /**
    * @param {HTMLElement} root
    * @param {CentroidsServer} server
+   * @param {(used: UsedBudgetPayload) => unknown} choose
    */
-  create(root, server) {
-    const app = new App(root, server);
+  create(root, server, choose) {
+    const app = new App(root, server, choose);
     return { load: () => app.load() };
   },
 };

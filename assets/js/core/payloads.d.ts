@@ -18,6 +18,16 @@ export interface ConfigPayload {
   assignment: string;
   gate: string;
   layers: number[] | null;
+  budget?: HeadExceptionPayload[];
+}
+
+/** An exception of `budget` of a configuration; without `head` it is for the whole layer. */
+export interface HeadExceptionPayload {
+  layer: number;
+  head?: number;
+  top_k?: number;
+  window?: number;
+  full?: boolean;
 }
 
 /** `run` of run_payload. */
@@ -935,12 +945,58 @@ export interface CentroidRunPayload {
   layers: LayerBalancePayload[];
 }
 
+/** A point of `budgets` of detail; `held_out`: the one that the held-out rows are of. */
+export interface BudgetPointPayload {
+  budget: HeadExceptionPayload[];
+  retained_pairs: number;
+  excess: Record<string, number>;
+  own: boolean;
+  held_out: boolean;
+}
+
+/** A number with its interval. */
+export interface BudgetIntervalPayload {
+  value: number;
+  low: number | null;
+  high: number | null;
+}
+
+/** A row of `held_out` of `budgets` of detail. */
+export interface BudgetHeldOutPayload {
+  domain: string;
+  change: BudgetIntervalPayload;
+  full: BudgetIntervalPayload;
+  focus: BudgetIntervalPayload;
+  retained_pairs: number;
+  sequences: number;
+}
+
+/** `budgets` of detail. */
+export interface BudgetRecordPayload {
+  points: BudgetPointPayload[];
+  target: [string, number];
+  met: boolean;
+  calibration: Record<string, number>;
+  held_out: BudgetHeldOutPayload[];
+  held_out_own: boolean;
+}
+
+/** use_budget. */
+export interface UsedBudgetPayload {
+  sha256: string;
+  name: string;
+  top_k: number;
+  window: number;
+  num_sinks: number;
+}
+
 /** detail. */
 export interface CentroidDetailPayload {
   sha256: string;
   name: string;
   layers: SimilarityPayload[];
   runs: CentroidRunPayload[];
+  budgets: BudgetRecordPayload | null;
 }
 
 /** A row of `layers` of compare. */

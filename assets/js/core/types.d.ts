@@ -149,6 +149,7 @@ export interface CentroidsServer {
   load: () => Promise<Answer<P.CentroidCardsPayload>>;
   detail: (request: { file: string }) => Promise<Answer<P.CentroidDetailPayload>>;
   compare: (request: { first: string; second: string }) => Promise<Answer<P.CentroidChangesPayload>>;
+  use: (request: { file: string; point: number }) => Promise<Answer<P.UsedBudgetPayload>>;
 }
 
 /** The server functions of the Runs tab. */

@@ -20,6 +20,52 @@ export const centroids = {
   settingHint:
     "What the file was trained for: groups per token (top-k), how near tokens always attend (window), first tokens " +
     "all may see (sinks), and how groups act while training (gate).",
+  budget: (words) => `budget: ${words}`,
+  settingHintBudget:
+    " A budget gives some heads settings of their own: those that lose most by grouping attend to everything (in " +
+    "full), or to more groups. Heads are key-value heads.",
+  headsFull: (count) => (count === 1 ? "1 head in full" : `${count} heads in full`),
+  headsOther: (count) => (count === 1 ? "1 head with another setting" : `${count} heads with another setting`),
+  headsTopK: (count) => (count === 1 ? "1 head with another top-k" : `${count} heads with another top-k`),
+  layersFull: (count) => (count === 1 ? "1 layer in full" : `${count} layers in full`),
+  layersOther: (count) => (count === 1 ? "1 layer with another setting" : `${count} layers with another setting`),
+  layersTopK: (count) => (count === 1 ? "1 layer with another top-k" : `${count} layers with another top-k`),
+  budgetsTitle: "Measured budgets",
+  budgetsHelp:
+    "More heads in full: more pairs of tokens computed, less loss. Each point is a budget that was measured as a " +
+    "whole when the file was tuned. Use keeps a copy of the file with that budget and chooses it on the Explore page.",
+  budgetsChart: "Pairs kept and rise in perplexity of every measured budget",
+  budgetsTarget: {
+    loss: (value) => `target: at most ${value}`,
+    pairs: (value) => `target: at most ${value} of pairs`,
+  },
+  budgetsTargetMet: (words) => `The search's ${words}.`,
+  budgetsTargetMissed: (words) => `The search's ${words}. No measured budget meets it.`,
+  budgetsX: "pairs kept",
+  budgetsY: "perplexity above full attention",
+  worstTraceBudget: "worst domain",
+  noBudgetTrace: "without a budget",
+  ownTrace: "this file",
+  noBudget: "Without a budget",
+  budgetsTable: "Measured budgets",
+  budgetColumns: ["Pairs kept", "Worst domain", "Heads in full", "Other top-k", ""],
+  worst: (change, domain) => `${change} (${domain})`,
+  useBudget: "Use",
+  useBudgetLabel: (share) => `Use the budget with ${share} of pairs on the Explore page`,
+  ownBudget: "this file",
+  wholeLayers: (count) => (count === 1 ? "1 whole layer" : `${count} whole layers`),
+  and: (first, second) => `${first}, ${second}`,
+  usingBudget: "Keeping a copy…",
+  heldOutTitle: "On held-out text",
+  heldOutHelp: (most) =>
+    `The points above rest on few sequences of text (${most} of each domain at most), the same ones the budgets were ` +
+    "searched on. The rows below are of text the search never saw: they are the numbers to quote.",
+  heldOutOther: (share) =>
+    `These rows were measured with the budget of ${share} of pairs that the search chose, not with this file's own. ` +
+    "To quote this file, measure it on held-out text (focus-explorer evaluate).",
+  heldOutUnknown: "These rows were measured with another budget than this file's own.",
+  heldOutColumns: ["Domain", "Perplexity above full attention", "95 % interval", "Pairs kept", "Sequences"],
+  heldOutInterval: (low, high) => `${low} to ${high}`,
   trainedOn: "Trained on",
   heldOut: "Held-out text",
   heldOutHint:

@@ -11,9 +11,10 @@ from typing import Any, cast
 import numpy as np
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.errors import InputError
+from focus_explorer.services.centroids.budget_record import read_record, record_payload
 from focus_explorer.services.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
-from focus_explorer.services.centroids.files import load_named_centroids, shipped_centroids, uploaded_centroids
+from focus_explorer.services.centroids.files import centroid_row, every_centroid_file, load_row
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.centroids import (
     CentroidCardPayload,
@@ -26,6 +27,7 @@ from focus_explorer.views.payloads.centroids import (
     SettingValue,
     SimilarityPayload,
 )
+from focus_runtime.config import FocusConfig
 
 MOST_CACHED = 24
 FACTS = tuple(CentroidTrainingPayload.__annotations__)
@@ -46,7 +48,7 @@ class CentroidCards:
         Returns:
             For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, training, held_out.
         """
-        return [self._card(row) for row in self._rows()]
+        return [self._card(row) for row in every_centroid_file(self.service.database)]
 
     def _card(self, row: dict[str, Any]) -> CentroidCardPayload:
         card: CentroidCardPayload = {
@@ -60,7 +62,7 @@ class CentroidCards:
             "added": row["uploaded_at"].isoformat() if row.get("uploaded_at") else None,
         }
         try:
-            training, _ = self._read(row["sha256"], row["name"])
+            training, _ = self._read(row)
         except InputError as error:
             card["problem"] = str(error)
         else:
@@ -73,18 +75,27 @@ class CentroidCards:
 
         Returns:
             layers: number and similarity, (K, K) cosines in routing space; runs: those that used this file, newest
-            first, with dominance, balance (see `balance`) and the share of every group in every layer.
+            first, with dominance, balance (see `balance`) and the share of every group in every layer; budgets: those
+            measured for the file, see `read_record`.
 
         Raises:
             InputError: there is no such file, or it cannot be read any more.
         """
         row = self._row(sha256)
-        _, layers = self._read(sha256, row["name"])
+        training, layers = self._read(row)
+        config = FocusConfig.from_json(row["config"])
+        record = read_record(training, config, layers)
         similar: list[SimilarityPayload] = [
             {"layer": number, "similarity": np.round(cosines(layer.centroids, layer.centroids), 3).tolist()}
             for number, layer in layers.items()
         ]
-        return {"sha256": sha256, "name": row["name"], "layers": similar, "runs": self._runs(sha256, row["num_groups"])}
+        return {
+            "sha256": sha256,
+            "name": row["name"],
+            "layers": similar,
+            "runs": self._runs(sha256, row["num_groups"]),
+            "budgets": None if record is None else record_payload(record, config.budget),
+        }
 
     def _runs(self, sha256: str, num_groups: int) -> list[CentroidRunPayload]:
         runs: dict[str, CentroidRunPayload] = {}
@@ -131,7 +142,7 @@ class CentroidCards:
         if first == second:
             raise InputError("both sides are the same file", expected="two different files")
         rows = [self._row(first), self._row(second)]
-        (training_a, a), (training_b, b) = (self._read(row["sha256"], row["name"]) for row in rows)
+        (training_a, a), (training_b, b) = (self._read(row) for row in rows)
         result: CentroidChangesPayload = {
             "names": (rows[0]["name"], rows[1]["name"]),
             "problem": "",
@@ -149,22 +160,15 @@ class CentroidCards:
             result["layers"] = [{"layer": number, **match_layers(a[number], b[number], rng)} for number in shared]
         return result
 
-    def _rows(self) -> list[dict[str, Any]]:
-        return shipped_centroids() + uploaded_centroids(self.service.database)
-
     def _row(self, sha256: str) -> dict[str, Any]:
-        for row in self._rows():
-            if row["sha256"] == sha256:
-                return row
-        raise NotFoundError(f"there is no centroid file {sha256[:16]!r}", fix="reload the page")
+        return centroid_row(self.service.database, sha256)
 
-    def _read(self, sha256: str, name: str) -> tuple[dict[str, Any], dict[int, LayerCentroids]]:
+    def _read(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[int, LayerCentroids]]:
+        sha256 = row["sha256"]
         with self._lock:
             if sha256 in self._kept:
                 return self._kept[sha256]
-        loaded = load_named_centroids(self.service.database, "default" if name == "default" else sha256)
-        if loaded is None or loaded.sha256 != sha256:
-            raise InputError(f"{name} is not the file it was when it was added", fix="upload it again")
+        loaded = load_row(row)
         layers = {}
         for number, router in sorted(loaded.routers.items()):
             centroids = router.centroids.detach().double().numpy()

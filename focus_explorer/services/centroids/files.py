@@ -143,6 +143,37 @@ def register_in_place(database: Database, path: str | Path) -> None:
     register_centroids(database, load_centroids(path), [], str(path))
 
 
+def centroid_row(database: Database, sha256: str) -> dict[str, Any]:
+    """The shipped or uploaded file of a hash.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    for row in every_centroid_file(database):
+        if row["sha256"] == sha256:
+            return row
+    raise NotFoundError(f"there is no centroid file {str(sha256)[:16]!r}", fix="reload the page")
+
+
+def load_row(row: dict[str, Any]) -> Centroids:
+    """The centroids of a row of `centroid_row`.
+
+    Raises:
+        InputError: the file cannot be read, or is another one than when it was added.
+    """
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    loaded = load_centroids(row.get("path", "default"))
+    if loaded.sha256 != row["sha256"]:
+        raise InputError(f"{row['name']} is not the file it was when it was added", fix="upload it again")
+    return loaded
+
+
+def every_centroid_file(database: Database) -> list[dict[str, Any]]:
+    """The shipped file and the uploaded ones, newest first."""
+    return shipped_centroids() + uploaded_centroids(database)
+
+
 def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
     """Uploaded centroid files, newest first."""
     return fetch(database, "centroid_files").to_pylist()

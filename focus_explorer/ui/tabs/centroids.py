@@ -11,6 +11,7 @@ import gradio as gr
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.centroids.budgets import use_budget
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.service import Service
@@ -26,21 +27,26 @@ const start = () => {
   const ask = (name) => (request) => server[name](request || {});
   const view = FocusFiles.create(element.querySelector('.fx-root'), {
     load: ask('load_files'), detail: ask('file_detail'), compare: ask('compare_files'),
-  });
+    use: ask('use_file_budget'),
+  }, (used) => trigger('select', used));
   watch('value', () => view.load());
 };
 start();
 """
+SETTINGS = ("top_k", "window", "num_sinks")  # of the form that a measured budget goes with
 
 
-def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.Tab) -> None:
-    """Lay out the tab and connect the upload to the Explore form; the list is read again whenever it is opened.
+def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.Tab, tabs: gr.Tabs) -> None:
+    """Lay out the tab and connect uploads and chosen budgets to the Explore form.
+
+    The list is read again whenever the tab is opened.
 
     Args:
         service: whose files are listed.
         request: centroids preselected in the form.
         explore: form that an uploaded file is chosen in.
         tab: this tab.
+        tabs: of the page.
     """
     gr.HTML(f'<p class="fe-intro">{CENTROIDS_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
@@ -73,6 +79,22 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         except InputError as error:
             return alert(str(error)), gr.skip(), gr.skip()
 
+    def choose(used: gr.EventData) -> tuple[Any, ...]:
+        """Choose the file with the settings its budget was measured at, and show the form."""
+        choices = centroid_choices(service, request.centroids)
+        return (
+            gr.update(choices=choices, value=used.sha256),
+            *(getattr(used, name) for name in SETTINGS),
+            gr.update(selected="explore"),
+        )
+
+    listing.select(
+        choose,
+        None,
+        [explore.centroids, *(explore.fields[name] for name in SETTINGS), tabs],
+        show_progress="hidden",
+        api_visibility="private",
+    )
     upload.change(
         add,
         [upload, explore.model],
@@ -99,4 +121,7 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def compare_files(request: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: cards.compare(str(request.get("first")), str(request.get("second"))))
 
-    return [load_files, file_detail, compare_files]
+    def use_file_budget(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: use_budget(service, str(request.get("file")), request.get("point")))  # type: ignore[arg-type]
+
+    return [load_files, file_detail, compare_files, use_file_budget]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from focus_explorer.views.payloads.runs import ConfigPayload
+from focus_explorer.views.payloads.runs import ConfigPayload, HeadExceptionPayload
 
 
 class CentroidTrainingPayload(TypedDict):
@@ -90,13 +90,64 @@ class CentroidRunPayload(TypedDict):
     layers: list[LayerBalancePayload]
 
 
+class BudgetPointPayload(TypedDict):
+    """A measured budget; `own`: the file's, `held_out`: the one that the held-out rows are of."""
+
+    budget: list[HeadExceptionPayload]
+    retained_pairs: float
+    excess: dict[str, float]
+    own: bool
+    held_out: bool
+
+
+class BudgetIntervalPayload(TypedDict):
+    """A number with its interval, null where there is none."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class BudgetHeldOutPayload(TypedDict):
+    """Held-out text of one domain; `change`: perplexity over that of full attention, minus 1."""
+
+    domain: str
+    change: BudgetIntervalPayload
+    full: BudgetIntervalPayload
+    focus: BudgetIntervalPayload
+    retained_pairs: float
+    sequences: int
+
+
+class BudgetRecordPayload(TypedDict):
+    """Measured budgets of a file; `target`: "loss" or "pairs" and its number; `calibration`: sequences by domain."""
+
+    points: list[BudgetPointPayload]
+    target: tuple[str, float]
+    met: bool
+    calibration: dict[str, int]
+    held_out: list[BudgetHeldOutPayload]
+    held_out_own: bool
+
+
+class UsedBudgetPayload(TypedDict):
+    """The file that has a chosen budget, and the settings it was measured at."""
+
+    sha256: str
+    name: str
+    top_k: int
+    window: int
+    num_sinks: int
+
+
 class CentroidDetailPayload(TypedDict):
-    """What is in a file, and the runs that used it."""
+    """What is in a file, and the runs that used it; `budgets` is null without a readable record of them."""
 
     sha256: str
     name: str
     layers: list[SimilarityPayload]
     runs: list[CentroidRunPayload]
+    budgets: BudgetRecordPayload | None
 
 
 class LayerMatch(TypedDict):

@@ -5,6 +5,16 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 
+class HeadExceptionPayload(TypedDict):
+    """An exception of a budget; without `head` it is for the whole layer."""
+
+    layer: int
+    head: NotRequired[int]
+    top_k: NotRequired[int]
+    window: NotRequired[int]
+    full: NotRequired[bool]
+
+
 class ConfigPayload(TypedDict):
     """FocusConfig as JSON."""
 
@@ -19,6 +29,7 @@ class ConfigPayload(TypedDict):
     assignment: str
     gate: str
     layers: list[int] | None
+    budget: NotRequired[list[HeadExceptionPayload]]
 
 
 class RunInfoPayload(TypedDict):

@@ -114,6 +114,9 @@ def summary(
             "excess": meter.excess(measured),
         }
 
+    # the one the file gets need not be among them: the target is of the worst domain, not of the mean
+    best = {measured.budget: measured for measured in [*pareto(result.points), result.chosen or result.closest]}
+    points = sorted(best.values(), key=lambda measured: measured.retained_pairs)
     kept = ("relative_difference", "full_perplexity", "focus_perplexity", "retained_pairs", "distant_kept")
     more = ("sequences", "tokens", "p_value")
     return {
@@ -121,7 +124,7 @@ def summary(
         "met": result.chosen is not None,
         "calibration": {name: meter.domains.count(name) for name in dict.fromkeys(meter.domains)},
         "without_budget": point(meter.base),
-        "points": [point(measured) for measured in pareto(result.points)],
+        "points": [point(measured) for measured in points],
         "best_alone": [
             {"change": change.exception.to_dict(), "gain_nats": change.gain, "pairs": change.pairs}
             for change in result.changes[:LISTED]

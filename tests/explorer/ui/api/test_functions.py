@@ -64,6 +64,8 @@ def test_functions_for_programs_have_stable_names_and_descriptions(service):
         "/compare",
         "/centroids",
         "/compare_centroids",
+        "/budgets",
+        "/use_budget",
         *(f"/{name}" for name in VIEWS),
         "/sql",
         "/rename",

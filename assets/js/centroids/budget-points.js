@@ -1,0 +1,65 @@
+// @ts-check
+// Budgets in numbers and words: which heads they change, and what they cost in the worst domain.
+import { format } from "../core/format.js";
+import { centroids as text } from "../strings/centroids.js";
+/** @import { BudgetPointPayload, HeadExceptionPayload } from "../core/payloads.js" */
+
+/** @typedef {{ full: number, topK: number, other: number }} Changes */
+
+/**
+ * How many heads, and how many whole layers, a budget changes: to full attention, to another top-k alone, otherwise.
+ * @param {HeadExceptionPayload[]} budget
+ * @returns {{ heads: Changes, layers: Changes }}
+ */
+export function countChanges(budget) {
+  const counts = { heads: { full: 0, topK: 0, other: 0 }, layers: { full: 0, topK: 0, other: 0 } };
+  for (const entry of budget) {
+    const place = entry.head === undefined ? counts.layers : counts.heads;
+    place[entry.full ? "full" : entry.window === undefined ? "topK" : "other"] += 1;
+  }
+  return counts;
+}
+
+/**
+ * Such as "12 heads in full, 3 heads with another top-k"; null without a budget.
+ * @param {HeadExceptionPayload[] | undefined} budget
+ */
+export function budgetWords(budget) {
+  const { heads, layers } = countChanges(budget ?? []);
+  const parts = /** @type {[number, (count: string | number) => string][]} */ ([
+    [layers.full, text.layersFull],
+    [layers.topK, text.layersTopK],
+    [layers.other, text.layersOther],
+    [heads.full, text.headsFull],
+    [heads.topK, text.headsTopK],
+    [heads.other, text.headsOther],
+  ]);
+  const words = parts
+    .filter(([count]) => count > 0)
+    .map(([count, say]) => say(count === 1 ? 1 : format.count(count)));
+  return words.length > 0 ? words.join(", ") : null;
+}
+
+/**
+ * The domain in which a budget costs most, and how much.
+ * @param {BudgetPointPayload} point
+ * @returns {[string, number]}
+ */
+export const worstDomain = ({ excess }) =>
+  Object.entries(excess).reduce((worst, entry) => (entry[1] > worst[1] ? entry : worst));
+
+/** @param {number} change */
+export const percentChange = (change) => `${format.signed(change * 100, Math.abs(change) < 0.1 ? 2 : 1)}\u00a0%`;
+
+/** @param {BudgetPointPayload[]} points */
+export const domainsOf = (points) => Object.keys(points[0].excess);
+
+/**
+ * As many digits as tell the shares of the points apart, three at most.
+ * @param {BudgetPointPayload[]} points
+ */
+export function shareDigits(points) {
+  const different = (/** @type {number} */ digits) =>
+    new Set(points.map((point) => format.percent(point.retained_pairs, digits))).size === points.length;
+  return [0, 1, 2].find(different) ?? 3;
+}

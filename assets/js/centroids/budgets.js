@@ -1,0 +1,273 @@
+// @ts-check
+// The measured budgets of a file: chart, table with a button to use each, and the results on held-out text.
+import { countChanges, domainsOf, percentChange, shareDigits, worstDomain } from "./budget-points.js";
+import { buttonOf, el, scrollRegion } from "../core/dom.js";
+import { format, sentence } from "../core/format.js";
+import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
+import { callServer } from "../core/server.js";
+import { cssColour } from "../core/theme.js";
+import { tooltipHead, tooltipRow } from "../core/tooltip.js";
+import { alertBox, tableOf } from "../core/widgets.js";
+import { centroids as text } from "../strings/centroids.js";
+/** @import { BudgetHeldOutPayload, BudgetPointPayload, BudgetRecordPayload } from "../core/payloads.js" */
+/** @import { PlotPoint } from "../core/types.js" */
+/** @import { App } from "./app.js" */
+
+const MOST_LINES = 8; // domains drawn as lines of their own; more would hide the points
+
+export class Budgets {
+  /** @type {BudgetRecordPayload | null} */
+  record;
+  /** @type {string} */
+  file;
+
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.chart = el("div", {
+      class: "fx-file-chart",
+      role: "group",
+      "aria-label": text.budgetsChart,
+      "data-testid": "fx-file-budgets",
+    });
+    this.target = el("p", { class: "fx-help" });
+    this.problem = el("div", { "aria-live": "polite" });
+    this.rows = scrollRegion("fx-budget-rows", text.budgetsTable);
+    this.heldOut = el("div", { "data-testid": "fx-file-held-out" });
+    this.node = el(
+      "section",
+      { class: "fx-file-whole", hidden: true },
+      el("h3", { class: "fx-subtitle" }, text.budgetsTitle),
+      el("p", { class: "fx-help" }, text.budgetsHelp),
+      this.target,
+      this.chart,
+      this.problem,
+      this.rows,
+      el("h4", { class: "fx-file-part" }, text.heldOutTitle),
+      this.heldOut,
+    );
+  }
+
+  /**
+   * @param {string} file
+   * @param {BudgetRecordPayload | null} record
+   */
+  update(file, record) {
+    Object.assign(this, { file, record });
+    this.node.hidden = record === null;
+    this.problem.replaceChildren();
+    if (record === null) return;
+    const words = record.met ? text.budgetsTargetMet : text.budgetsTargetMissed;
+    this.target.textContent = words(this.targetWords(record));
+    this.rows.replaceChildren(this.table(record.points));
+    this.heldOut.replaceChildren(...this.heldOutRows(record));
+    this.draw();
+  }
+
+  /** @param {BudgetRecordPayload} record */
+  targetWords({ target: [kind, value] }) {
+    return kind === "loss" ? text.budgetsTarget.loss(percentChange(value)) : text.budgetsTarget.pairs(percentOf(value));
+  }
+
+  /** @param {BudgetPointPayload[]} points */
+  table(points) {
+    const digits = shareDigits(points);
+    const rows = points.map((point, i) => {
+      const { heads, layers } = countChanges(point.budget);
+      const [domain, change] = worstDomain(point);
+      const share = format.percent(point.retained_pairs, digits);
+      return [
+        share,
+        text.worst(percentChange(change), domain),
+        changed(heads.full, layers.full),
+        changed(heads.topK + heads.other, layers.topK + layers.other),
+        point.own
+          ? el("span", { class: "fx-budget-own" }, text.ownBudget)
+          : buttonOf(text.useBudget, () => this.use(i), {
+              class: "fx-button fx-budget-use",
+              "aria-label": text.useBudgetLabel(share),
+              "data-testid": "fx-budget-use",
+            }),
+      ];
+    });
+    return stacked(text.budgetColumns, rows);
+  }
+
+  /** @param {BudgetRecordPayload} record */
+  heldOutRows(record) {
+    const most = format.count(Math.max(...Object.values(record.calibration)));
+    const measured = record.points.find((point) => point.held_out);
+    const other = measured
+      ? text.heldOutOther(format.percent(measured.retained_pairs, shareDigits(record.points)))
+      : text.heldOutUnknown;
+    /** @param {BudgetHeldOutPayload["change"]} change */
+    const interval = ({ low, high }) =>
+      low === null || high === null ? text.none : text.heldOutInterval(percentChange(low), percentChange(high));
+    const rows = record.held_out.map((row) => [
+      row.domain,
+      percentChange(row.change.value),
+      interval(row.change),
+      format.percent(row.retained_pairs),
+      format.count(row.sequences),
+    ]);
+    return [
+      el("p", { class: "fx-help" }, text.heldOutHelp(most)),
+      record.held_out_own ? "" : el("p", { class: "fx-budget-note" }, other),
+      scrollRegion("fx-budget-rows", text.heldOutTitle, stacked(text.heldOutColumns, rows)),
+    ];
+  }
+
+  /** @param {number} point */
+  async use(point) {
+    if (this.busy) return;
+    const { file } = this;
+    this.busy = true;
+    this.problem.replaceChildren(el("p", { class: "fx-muted", role: "status" }, text.usingBudget));
+    const answer = await callServer(() => this.app.server.use({ file, point }));
+    this.busy = false;
+    this.problem.replaceChildren();
+    if (answer.error === undefined) this.app.choose(answer);
+    else if (file === this.file) this.problem.replaceChildren(alertBox(sentence(answer.error)));
+  }
+
+  draw() {
+    if (!this.record) return;
+    const { root } = this.app;
+    const { points } = this.record;
+    const names = domainsOf(points);
+    const x = points.map((point) => point.retained_pairs);
+    const lines = names.length > 1 && names.length <= MOST_LINES ? names.map((name) => this.domainLine(name)) : [];
+    const worst = {
+      ...this.marks(points, text.worstTraceBudget, "accent", "circle", 8),
+      mode: "lines+markers",
+      line: { color: cssColour(root, "accent"), width: 2 },
+    };
+    const base = points.filter((point) => point.budget.length === 0);
+    const own = points.filter((point) => point.own);
+    const layout = plotLayout(root, {
+      legend: LEGEND_ABOVE,
+      xaxis: plotAxis(root, text.budgetsX, { tickformat: axisFormat(x), zeroline: false }),
+      yaxis: plotAxis(root, text.budgetsY, { tickformat: axisFormat(points.map((point) => worstDomain(point)[1])) }),
+      ...this.targetLine(),
+    });
+    const [kind, value] = this.record.target;
+    const reach = { x: [kind === "pairs" ? value : x[0]], y: [kind === "loss" ? value : worst.y[0]] };
+    const data = [
+      // unseen, so that the axes reach the target
+      { ...reach, type: "scatter", mode: "markers", opacity: 0, showlegend: false, hoverinfo: "skip" },
+      ...lines,
+      worst,
+      this.marks(base, text.noBudgetTrace, "muted", "square", 11),
+      this.marks(own, text.ownTrace, "worse", "diamond", 13),
+    ];
+    drawPlot(
+      this.app,
+      this.chart,
+      data.filter((trace) => trace.x.length > 0),
+      layout,
+      { hover: (point) => this.hover(point) },
+    );
+  }
+
+  /** @param {string} name */
+  domainLine(name) {
+    const points = /** @type {BudgetRecordPayload} */ (this.record).points;
+    return {
+      type: "scatter",
+      mode: "lines",
+      name,
+      x: points.map((point) => point.retained_pairs),
+      y: points.map((point) => point.excess[name]),
+      customdata: points,
+      hoverinfo: "none",
+      showlegend: false,
+      line: { color: cssColour(this.app.root, "border-strong"), width: 1 },
+      opacity: 0.6,
+    };
+  }
+
+  /**
+   * @param {BudgetPointPayload[]} points
+   * @param {string} name
+   * @param {string} colour
+   * @param {string} symbol
+   * @param {number} size
+   */
+  marks(points, name, colour, symbol, size) {
+    return {
+      type: "scatter",
+      mode: "markers",
+      name,
+      x: points.map((point) => point.retained_pairs),
+      y: points.map((point) => worstDomain(point)[1]),
+      customdata: points,
+      hoverinfo: "none",
+      cliponaxis: false,
+      marker: { symbol, size, color: cssColour(this.app.root, colour) },
+    };
+  }
+
+  targetLine() {
+    const record = /** @type {BudgetRecordPayload} */ (this.record);
+    const [kind, value] = record.target;
+    const colour = cssColour(this.app.root, "muted");
+    const line = { color: colour, width: 1, dash: "dash" };
+    const place =
+      kind === "loss"
+        ? { xref: "paper", x0: 0, x1: 1, y0: value, y1: value }
+        : { yref: "paper", y0: 0, y1: 1, x0: value, x1: value };
+    const where =
+      kind === "loss"
+        ? { xref: "paper", x: 1, xanchor: "right", y: value, yanchor: "bottom" }
+        : { yref: "paper", y: 1, yanchor: "top", x: value, xanchor: "right", xshift: -4 };
+    return {
+      shapes: [{ type: "line", ...place, line }],
+      annotations: [{ ...where, showarrow: false, text: this.targetWords(record), font: { size: 12, color: colour } }],
+    };
+  }
+
+  /** @param {PlotPoint} plotted */
+  hover({ customdata: point }) {
+    const { heads, layers } = countChanges(point.budget);
+    return [
+      tooltipHead(point.budget.length === 0 ? text.noBudget : format.percent(point.retained_pairs, 1)),
+      tooltipRow(text.budgetsX, format.percent(point.retained_pairs, 1)),
+      tooltipRow(text.budgetColumns[2], changed(heads.full, layers.full)),
+      tooltipRow(text.budgetColumns[3], changed(heads.topK + heads.other, layers.topK + layers.other)),
+      ...Object.entries(point.excess).map(([name, value]) => tooltipRow(name, percentChange(value))),
+    ];
+  }
+}
+
+/**
+ * A table whose rows become blocks on a narrow screen, so that no button is out of sight.
+ * @param {string[]} columns
+ * @param {(string | HTMLElement)[][]} rows
+ */
+function stacked(columns, rows) {
+  const table = tableOf(columns, rows);
+  table.classList.add("fx-stacked");
+  for (const row of table.tBodies[0].rows) {
+    [...row.cells].forEach((cell, i) => i > 0 && columns[i] && (cell.dataset.label = columns[i]));
+  }
+  return table;
+}
+
+/** @param {number} share */
+const percentOf = (share) => format.percent(share, Number.isInteger(Math.round(share * 1e6) / 1e4) ? 0 : 1);
+
+/**
+ * @param {number} heads
+ * @param {number} layers
+ */
+function changed(heads, layers) {
+  if (layers === 0) return format.count(heads);
+  const whole = text.wholeLayers(layers === 1 ? 1 : format.count(layers));
+  return heads === 0 ? whole : text.and(format.count(heads), whole);
+}
+
+/**
+ * Ticks with a digit more where the values lie near each other.
+ * @param {number[]} values
+ */
+const axisFormat = (values) => (Math.max(...values) - Math.min(...values) < 0.05 ? ".1%" : ".0%");

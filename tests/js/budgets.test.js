@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  budgetWords,
+  countChanges,
+  percentChange,
+  shareDigits,
+  worstDomain,
+} from "../../assets/js/centroids/budget-points.js";
+import { below, random, times } from "./helpers.js";
+
+test("every exception of a budget is counted once, by what it changes", () => {
+  for (let round = 0; round < 50; round += 1) {
+    const budget = times(below(40), (i) => ({
+      layer: i,
+      ...(random() < 0.8 ? { head: below(4) } : {}),
+      ...[{ full: true }, { top_k: 2 }, { window: 9 }, { top_k: 3, window: 9 }][below(4)],
+    }));
+    const { heads, layers } = countChanges(budget);
+    const total = [heads, layers].flatMap((counts) => Object.values(counts)).reduce((sum, count) => sum + count, 0);
+    assert.equal(total, budget.length);
+    assert.equal(heads.full, budget.filter((entry) => entry.full && entry.head !== undefined).length);
+  }
+});
+
+test("a budget in words names heads and whole layers, and one of a kind as one", () => {
+  assert.equal(budgetWords(undefined), null);
+  assert.equal(budgetWords([]), null);
+  const heads = [...times(12, (head) => ({ layer: 1, head, full: true })), { layer: 2, head: 0, top_k: 2 }];
+  assert.equal(budgetWords(heads), "12 heads in full, 1 head with another top-k");
+  const layers = [
+    { layer: 4, full: true },
+    { layer: 5, window: 3 },
+  ];
+  assert.equal(budgetWords(layers), "1 layer in full, 1 layer with another setting");
+});
+
+test("points are told apart, and the worst domain is the one that loses most", () => {
+  const points = [0.31, 0.312, 0.4].map((share) => ({ retained_pairs: share, excess: { a: -0.01, b: 0.02 } }));
+  assert.equal(shareDigits(points), 1);
+  assert.equal(shareDigits(points.slice(1)), 0);
+  assert.deepEqual(worstDomain(points[0]), ["b", 0.02]);
+  assert.equal(percentChange(0.0213), "+2.13\u00a0%");
+  assert.equal(percentChange(-0.25), "\u221225.0\u00a0%");
+});

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import zipfile
+from contextlib import nullcontext
 
 import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.exports.figures.write import FIGURES, LAYERED
+from focus_explorer.reproduce.scale import SCALES
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
@@ -16,6 +20,8 @@ from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import pair_shares
 from focus_runtime.routing.centroid_file import save_centroids
+from tests.explorer.reproduce.conftest import TEXT as LONG_TEXT
+from tests.explorer.reproduce.conftest import UNIT
 from tests.helpers import build_centroids, build_model, build_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -96,6 +102,19 @@ def said(capsys):
 
 
 @pytest.fixture
+def refused(capsys):
+    """Runs a command that must be refused with one line; the line."""
+
+    def run(*words):
+        assert main([str(word) for word in words]) == 2
+        *_, line = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ")
+        return line
+
+    return run
+
+
+@pytest.fixture
 def analysed(site, said):
     """The site with two runs of one text."""
     for top_k in () if site.runs else ("1", "2"):
@@ -147,7 +166,8 @@ def test_commands_that_measure(analysed, said):
     if len(analysed.layers) > 1:
         said("statistics", run, "--with", other, *analysed.db)
     grid = ["--top-k", "1,2", "--window", "4,30", "--repeats", "1"]
-    said("compare", analysed.path("text.txt"), *analysed.chosen, *analysed.db, *grid)
+    compared = json.loads(said("compare", analysed.path("text.txt"), *analysed.chosen, *analysed.db, *grid, "--json"))
+    said("figure", compared["run_id"], "--what", "quality", "--out", analysed.path("quality.html"), *analysed.db)
     text = ["--text", analysed.path("text.txt")]
     lengths = ["--lengths", "64", "--layer-lengths", "64", "--repeats", "1"]
     said("bench", *analysed.chosen, *text, *lengths, "--out", analysed.path("bench.json"))
@@ -176,17 +196,50 @@ def test_trainings(site, said):
     said("trainings", *site.db)
 
 
-def test_exports_figures_report_and_bundle(analysed, said):
+REPORTS = ("table7", "groups", "mass", "layers", "balance")
+
+
+def test_the_papers_reports(site, said, refused, monkeypatch):
+    """A report of each sort; the others train and score as these do."""
+    monkeypatch.setitem(SCALES, "tiny", UNIT)
+    monkeypatch.setattr("focus_explorer.reproduce.figure.draw", lambda report: b"<svg/>")
+    for name in ("train", "val"):
+        (site.folder / f"{name}.txt").write_text(LONG_TEXT if name == "train" else LONG_TEXT[::-1])
+    options = ["--model", site.path("model"), "--text", site.path("train.txt"), "--val", site.path("val.txt")]
+    options += ["--out", site.path("reproduced")]
+    if 24 not in site.sliding:
+        written = json.loads(said("reproduce", *REPORTS, *options, "--json"))["written"]
+        assert set(written) == set(REPORTS)
+        return
+    said("reproduce", "table7", *options)
+    line = refused("reproduce", "mass", *options)  # soft gates train whole layers, not windows
+    assert re.search("mass: layer 0 .* attends to the last 24 tokens only, .*; choose another --model$", line), line
+
+
+def test_exports_figures_report_and_bundle(analysed, said, refused):
     run, other = analysed.runs
     one_layer = ["--layer", analysed.layers[-1]]
     said("export", run, "--what", "mask", "--out", analysed.path("mask.npz"), *one_layer, *analysed.db)
     for name in FIGURES:
-        if (name == "agreement" and len(analysed.layers) == 1) or name == "quality":  # each says what it lacks
+        if name == "quality":  # of settings that were compared, see above
+            continue
+        if name == "agreement" and len(analysed.layers) == 1:
+            line = refused("figure", run, "--what", name, "--out", analysed.path("a.html"), *analysed.db)
+            assert "has one layer only" in line
             continue
         layer = one_layer if name in LAYERED else []
         said("figure", run, "--what", name, "--out", analysed.path(f"{name}.html"), *layer, *analysed.db)
-    said("report", run, other, "--out", analysed.path("report"), "--no-pdf", *analysed.db)
-    said("bundle", run, "--out", analysed.path("b.zip"), "--text", "--no-figures", *analysed.db)  # every table
+    printed = len(analysed.layers) > 1  # one kind is enough: the browser prints any page alike
+    said("report", run, other, "--out", analysed.path("report"), *([] if printed else ["--no-pdf"]), *analysed.db)
+    assert (analysed.folder / "report/report.pdf").exists() == printed
+    with pytest.MonkeyPatch.context() as patch:  # what is drawn was drawn above; a browser draws anything alike
+        patch.setattr("focus_explorer.exports.figures.render.picture", lambda figure, form: figure.to_json().encode())
+        patch.setattr("focus_explorer.exports.figures.render.open_browser", nullcontext)
+        said("bundle", run, "--out", analysed.path("b.zip"), "--text", *analysed.db)  # every table and figure
+    with zipfile.ZipFile(analysed.folder / "b.zip") as bundle:
+        drawn = {name.rsplit("/")[-1] for name in bundle.namelist() if name.endswith(".svg")}
+    lacking = {"quality", *(["agreement"] if len(analysed.layers) == 1 else [])}
+    assert {name.partition("-")[0].removesuffix(".svg") for name in drawn} == set(FIGURES) - lacking
     again = ["--out", analysed.path("again"), "--db", analysed.path("again.duckdb")]
     assert "every table has the bytes it had" in said("rebuild", analysed.path("b.zip"), *analysed.chosen, *again)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer import settings
-from focus_explorer.errors import InputError, MemoryShortError
+from focus_explorer.errors import InputError, MemoryShortError, ModelError
 from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.scale import scale_named
@@ -100,14 +100,17 @@ def _measured(name: str, lab: Any) -> Any:
     """The report of that name.
 
     Raises:
-        InputError: it cannot be measured, or the memory does not suffice at this scale.
+        InputError: it cannot be measured on this model, or the memory does not suffice at this scale.
     """
     from focus_runtime.measure.memory import within_memory
 
     try:
         with within_memory(lab.model):
             return find(name)(lab)
-    except MemoryShortError as error:  # what runs inside advises options that this command lacks
+    except ModelError as error:  # what runs inside advises, as below, what this command lacks
+        expected = error.expected or "a model that every part of this report can run"
+        raise ModelError(f"{name}: {error.problem}", expected=expected, fix="choose another --model") from error
+    except MemoryShortError as error:
         fix = "use a smaller --scale, a smaller --model or another --device; what was measured is kept"
         raise MemoryShortError(error.problem, expected=error.expected, fix=fix) from error
 

@@ -205,7 +205,8 @@ def train_with(
         on_step: called after every step; should_stop: checked between steps.
 
     Returns:
-        The centroids, the last step's report and its dead groups (mean over layers).
+        The centroids of the layers that were trained (layers that keep their own attention through a sliding window are
+        not), the last step's report and its dead groups (mean over layers).
     """
     config = config.replace(sinkhorn_iterations=device.iterations or config.sinkhorn_iterations)
     rate = settings.learning_rate * device.rate
@@ -242,8 +243,9 @@ def train_with(
         )
         with checkpointing(model, settings.gradient_checkpointing):
             last = loop.run(on_step, should_stop)
+        trained = {index: centroids.routers[index] for index in focus.focused_layers}
     assert last is not None
-    return centroids, last, dead[0]
+    return dataclasses.replace(centroids, routers=trained), last, dead[0]
 
 
 def _scores(

@@ -167,6 +167,25 @@ def test_a_row_tells_quality_before_and_after_calibration(fresh_seed):
     assert entry["scored"] == 62
 
 
+def test_layers_that_keep_their_own_attention_are_left_out():
+    """They are not trained, so they have learned no potentials with which the rest could be scored."""
+    model = build_model("Gemma2", sliding_window=8, num_hidden_layers=4)
+    centroids, _, _ = train("sinkhorn-20", model)
+    assert sorted(centroids.routers) == [1, 3]
+    assert centroids.has_potentials
+    rows = measure_balancing(
+        model,
+        build_tokenizer(),
+        TEXTS,
+        random_ids(40, batch=2),
+        FOCUS,
+        TrainConfig(**PLAN),
+        ["sinkhorn-20"],
+        top_ks=(1,),
+    )
+    assert [entry["calibrated"] for entry in rows[0]["scores"]] == [False, True]
+
+
 def test_unknown_devices_and_stopping():
     arguments: Any = (build_model(), build_tokenizer(), TEXTS, random_ids(32), FOCUS, TrainConfig(**PLAN))
     with pytest.raises(ConfigError, match=r"device 'magic' is unknown; expected one of sinkhorn-10"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter
 
 import pytest
@@ -19,6 +20,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from tests.browser.test_accessibility import findings
+from tests.explorer.services.centroids.test_budgets import CONFIG, own_config, tuned_record
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 
@@ -170,6 +172,30 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     page.get_by_test_id("fx-file-compare").click()
     expect(page.locator("[data-testid=fx-file-distance] .main-svg").first).to_be_visible(timeout=30_000)
     expect(page.locator(".fx-file-changes")).to_contain_text("num groups")
+
+
+def test_a_measured_budget_is_drawn_and_used_by_one_click(tiny_page, tmp_path):
+    from focus_runtime.models.loading import load_model
+
+    open_one, service, text = tiny_page
+    model, _ = load_model(str(text.parent / "tiny"))
+    made = random_centroids(model, CONFIG, seed=3)
+    made.config, made.training = own_config(), {"budget": tuned_record()}
+    save_centroids(made, tmp_path / "tuned.safetensors")
+    add_centroids(service, tmp_path / "tuned.safetensors", "tuned.safetensors", None)
+    page = open_one(size="narrow")
+    page.add_style_tag(content="* { transition: none !important; }")  # colours on their way are neither
+    open_tab(page, "Centroids")
+    card = page.locator(".fx-file-card", has_text="tuned.safetensors")
+    expect(card).to_contain_text("budget: 1 head in full, 1 head with another top-k", timeout=60_000)
+    card.get_by_test_id("fx-file-inspect").click()
+    expect(page.locator("[data-testid=fx-file-budgets] .main-svg").first).to_be_visible(timeout=30_000)
+    expect(page.get_by_test_id("fx-file-held-out")).to_contain_text("+0.40\u00a0% to +1.80\u00a0%")
+    assert findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+    page.get_by_role("button", name="Use the budget with 52\u00a0% of pairs").click()
+    expect(page.locator("#fe-centroids input")).to_have_value(re.compile("tuned, 52 % of pairs"), timeout=20_000)
+    expect(page.locator("#fe-window input")).to_have_value("8")
 
 
 def test_shortcuts_work_and_rest_while_typing(open_page):

@@ -13,6 +13,7 @@ from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.texts import read_text_file
+from focus_runtime.budget import HeadException
 from focus_runtime.files import cannot_write, check_writable, replacing
 
 
@@ -44,6 +45,7 @@ class EvaluateRequest:
     window: int | None = None
     num_sinks: int | None = None
     assignment: str | None = None
+    budget: tuple[HeadException, ...] | None = None
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -184,6 +186,7 @@ def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]
             window=request.window,
             num_sinks=request.num_sinks,
             assignment=request.assignment,
+            budget=request.budget,
             backend=request.backend,
         )
         try:

@@ -197,6 +197,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             ON k.run_id = q.run_id AND k.layer = q.layer AND k.part = q.part AND k.position <= q.position;
         """,
     ),
+    (
+        "0011_baseline_head_assignments",
+        """
+        CREATE TABLE baseline_head_assignments (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, part INTEGER NOT NULL, position BIGINT NOT NULL,
+            membership BIGINT NOT NULL);
+        """,
+    ),
 )
 
 

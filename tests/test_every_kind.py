@@ -1,16 +1,20 @@
-"""Every command and every view on models with sliding windows, gaps between routed layers, one layer, one head."""
+"""Every command and every view on models with sliding windows, gaps between routed layers, one layer, one head, and
+with heads that differ by a budget."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import time
 import zipfile
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from focus_explorer.cli.main import main
+from focus_explorer.data.corpus import CorpusData
 from focus_explorer.exports.figures.write import FIGURES, LAYERED
 from focus_explorer.reproduce.scale import SCALES
 from focus_explorer.services.centroids.files import add_centroids
@@ -18,7 +22,9 @@ from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
-from focus_runtime.measure.loss import pair_shares
+from focus_runtime.composition.layer import FULL
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.measure.loss import layer_shares
 from focus_runtime.routing.centroid_file import save_centroids
 from tests.explorer.reproduce.conftest import TEXT as LONG_TEXT
 from tests.explorer.reproduce.conftest import UNIT
@@ -33,7 +39,18 @@ KINDS = {  # family, changes of its configuration, layers with groups
         (1, 3),
     ),
     "sliding, one layer": ("Mistral", {"num_hidden_layers": 3, "sliding_window": 24}, (1,)),
+    "budget": (
+        "Llama",
+        {"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4},
+        (0, 2, 3),
+    ),
 }
+BUDGET = [  # every sort of exception: a layer in full, a head in full, a head and a layer with settings of their own
+    {"layer": 1, "full": True},
+    {"layer": 2, "head": 1, "full": True},
+    {"layer": 2, "head": 3, "top_k": 2, "window": 9},
+    {"layer": 3, "top_k": 2},
+]
 
 
 STARTED = {  # requests that start work -> the one that says how far it is
@@ -53,7 +70,8 @@ class Site:
         self.kind, self.folder, self.model = kind, folder, build_model(family, vocab_size=512, **changes)
         self.model.save_pretrained(folder / "model")
         build_tokenizer().save_pretrained(folder / "model")
-        layers = {"layers": self.layers} if len(self.layers) == 1 else {}
+        self.budget = BUDGET if kind == "budget" else []
+        layers = {"layers": self.layers} if len(self.layers) == 1 else {"budget": self.budget}
         save_centroids(build_centroids(self.model, **layers), folder / "c.safetensors")
         (folder / "docs").mkdir()
         for name, text in (("text", TEXT), ("docs/a", TEXT), ("docs/b", TEXT[9:])):
@@ -134,10 +152,8 @@ def test_what_is_stored_is_what_ran(analysed, said):
     focus = compose(analysed.model, load_centroids(analysed.path("c.safetensors")), top_k=1)
     with torch.no_grad():
         focus.model(ids)
-    rules, expected = focus.pair_rules(), {}
-    for layer, assignment in focus.assignments().items():
-        expected[layer] = pair_shares(assignment.membership[0].numpy(), rules[layer])[0]
-    backends = set(focus.backends().values())
+    expected = {layer: layer_shares(masks)[0] for layer, masks in focus.head_masks().items()}
+    backends = set(focus.backend_names.split(", "))
     focus.detach()
     assert tuple(expected) == analysed.layers
     with analysed.service.database.read() as connection:
@@ -150,13 +166,15 @@ def test_what_is_stored_is_what_ran(analysed, said):
     assert {window for _, _, window in rows} == analysed.sliding
     assert set(backend.split(", ")) == backends
     assert ("fused" in backends) == fused_available()
+    assert (FULL in backends) == bool(analysed.budget)
 
 
 def test_a_backend_that_was_requested_runs_where_it_can(analysed, said):
     """Inside a sliding window only the fused kernel runs; for any other the run says what ran in its place."""
     words = ["analyze", analysed.path("text.txt"), *analysed.chosen, *analysed.db, "--repeats", "1", "--top-k", "1"]
     summary = json.loads(said(*words, "--backend", "masked", "--json"))
-    assert summary["backend"] == ("sliding" if 24 in analysed.sliding else "masked")
+    own = "sliding" if 24 in analysed.sliding else "masked"
+    assert set(summary["backend"].split(", ")) == ({own, FULL} if analysed.budget else {own})
     said("runs", "delete", summary["run_id"], *analysed.db)
 
 
@@ -187,6 +205,15 @@ def test_a_corpus(analysed, said):
     with analysed.service.database.read() as connection:
         stored = connection.execute("SELECT retained_pairs FROM layers WHERE run_id = ?", [analysed.runs[0]]).fetchall()
     assert corpus["retained_pairs"]["value"] == pytest.approx(sum(kept for (kept,) in stored) / len(stored), abs=0.05)
+    with (Path(analysed.path("distances.csv"))).open() as file:
+        rows = [row for row in csv.DictReader(file) if row["layer"]]
+    for layer in analysed.layers:  # of the pairs as the statistics count them again, from groups and settings
+        own = [row for row in rows if int(row["layer"]) == layer]
+        share = sum(float(row["kept"]) for row in own) / sum(int(row["pairs"]) for row in own)
+        kept = CorpusData(analysed.service.database, run).layers().to_pylist()
+        pairs = [sum(row[cause] for cause in CAUSES) for row in kept if row["layer"] == layer]
+        dropped = [row["dropped"] for row in kept if row["layer"] == layer]
+        assert share == pytest.approx(1 - sum(dropped) / sum(pairs))
 
 
 def test_trainings(site, said):
@@ -220,6 +247,10 @@ def test_exports_figures_report_and_bundle(analysed, said, refused):
     run, other = analysed.runs
     one_layer = ["--layer", analysed.layers[-1]]
     said("export", run, "--what", "mask", "--out", analysed.path("mask.npz"), *one_layer, *analysed.db)
+    for head in range(4) if analysed.budget else ():
+        of_head = ["--layer", "2", "--head", head]
+        said("export", run, "--what", "mask", "--out", analysed.path("mask.csv"), *of_head, *analysed.db)
+        said("figure", run, "--what", "mask", "--out", analysed.path("mask.html"), *of_head, *analysed.db)
     for name in FIGURES:
         if name == "quality":  # of settings that were compared, see above
             continue
@@ -274,4 +305,5 @@ def test_every_view(analysed):
             analysed.ask(STARTED[name])
     points = analysed.ask("compare_lengths")["layers"][str(middle)]["points"]
     expected = "fused" if fused_available() else "sliding" if 24 in analysed.sliding else "masked"
+    expected = ", ".join(sorted({expected, FULL})) if analysed.budget else expected
     assert {point["backend"] for point in points} == {expected}

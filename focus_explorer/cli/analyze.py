@@ -23,6 +23,7 @@ from focus_explorer.cli.options import (
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.budget import budget_of, with_budget
 from focus_explorer.services.corpora.request import (
     GLOB,
     TEXT_COLUMN,
@@ -115,6 +116,7 @@ def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
         window=arguments.window,
         num_sinks=arguments.sinks,
         assignment=arguments.assignment,
+        budget=budget_of(arguments.budget),
         max_tokens=arguments.max_tokens,
         repeats=arguments.repeats,
         device=arguments.device,
@@ -190,7 +192,8 @@ def _describe(summary: Mapping[str, Any]) -> str:
         f"run                    {summary['run_id']}   {summary['num_tokens']:,} tokens, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment, centroids {summary['centroids']}, "
+        f"{config['num_sinks']} sinks, {config['assignment']} assignment{with_budget(config)}, "
+        f"centroids {summary['centroids']}, "
         f"backend {summary['backend']}",
         f"perplexity             full {full:.3f}, Focus {focus:.3f} ({focus / full - 1:+.2%}), "
         f"{summary['scored_tokens']:,} scored tokens",

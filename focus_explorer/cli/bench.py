@@ -10,6 +10,7 @@ from focus_explorer.cli.options import add_compute, add_focus_settings, add_sett
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.bench import LONGEST, BenchRequest, bench
+from focus_explorer.services.budget import budget_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
         top_k=arguments.top_k,
         window=arguments.window,
         num_sinks=arguments.sinks,
+        budget=budget_of(arguments.budget),
         device=arguments.device,
         dtype=arguments.dtype,
         backend=arguments.backend,

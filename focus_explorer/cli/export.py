@@ -27,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "from token A to before token B",
     )
     parser.add_argument("--layer", type=int, help="only the rows of this layer")
+    parser.add_argument("--head", type=int, help="key-value head of the mask, where those of the layer differ")
     parser.set_defaults(run=run)
 
 
@@ -61,6 +62,8 @@ def run(arguments: argparse.Namespace) -> None:
     from focus_explorer.exports.tables.write import SUFFIXES, write_table
 
     file_format = chosen_format(arguments, SUFFIXES)
+    if arguments.head is not None:
+        raise InputError("--head is about the mask", fix="leave it out, or use --what mask")
     if isinstance(arguments.rows, tuple):
         raise InputError("--rows A:B is about the mask", expected="a number of rows", fix="or use --what mask")
     if arguments.raw and file_format != "csv":
@@ -96,5 +99,6 @@ def _write_mask(arguments: argparse.Namespace) -> None:
         file_format,
         arguments.out,
         rows=arguments.rows,
+        head=arguments.head,
     )
     print(path)

@@ -12,7 +12,7 @@ from focus_explorer.services.service import Service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Figure, format, output file, size and layer."""
+    """Figure, format, output file, size, layer and head."""
     add_file_options(parser, "which figure; --list names them", "pdf, svg, png or html", _ListFigures)
     parser.add_argument(
         "--preset",
@@ -20,6 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="size and type, for the place it will stand; --list names them (default: column)",
     )
     parser.add_argument("--layer", type=int, help="of a figure of one layer (default: the middle one)")
+    parser.add_argument("--head", type=int, help="key-value head of the mask, where those of the layer differ")
     parser.set_defaults(run=run)
 
 
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.out,
         preset=arguments.preset,
         layer=arguments.layer,
+        head=arguments.head,
     )
     print(path)
 

@@ -30,8 +30,19 @@ def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = Tr
     parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
     parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
     parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
+    add_budget(parser)
     if assignment:
         parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """Add the budget that replaces the centroid file's; `services.budget.budget_of` reads it."""
+    parser.add_argument(
+        "--budget",
+        metavar="FILE",
+        help="layers and heads with a top-k or window of their own, or with full attention: a JSON file as in "
+        "docs/centroid-files.md, or none (default: the centroid file's)",
+    )
 
 
 def add_compute(parser: argparse.ArgumentParser) -> None:

@@ -70,11 +70,13 @@ def _list(arguments: argparse.Namespace) -> None:
 def describe_run(row: dict[str, Any]) -> str:
     """One line of the list."""
     tags = f"  [{', '.join(row['tags'])}]" if row["tags"] else ""
+    budget = "  budget" if row["config"].get("budget") else ""
     deleted = f"  deleted {row['deleted_at']:%Y-%m-%d}" if row["deleted_at"] else ""
     return (
         f"{row['run_id']}  {row['num_tokens']:>7,} tokens  {row['model_id']}  K={row['config']['num_groups']} "
-        f"k={row['config']['top_k']} w={row['config']['window']}  perplexity {row['perplexity_full']:.2f} -> "
-        f"{row['perplexity_focus']:.2f}  pairs {row['retained_pairs']:.0%}  {row['name'] or row['title'][:40]}"
+        f"k={row['config']['top_k']} w={row['config']['window']}{budget}  perplexity "
+        f"{row['perplexity_full']:.2f} -> {row['perplexity_focus']:.2f}  pairs "
+        f"{row['retained_pairs']:.0%}  {row['name'] or row['title'][:40]}"
         f"{tags}{deleted}"
     )
 

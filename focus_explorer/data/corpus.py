@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.pair_rules import pair_rules
+from focus_explorer.data.parts import Part, corpus_parts
 from focus_explorer.errors import NotFoundError
 from focus_runtime.corpus.folder import CorpusFolder
-from focus_runtime.mask.rule import CAUSES, PairRule
+from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -40,8 +40,9 @@ class LayerGroups:
     Attributes:
         layer: layer number.
         top_group, random_top_group: (N,) int32; the second None without the baseline.
-        membership, random_membership: (N,) int64 bit sets.
+        membership, random_membership: (N,) int64 bit sets of the configuration's top-k.
         confidence, entropy: (N,) float32.
+        others, random_others: the same by any other top-k that a head has.
     """
 
     layer: int
@@ -51,6 +52,8 @@ class LayerGroups:
     entropy: NDArray[np.float32]
     random_top_group: NDArray[np.int32] | None
     random_membership: NDArray[np.int64] | None
+    others: dict[int, NDArray[np.int64]]
+    random_others: dict[int, NDArray[np.int64]]
 
 
 class CorpusData:
@@ -116,13 +119,13 @@ class CorpusData:
         return [int(value) for value in rows["layer"].to_pylist()]
 
     @cached_property
-    def pair_rules(self) -> dict[int, PairRule]:
-        """Which pairs each layer allows."""
-        return pair_rules(self.row["config"], self.layers())
+    def parts(self) -> dict[int, tuple[Part, ...]]:
+        """Heads of each layer by the setting they executed."""
+        return corpus_parts(self.row["config"], self.layers())
 
     def _unreached(self, layers: pa.Table, tokens: Floats) -> NDArray[Any]:
         """(D L,) causal pairs out of reach of a layer's own sliding window, by document and layer."""
-        rules = [self.pair_rules[layer] for layer in self.layer_numbers]
+        rules = [self.parts[layer][0].rule for layer in self.layer_numbers]
         return np.array([rule.unreached(int(count)) for count in tokens for rule in rules])
 
     @cached_property
@@ -149,9 +152,12 @@ class CorpusData:
             yield from self._read(part[0], part[-1])
 
     def _read(self, first: int, last: int) -> list[LayerGroups]:
+        own = self.row["config"]["top_k"]
+        ks = sorted({part.top_k for parts in self.parts.values() for part in parts if part.top_k not in (None, own)})
+        more = "".join(f", membership_top_{k}, random_membership_top_{k}" for k in ks)
         table = self.query(
-            "SELECT layer, top_group, membership, confidence, entropy, random_top_group, random_membership FROM rows "
-            "WHERE layer BETWEEN ? AND ? ORDER BY layer, document, position",
+            "SELECT layer, top_group, membership, confidence, entropy, random_top_group, random_membership"
+            f"{more} FROM rows WHERE layer BETWEEN ? AND ? ORDER BY layer, document, position",
             "assignments",
             (first, last),
         )
@@ -160,11 +166,15 @@ class CorpusData:
             column = table[name]
             columns[name] = None if column.null_count else column.to_numpy()
         layers = columns.pop("layer")
+        others = {k: columns.pop(f"membership_top_{k}") for k in ks}
+        random = {k: values for k in ks if (values := columns.pop(f"random_membership_top_{k}")) is not None}
         borders = np.flatnonzero(np.diff(layers, prepend=layers[0] - 1, append=layers[-1] + 1))
         return [
             LayerGroups(
                 layer=int(layers[start]),
                 **{name: _part(values, start, stop) for name, values in columns.items()},
+                others={k: values[start:stop] for k, values in others.items()},
+                random_others={k: values[start:stop] for k, values in random.items()},
             )
             for start, stop in pairwise(borders.tolist())
         ]

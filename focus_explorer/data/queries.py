@@ -40,6 +40,18 @@ SELECT r.*, coalesce(t.step, 0) AS step, coalesce(t.elapsed, 0) AS elapsed, t.* 
 FROM training_runs r LEFT JOIN tails t USING (training_id)
 """
 
+# What the key-value heads of every layer executed, heads of equal settings together; one part in runs made before 0.2.
+PARTS = """
+SELECT y.layer, coalesce(h.part, 0) AS part, coalesce(h.heads, []) AS heads,
+    coalesce(h.full_attention, false) AS full_attention,
+    CASE WHEN h.full_attention THEN NULL
+        ELSE coalesce(h.top_k, CAST(json_extract(r.config, '$.top_k') AS INTEGER)) END AS top_k,
+    coalesce(h.window_size, CAST(json_extract(r.config, '$.window') AS BIGINT)) AS window_size, y.sliding_window,
+    coalesce(h.retained_pairs, y.retained_pairs) AS retained_pairs
+FROM layers y JOIN runs r USING (run_id) LEFT JOIN head_masks h USING (run_id, layer)
+WHERE y.run_id = $run_id
+"""
+
 QUERIES: dict[str, str] = {
     "runs": RUNS + " AND b.deleted_at IS NULL ORDER BY created_at DESC",
     "deleted_runs": RUNS + " AND b.deleted_at IS NOT NULL ORDER BY b.deleted_at DESC",
@@ -65,7 +77,7 @@ QUERIES: dict[str, str] = {
     "focus_losses": "SELECT nll FROM losses WHERE run_id = $run_id AND mode = 'focus' ORDER BY position",
     "mask": """
         SELECT row_block, col_block, block_size, local_only, group_only, local_and_group, sink_only, dropped
-        FROM masks WHERE run_id = $run_id AND layer = $layer ORDER BY row_block, col_block""",
+        FROM masks WHERE run_id = $run_id AND layer = $layer AND part = $part ORDER BY row_block, col_block""",
     "timings": """
         SELECT mode, stage, median(milliseconds) AS median, min(milliseconds) AS low, max(milliseconds) AS high,
             count(*) AS repeats, any_value(sequence_length) AS sequence_length, any_value(backend) AS backend,
@@ -96,16 +108,37 @@ QUERIES: dict[str, str] = {
         FROM slots s CROSS JOIN run LEFT JOIN sums m ON m.layer = s.layer AND m.top_group = s.grp
         ORDER BY s.layer, s.grp""",
     "layers": """
-        WITH pairs AS (
-            SELECT layer, sum(local_only) AS local_only, sum(group_only) AS group_only,
-                sum(local_and_group) AS local_and_group, sum(sink_only) AS sink_only, sum(dropped) AS dropped
-            FROM masks WHERE run_id = $run_id GROUP BY layer)
+        WITH weighted AS (
+            SELECT m.*, coalesce(len(h.heads), 1) AS heads
+            FROM masks m LEFT JOIN head_masks h USING (run_id, layer, part) WHERE m.run_id = $run_id),
+        pairs AS (
+            SELECT layer, sum(heads) FILTER (row_block = 0) AS heads, sum(heads * local_only) AS local_only,
+                sum(heads * group_only) AS group_only, sum(heads * local_and_group) AS local_and_group,
+                sum(heads * sink_only) AS sink_only, sum(heads * dropped) AS dropped
+            FROM weighted GROUP BY layer),
+        means AS (
+            SELECT layer, CAST(round(local_only / heads) AS BIGINT) AS local_only,
+                CAST(round(group_only / heads) AS BIGINT) AS group_only,
+                CAST(round(local_and_group / heads) AS BIGINT) AS local_and_group,
+                CAST(round(sink_only / heads) AS BIGINT) AS sink_only,
+                CAST((local_only + group_only + local_and_group + sink_only + dropped) / heads AS BIGINT)
+                    AS causal_pairs
+            FROM pairs)
         SELECT y.layer, y.attention_kind, y.dominance, y.retained_pairs, y.attention_mass_retained, y.sliding_window,
-            CAST(p.local_only AS BIGINT) AS local_only, CAST(p.group_only AS BIGINT) AS group_only,
+            p.local_only, p.group_only, p.local_and_group, p.sink_only,
+            p.causal_pairs - p.local_only - p.group_only - p.local_and_group - p.sink_only AS dropped, p.causal_pairs
+        FROM layers y JOIN means p USING (layer) WHERE y.run_id = $run_id ORDER BY y.layer""",
+    "parts": PARTS + " ORDER BY layer, part",
+    "part_pairs": f"""
+        WITH parts AS ({PARTS}),
+        pairs AS (
+            SELECT layer, part, sum(local_only) AS local_only, sum(group_only) AS group_only,
+                sum(local_and_group) AS local_and_group, sum(sink_only) AS sink_only, sum(dropped) AS dropped
+            FROM masks WHERE run_id = $run_id GROUP BY layer, part)
+        SELECT parts.*, CAST(p.local_only AS BIGINT) AS local_only, CAST(p.group_only AS BIGINT) AS group_only,
             CAST(p.local_and_group AS BIGINT) AS local_and_group, CAST(p.sink_only AS BIGINT) AS sink_only,
-            CAST(p.dropped AS BIGINT) AS dropped,
-            CAST(local_only + group_only + local_and_group + sink_only + dropped AS BIGINT) AS causal_pairs
-        FROM layers y JOIN pairs p USING (layer) WHERE y.run_id = $run_id ORDER BY y.layer""",
+            CAST(p.dropped AS BIGINT) AS dropped
+        FROM parts JOIN pairs p USING (layer, part) ORDER BY layer, part""",
     "token_table": """
         WITH paths AS (
             SELECT position, string_agg(CAST(top_group AS VARCHAR), ' ' ORDER BY layer) AS groups_by_layer
@@ -157,9 +190,12 @@ QUERIES: dict[str, str] = {
         WHERE list_contains($training_ids, e.training_id) AND e.step > coalesce(seen.step, 0)
         ORDER BY e.training_id, e.mode, e.step""",
     "token_ids": "SELECT token_id FROM tokens WHERE run_id = $run_id ORDER BY position",
-    "membership": "SELECT layer, membership FROM assignments WHERE run_id = $run_id ORDER BY layer, position",
-    "layer_membership": """
-        SELECT membership FROM assignments WHERE run_id = $run_id AND layer = $layer ORDER BY position""",
+    "membership": """
+        SELECT layer, position, membership FROM assignments
+        WHERE run_id = $run_id AND ($layer IS NULL OR layer = $layer)""",
+    "head_memberships": """
+        SELECT layer, part, position, membership FROM head_assignments
+        WHERE run_id = $run_id AND ($layer IS NULL OR layer = $layer)""",
     "attention_mass": """
         SELECT layer, head, num_tokens, local, sinks, grouped, dropped, mass_kept, distant_mass_kept
         FROM attention_mass WHERE run_id = $run_id ORDER BY layer, head""",
@@ -183,6 +219,10 @@ QUERIES: dict[str, str] = {
         SELECT layer, position, membership, top_group, confidence, entropy
         FROM assignments WHERE run_id = $run_id""",
     "token_tags": "SELECT position, pos, dep, sentence FROM token_tags WHERE run_id = $run_id ORDER BY position",
+    "all_head_memberships": """
+        SELECT layer, part, position, membership FROM head_assignments WHERE run_id = $run_id""",
+    "baseline_head_memberships": """
+        SELECT layer, part, position, membership FROM baseline_head_assignments WHERE run_id = $run_id""",
     "baseline_assignments": """
         SELECT layer, position, membership, top_group, confidence, entropy
         FROM baseline_assignments WHERE run_id = $run_id""",
@@ -216,7 +256,6 @@ QUERIES: dict[str, str] = {
         SELECT t.run_id FROM texts t JOIN texts this USING (ids)
         WHERE this.run_id = $run_id AND t.run_id <> $run_id""",
     "layer_numbers": "SELECT layer FROM layers WHERE run_id = $run_id ORDER BY layer",
-    "sliding_windows": "SELECT layer, sliding_window FROM layers WHERE run_id = $run_id ORDER BY layer",
     "assignment_table": """
         SELECT layer, position, membership, top_group, confidence, entropy
         FROM assignments WHERE run_id = $run_id
@@ -229,8 +268,9 @@ QUERIES: dict[str, str] = {
         SELECT position, max(nll) FILTER (mode = 'focus') - max(nll) FILTER (mode = 'full') AS difference
         FROM losses WHERE run_id = $run_id GROUP BY position HAVING difference IS NOT NULL ORDER BY position""",
     "mask_table": """
-        SELECT layer, row_block, col_block, block_size, local_only, group_only, local_and_group, sink_only, dropped
-        FROM masks WHERE run_id = $run_id ORDER BY layer, row_block, col_block""",
+        SELECT layer, part, row_block, col_block, block_size, local_only, group_only, local_and_group, sink_only,
+            dropped
+        FROM masks WHERE run_id = $run_id ORDER BY layer, part, row_block, col_block""",
 }
 
 

@@ -12,6 +12,7 @@ from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.service import Service
+from focus_runtime.budget import HeadException
 
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
@@ -28,6 +29,7 @@ class AnalyzeRequest:
         window: pairs at most this many tokens apart always attend.
         num_sinks: first tokens that every token may attend to.
         assignment: causal or sinkhorn.
+        budget: layers and key-value heads with settings of their own; none when empty.
         max_tokens: longer texts are cut here; None means no cut.
         repeats: timed passes.
         device: auto, cpu, cuda, cuda:N, mps or split; the service's own when None.
@@ -43,6 +45,7 @@ class AnalyzeRequest:
     window: int | None = None
     num_sinks: int | None = None
     assignment: str | None = None
+    budget: tuple[HeadException, ...] | None = None
     max_tokens: int | None = None
     repeats: int | None = None
     device: str | None = None
@@ -150,6 +153,7 @@ def _options(request: AnalyzeRequest) -> RunOptions:
         window=request.window,
         num_sinks=request.num_sinks,
         assignment=request.assignment,
+        budget=request.budget,
         max_tokens=request.max_tokens,
         repeats=request.repeats,
         backend=request.backend,

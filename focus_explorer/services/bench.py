@@ -12,6 +12,7 @@ from focus_explorer import settings
 from focus_explorer.errors import TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
+from focus_runtime.budget import HeadException
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
 from focus_runtime.models.device_map import input_device
@@ -32,6 +33,7 @@ class BenchRequest:
         text: a UTF-8 text file; the sample texts when None.
         lengths: tokens for the whole model, ascending; those beyond the text are left out.
         layer_lengths: tokens for one attention layer, ascending.
+        top_k, window, num_sinks, budget: settings; the one layer has no budget, its heads are all alike.
         repeats: timed repeats after one to warm up.
         device, dtype: as `place` takes them.
         backend: of Focus attention, see `focus_attention`.
@@ -48,6 +50,7 @@ class BenchRequest:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
+    budget: tuple[HeadException, ...] | None = None
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -124,6 +127,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
         window=request.window,
         num_sinks=request.num_sinks,
         assignment="causal",
+        budget=request.budget,
         backend=request.backend,
     )
     try:

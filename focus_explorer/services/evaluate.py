@@ -13,6 +13,7 @@ from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.texts import read_text_file
+from focus_runtime.budget import HeadException
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
 
@@ -47,6 +48,7 @@ class EvaluateRequest:
     window: int | None = None
     num_sinks: int | None = None
     assignment: str | None = None
+    budget: tuple[HeadException, ...] | None = None
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -187,6 +189,7 @@ def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]
             window=request.window,
             num_sinks=request.num_sinks,
             assignment=request.assignment,
+            budget=request.budget,
             backend=request.backend,
         )
         try:

@@ -96,6 +96,7 @@ def generate(
             window=config.window,
             num_sinks=config.num_sinks,
             assignment="causal",
+            budget=config.budget,
             backend=backend_again(run),
         )
         try:

@@ -10,17 +10,22 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from focus_explorer.data.parts import PartGroups, by_top_k, executed, mean_over_heads
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.progress import Progress
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.run_model import lease_run_model
-from focus_explorer.services.runs import pair_rules, run_config, token_ids
+from focus_explorer.services.runs import run_config, token_ids
 from focus_explorer.services.service import Service
-from focus_explorer.views.pairs import distance_payload, links_payload, mass_payload, mean_payload, tile_payload
+from focus_explorer.views.pairs import (
+    distance_payload,
+    links_payload,
+    mass_payload,
+    mean_counts,
+    mean_payload,
+    tile_payload,
+)
 from focus_explorer.views.payloads.pairs import (
     AttentionLinksPayload,
     AttentionMassPayload,
@@ -30,8 +35,7 @@ from focus_explorer.views.payloads.pairs import (
     DistancePayload,
     MaskTilePayload,
 )
-from focus_runtime.mask.distances import count_by_distance, shuffled_sharing
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
 from focus_runtime.mask.tiles import count_tile
 
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
@@ -74,7 +78,7 @@ def measure_attention(
 
     run = fetch_run(service.database, run_id)
     ids = token_ids(service.database, run_id)[:MEASURED_TOKENS]
-    groups = {layer: bits[: len(ids)] for layer, bits in _memberships(service, run_id).items()}
+    groups = {layer: by_top_k(parts)[:, : len(ids)] for layer, parts in executed(service.database, run).items()}
     progress("Loading the model", 0.0)
     with lease_run_model(service, run) as loaded:
         layers = measure(loaded.model, ids, groups, run_config(run), progress=step)
@@ -83,10 +87,16 @@ def measure_attention(
     return len(ids)
 
 
-def _memberships(service: Service, run_id: str) -> dict[int, NDArray[np.int64]]:
-    rows = fetch(service.database, "membership", run_id=run_id)
-    layers, bits = rows["layer"].to_numpy(), rows["membership"].to_numpy()
-    return {int(layer): bits[layers == layer] for layer in np.unique(layers)}
+def _by_distance(parts: tuple[PartGroups, ...]) -> DistanceCounts:
+    """Pairs of one layer by distance, mean over its heads."""
+    counts = [count_by_distance(one.membership, one.part.rule) for one in parts]
+    return mean_counts(counts, [one.part for one in parts])
+
+
+def _sharing(parts: tuple[PartGroups, ...], measured: int) -> float:
+    """Share of pairs that shuffled groups of the first tokens keep, mean over heads."""
+    shares = [shuffled_sharing(one.membership[:measured]) for one in parts]
+    return float(mean_over_heads(shares, [one.part for one in parts]))
 
 
 AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
@@ -97,12 +107,14 @@ class PairViews:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._layers: OrderedDict[tuple[str, int], tuple[NDArray[np.int64], PairRule]] = OrderedDict()
+        self._layers: OrderedDict[tuple[str, int], tuple[PartGroups, ...]] = OrderedDict()
         self._means: dict[str, DistanceMeanPayload] = {}
         self._jobs = JobRunner()
         self._lock = threading.Lock()
 
-    def tile(self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int]) -> MaskTilePayload:
+    def tile(
+        self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int], part: int = 0
+    ) -> MaskTilePayload:
         """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit.
 
         Args:
@@ -110,11 +122,15 @@ class PairViews:
             layer: layer number.
             rows: first and one past the last query; cut to the text and widened to whole cells.
             keys: the same of the keys.
+            part: number of the heads, where those of the layer differ.
 
         Raises:
-            InputError: nothing of the rectangle lies within the text, or there is no such layer.
+            InputError: nothing of the rectangle lies within the text, or there is no such layer or part.
         """
-        membership, rule = self._layer(run_id, layer)
+        parts = self._layer(run_id, layer)
+        if not 0 <= part < len(parts):
+            raise NotFoundError(f"the heads of layer {layer} have no part {part}", expected=f"0 to {len(parts) - 1}")
+        membership, rule = parts[part].membership, parts[part].part.rule
         total = membership.size
         rows, keys = ((max(0, low), min(total, high)) for low, high in (rows, keys))
         if rows[0] >= rows[1] or keys[0] >= keys[1]:
@@ -126,47 +142,42 @@ class PairViews:
         return tile_payload(counts, rows, keys, size)
 
     def distances(self, run_id: str, layer: int) -> DistancePayload:
-        """Pairs of one layer by distance and cause, with both null models."""
-        return distance_payload(count_by_distance(*self._layer(run_id, layer)))
+        """Pairs of one layer by distance and cause, with both null models; means over its heads."""
+        return distance_payload(_by_distance(self._layer(run_id, layer)))
 
     def distance_mean(self, run_id: str) -> DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
         if run_id not in self._means:
-            rules = pair_rules(self.service.database, fetch_run(self.service.database, run_id))
-            layers = _memberships(self.service, run_id)
-            counts = [count_by_distance(bits, rules[layer]) for layer, bits in layers.items()]
+            layers = executed(self.service.database, fetch_run(self.service.database, run_id))
+            counts = [_by_distance(parts) for parts in layers.values()]
             self._means[run_id] = mean_payload(counts)  # a few kilobytes, and runs never change
         return self._means[run_id]
 
-    def _layer(self, run_id: str, layer: int) -> tuple[NDArray[np.int64], PairRule]:
-        """Groups of one layer and which pairs it allows; the latest few are kept, runs never change."""
+    def _layer(self, run_id: str, layer: int) -> tuple[PartGroups, ...]:
+        """What the heads of one layer executed; the latest few are kept, runs never change."""
         key = (run_id, layer)
         with self._lock:
             if key in self._layers:
                 self._layers.move_to_end(key)
                 return self._layers[key]
-        rules = pair_rules(self.service.database, fetch_run(self.service.database, run_id))
-        rows = fetch(self.service.database, "layer_membership", run_id=run_id, layer=layer)
-        if not rows.num_rows:
-            raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-        groups = rows["membership"].to_numpy(), rules[layer]
+        parts = executed(self.service.database, fetch_run(self.service.database, run_id), layer)[layer]
         with self._lock:
-            self._layers[key] = groups
+            self._layers[key] = parts
             while len(self._layers) > KEPT_LAYERS:
                 self._layers.popitem(last=False)
-        return groups
+        return parts
 
     def attention(self, run_id: str) -> AttentionState:
         """State of a run's measurement: "none", "running", "failed" or, with the results, "done"."""
         job = self._jobs.get(run_id)
         if job is not None and job.live:
             return {"state": "running", "stage": job.stage, "fraction": job.fraction}
+        run = fetch_run(self.service.database, run_id)
         rows = fetch(self.service.database, "attention_mass", run_id=run_id)
         if rows.num_rows:
             measured = rows["num_tokens"][0].as_py()
-            sharing = [shuffled_sharing(bits[:measured]) for bits in _memberships(self.service, run_id).values()]
-            return mass_payload(rows, sharing)
-        run = fetch_run(self.service.database, run_id)
+            layers = executed(self.service.database, run)
+            return mass_payload(rows, [_sharing(parts, measured) for parts in layers.values()])
         planned: AttentionPlannedPayload = {
             "state": "none",
             "num_tokens": min(run["num_tokens"], MEASURED_TOKENS),

@@ -6,6 +6,7 @@ and position here, because sorting millions of them in the database takes longer
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -13,14 +14,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.data.parts import full_layers, head_memberships, part_pairs, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.runs import run_config
 from focus_explorer.views.payloads.runs import LayerCellsPayload, RunPayload, WordClassesPayload
 from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
 
 WHOLE_BYTES = 900_000  # a run whose layers are smaller than this together comes whole
+
+OtherMemberships = dict[int, dict[int, NDArray[np.int64]]]  # layer -> part -> (T,)
 
 
 def load_run(database: Database, run_id: str) -> RunPayload:
@@ -34,11 +39,13 @@ def load_run(database: Database, run_id: str) -> RunPayload:
 
 
 def _load_run(database: Database, run_id: str) -> RunPayload:
-    names = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
+    names = ("run", "layers", "part_pairs", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
     rows = fetch_several(database, names, run_id=run_id)
     run = only_run(database, run_id, rows["run"])
     layers = rows["layers"].to_pylist()
     numbers = np.array([layer["layer"] for layer in layers])
+    config = run_config(run)
+    parts = part_pairs(config.to_dict(), rows["part_pairs"])
     payload = run_payload(
         run,
         rows["pieces"]["piece"].to_pylist(),
@@ -46,13 +53,15 @@ def _load_run(database: Database, run_id: str) -> RunPayload:
         rows["groups"].to_pylist(),
         rows["group_pieces"].to_pylist(),
         layers,
+        parts,
+        full_layers({layer: [one.part for one in of_layer] for layer, of_layer in parts.items()}),
         rows["losses"],
         rows["timings"].to_pylist(),
     )
-    num_groups = payload["run"]["config"]["num_groups"]
-    if rows["tops"].num_rows * (1 + num_groups + membership_width(num_groups)) <= WHOLE_BYTES:
+    width = membership_width(config.num_groups)
+    if rows["tops"].num_rows * (1 + config.num_groups + width) <= WHOLE_BYTES:
         cells = fetch(database, "cells", run_id=run_id, layer=None)
-        payload["cells"] = _cells(cells, numbers, run["num_tokens"])
+        payload["cells"] = _cells(cells, numbers, run["num_tokens"], _other_memberships(database, run, None))
     return payload
 
 
@@ -70,10 +79,12 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayloa
     """
     if not isinstance(layer, int) or isinstance(layer, bool):
         raise InputError(f"the layer is {layer!r}", expected="a layer number")
-    rows = fetch(database, "cells", run_id=run_id, layer=layer)
-    if not rows.num_rows:
-        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-    return _cells(rows, np.array([layer]), rows.num_rows)[str(layer)]
+    with database.read():  # once, as above
+        rows = fetch(database, "cells", run_id=run_id, layer=layer)
+        if not rows.num_rows:
+            raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+        others = _other_memberships(database, fetch_run(database, run_id), layer)
+    return _cells(rows, np.array([layer]), rows.num_rows, others)[str(layer)]
 
 
 def word_classes(database: Database, run_id: str) -> WordClassesPayload:
@@ -92,7 +103,9 @@ def _classes(path: str, run_id: str, database: Database) -> NDArray[np.uint8]:
     return class_numbers(pieces)
 
 
-def _cells(rows: pa.Table, layers: NDArray[np.int64], count: int) -> dict[str, LayerCellsPayload]:
+def _cells(
+    rows: pa.Table, layers: NDArray[np.int64], count: int, others: OtherMemberships
+) -> dict[str, LayerCellsPayload]:
     """Layer number, as text -> its cells."""
     width = len(rows["probabilities"][0])
     flat = rows["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
@@ -101,9 +114,22 @@ def _cells(rows: pa.Table, layers: NDArray[np.int64], count: int) -> dict[str, L
     probabilities[index, rows["position"].to_numpy()] = flat
     membership, entropy = (_place(rows, layers, count, name) for name in ("membership", "entropy"))
     return {
-        str(layer): cells_payload(membership[number], probabilities[number], entropy[number])
-        for number, layer in enumerate(layers.tolist())
+        str(one): cells_payload(membership[number], probabilities[number], entropy[number], others.get(one))
+        for number, one in enumerate(layers.tolist())
     }
+
+
+def _other_memberships(database: Database, run: dict[str, Any], layer: int | None) -> OtherMemberships:
+    """Layer -> part -> (T,) memberships that are not the layer's own; none under full attention."""
+    if not run_config(run).budget:
+        return {}
+    parts = run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run["run_id"]))
+    rows = fetch(database, "head_memberships", run_id=run["run_id"], layer=layer)
+    others: OtherMemberships = {}
+    for (one, part), bits in head_memberships(rows, run["num_tokens"]).items():
+        if not parts[one][part].full:
+            others.setdefault(one, {})[part] = bits
+    return others
 
 
 def _place(rows: pa.Table, layers: NDArray[np.int64], count: int, name: str) -> NDArray[Any]:

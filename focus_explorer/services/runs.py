@@ -7,14 +7,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from focus_explorer.data.pair_rules import pair_rules as rules_of
+from focus_explorer.data.parts import Part, mean_distant_kept, part_pairs, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
 from focus_explorer.views.payloads.runs import MaskPayload
-from focus_explorer.views.run import distant_kept, mask_payload
+from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.store.database import Database
 
 MOST_TOKEN_ROWS = 5000
@@ -37,8 +36,8 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         spread = {key: row[key] for key in ("median", "low", "high", "repeats")}
         timings.setdefault(row["stage"], {})[row["mode"]] = spread
         timings[row["stage"]].setdefault("peak_memory_bytes", {})[row["mode"]] = row["peak_memory_bytes"]
-    layers = fetch(database, "layers", run_id=run_id).to_pylist()
-    shares = [distant_kept(layer, run["num_tokens"]) for layer in layers]
+    layers = part_pairs(run["config"], fetch(database, "part_pairs", run_id=run_id))
+    shares = [mean_distant_kept(parts, run["num_tokens"]) for parts in layers.values()]
     kept = [share for share in shares if share is not None]
     return {
         "run_id": run_id,
@@ -79,20 +78,22 @@ def run_title(database: Database, run_id: str) -> str:
     return str(run["name"] or run["title"])
 
 
-def mask_blocks(database: Database, run_id: str, layer: int) -> MaskPayload:
+def mask_blocks(database: Database, run_id: str, layer: int, part: int = 0) -> MaskPayload:
     """Pair counts of one layer in blocks.
 
     Args:
         database: with the run.
         run_id: of the run.
         layer: layer number.
+        part: number of the heads, where those of the layer differ.
 
     Raises:
-        NotFoundError: the run has no such layer.
+        NotFoundError: the run has no such layer, or the layer no such part.
     """
-    rows = fetch(database, "mask", run_id=run_id, layer=layer)
+    rows = fetch(database, "mask", run_id=run_id, layer=layer, part=part)
     if not rows.num_rows:
-        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+        which = f"layer {layer}" + (f" with a part {part} of its heads" if part else "")
+        raise NotFoundError(f"run {run_id!r} has no {which}", fix="choose a layer of this run")
     return mask_payload(rows)
 
 
@@ -137,14 +138,14 @@ def run_config(run: dict[str, Any]) -> FocusConfig:
     return FocusConfig.from_json(run["config"])
 
 
-def pair_rules(database: Database, run: dict[str, Any]) -> dict[int, PairRule]:
-    """Which pairs each layer of a run allows.
+def layer_parts(database: Database, run: dict[str, Any]) -> dict[int, tuple[Part, ...]]:
+    """What the heads of each layer of a run executed.
 
     Args:
         database: with the run.
         run: its row.
     """
-    return rules_of(json.loads(run["config"]), fetch(database, "sliding_windows", run_id=run["run_id"]))
+    return run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run["run_id"]))
 
 
 def _parsed(run: dict[str, Any]) -> dict[str, Any]:

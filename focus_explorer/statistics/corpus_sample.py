@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from focus_explorer.data.parts import Part
 from focus_explorer.statistics.run_sample import scheme
 from focus_explorer.statistics.sample import Groups, Sample, Scheme
 from focus_runtime.text.word_classes import CLASSES, class_numbers
@@ -40,7 +42,7 @@ def corpus_sample(corpus: CorpusData) -> Sample:
     return Sample(
         layers=corpus.layer_numbers,
         num_groups=config["num_groups"],
-        rules=[corpus.pair_rules[layer] for layer in corpus.layer_numbers],
+        parts=[corpus.parts[layer] for layer in corpus.layer_numbers],
         focus=focus,
         random=random,
         pieces=list(numbers),
@@ -64,7 +66,11 @@ def _listed(pieces: list[str], units: NDArray[np.int64]) -> dict[str, Scheme]:
 def _groups(corpus: CorpusData) -> tuple[Groups, Groups | None]:
     focus: dict[str, list[NDArray[Any]]] = {name: [] for name in ("tops", "membership", "confidence", "entropy")}
     random: dict[str, list[NDArray[Any]]] = {name: [] for name in ("tops", "membership")}
-    for layer in corpus.each_layer():
+    own: dict[tuple[int, int], NDArray[Any]] = {}
+    random_own: dict[tuple[int, int], NDArray[Any]] = {}
+    for place, layer in enumerate(corpus.each_layer()):
+        own |= _by_part(place, corpus.parts[layer.layer], layer.others)
+        random_own |= _by_part(place, corpus.parts[layer.layer], layer.random_others)
         focus["tops"].append(layer.top_group.astype(np.uint8))
         focus["membership"].append(narrow(layer.membership))
         focus["confidence"].append(layer.confidence)
@@ -72,11 +78,22 @@ def _groups(corpus: CorpusData) -> tuple[Groups, Groups | None]:
         if layer.random_top_group is not None and layer.random_membership is not None:
             random["tops"].append(layer.random_top_group.astype(np.uint8))
             random["membership"].append(narrow(layer.random_membership))
-    groups = Groups(**{name: np.stack(parts) for name, parts in focus.items()})
+    groups = Groups(**{name: np.stack(parts) for name, parts in focus.items()}, others=own)
     if not random["tops"]:
         return groups, None
     unknown = np.full_like(groups.confidence, np.nan)  # a corpus keeps no probabilities of random centroids
-    return groups, Groups(np.stack(random["tops"]), np.stack(random["membership"]), unknown, unknown)
+    return groups, Groups(np.stack(random["tops"]), np.stack(random["membership"]), unknown, unknown, random_own)
+
+
+def _by_part(
+    place: int, parts: Sequence[Part], others: Mapping[int, NDArray[np.int64]]
+) -> dict[tuple[int, int], NDArray[Any]]:
+    """Bit sets of the heads with another top-k than the configuration's, as `Groups.others` has them."""
+    return {
+        (place, part.number): narrow(others[part.top_k])
+        for part in parts
+        if part.top_k is not None and part.top_k in others
+    }
 
 
 def narrow(membership: NDArray[np.int64]) -> NDArray[Any]:

@@ -74,7 +74,7 @@ def measure(
     """
     resampler = Resampler(sample.units, resamples=resamples, seed=seed)
     longest = int((np.arange(sample.num_tokens) - sample.starts).max()) + 1
-    bins = Bins.of(longest, sample.rules)
+    bins = Bins.of(longest, [part.rule for parts in sample.parts for part in parts])
     layers = []
     for place in range(len(sample.layers)):
         layers.append(_layer(sample, place, resampler, bins, seed))
@@ -136,7 +136,8 @@ def _shuffle(
     assert focus.pairs is not None
     sharing = focus.pairs.sharing
     pairs, ruled, undecided = (part.sum() for part in (focus.pairs.pairs, focus.pairs.ruled, focus.pairs.undecided))
-    layers["pairs_kept"] = np.array([(ruled + undecided * sharing) / pairs])
+    expected = ruled + undecided * sharing if focus.pairs.expected is None else focus.pairs.expected.sum()
+    layers["pairs_kept"] = np.array([expected / pairs])
     layers["distant_pairs_kept"] = layers["distant_mass_kept"] = np.array([sharing])
     if "mass_kept" in focus.layer:
         local, sinks, grouped, dropped = sample.mass["focus"].shares[place].mean(axis=0)

@@ -39,7 +39,8 @@ class PairCounts:
     Attributes:
         pairs: (U, B) all of them; ruled: those that window and sinks keep; kept: those the mask keeps.
         undecided: (U, B) those in the layer's reach that the groups decide.
-        sharing: probability that two tokens share a group when assignments are permuted.
+        sharing: probability that two tokens share a group when assignments are permuted; mean over heads.
+        expected: (U, B) pairs kept then, where heads differ; else they follow from the others.
     """
 
     pairs: Values
@@ -47,6 +48,37 @@ class PairCounts:
     kept: Values
     undecided: Values
     sharing: float
+    expected: Values | None = None
+
+    def shuffled(self) -> Values:
+        """(B,) share of the pairs that permuted assignments keep, by distance."""
+        pairs, ruled, undecided = (part.sum(axis=0) for part in (self.pairs, self.ruled, self.undecided))
+        if self.expected is not None:
+            return np.asarray(self.expected.sum(axis=0) / pairs)
+        return np.asarray(ruled / pairs + undecided / pairs * self.sharing)
+
+
+def mean_pairs(counts: Sequence[PairCounts], weights: Sequence[int]) -> PairCounts:
+    """Pairs of a layer whose heads differ, mean over heads; those of a single part as they are.
+
+    Args:
+        counts: one for each part.
+        weights: heads of each.
+    """
+    if len(counts) == 1:
+        return counts[0]
+
+    def mean(values: Sequence[Values | float]) -> Values:
+        return np.asarray(np.average(np.asarray(values), axis=0, weights=weights))
+
+    return PairCounts(
+        counts[0].pairs,
+        mean([one.ruled for one in counts]),
+        mean([one.kept for one in counts]),
+        mean([one.undecided for one in counts]),
+        float(mean([one.sharing for one in counts])),
+        mean([one.ruled + one.undecided * one.sharing for one in counts]),
+    )
 
 
 def count_pairs(membership: Ints, starts: Ints, bins: Bins, rule: PairRule, resampler: Resampler) -> PairCounts:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs
+from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs, mean_pairs
 from focus_explorer.statistics.group_purity import group_purity_estimates
-from focus_explorer.statistics.resample import Estimate, Resampler, Values, ratio
+from focus_explorer.statistics.resample import Estimate, Resampler, Values, mean_of, ratio
 from focus_explorer.statistics.sample import Groups, Sample
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.contingency import balance, contingency, dominance, information, purity
 
 LEAST_USES = 5  # of a token type, for its stability
@@ -71,7 +70,7 @@ def measure_layer(
     for name in sample.schemes:
         _categories(measured, sample, name, top, resampler, None if leading is None else leading[name])
     _stability(measured, sample, top, resampler)
-    _pairs(measured, sample, groups.membership[place], sample.rules[place], resampler, bins)
+    _pairs(measured, sample, groups, place, resampler, bins)
     _mass(measured, sample, place, centroids, resampler)
     return measured
 
@@ -141,23 +140,23 @@ def _stability(measured: Measured, sample: Sample, top: NDArray[np.int64], resam
     measured.tokens["stability"] = int(eligible.sum())
 
 
-def _pairs(
-    measured: Measured,
-    sample: Sample,
-    membership: NDArray[np.int64],
-    rule: PairRule,
-    resampler: Resampler,
-    bins: Bins,
-) -> None:
-    counts = count_pairs(membership, sample.starts, bins, rule, resampler)
-    measured.pairs = counts
-    kept, pairs, ruled = (part.sum(axis=1) for part in (counts.kept, counts.pairs, counts.ruled))
-    undecided = counts.undecided.sum(axis=1)
+def _pairs(measured: Measured, sample: Sample, groups: Groups, place: int, resampler: Resampler, bins: Bins) -> None:
+    """Pairs kept, mean over heads; of the distant ones over the heads that have some."""
+    parts = sample.parts[place]
+    by_part = [count_pairs(groups.executed(place, part), sample.starts, bins, part.rule, resampler) for part in parts]
+    counts = measured.pairs = mean_pairs(by_part, [part.weight for part in parts])
+    kept, pairs = counts.kept.sum(axis=1), counts.pairs.sum(axis=1)
     measured.layer["pairs_kept"] = quotient(resampler, kept, pairs)
     measured.tokens["pairs_kept"] = int(pairs.sum())
-    if undecided.sum() > 0:
-        measured.layer["distant_pairs_kept"] = quotient(resampler, kept - ruled, undecided)
-        measured.tokens["distant_pairs_kept"] = int(undecided.sum())
+    distant, weights = [], []
+    for part, own in zip(parts, by_part, strict=True):
+        kept, ruled, undecided = (values.sum(axis=1) for values in (own.kept, own.ruled, own.undecided))
+        if undecided.sum() > 0:
+            distant.append(quotient(resampler, kept - ruled, undecided))
+            weights.append(part.weight)
+    if distant:
+        measured.layer["distant_pairs_kept"] = mean_of(distant, weights)
+        measured.tokens["distant_pairs_kept"] = int(counts.undecided.sum())
 
 
 def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Estimate:

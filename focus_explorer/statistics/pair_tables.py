@@ -79,12 +79,16 @@ def _mean_counts(parts: list[PairCounts]) -> PairCounts:
     """Counts of the layers, averaged."""
     kept = np.mean([part.kept.sum(axis=0) for part in parts], axis=0)[None]
     first = parts[0]
+    expected = None
+    if any(part.expected is not None for part in parts):
+        expected = np.mean([part.shuffled() for part in parts], axis=0)[None] * first.pairs.sum(axis=0)
     return PairCounts(
         first.pairs.sum(axis=0)[None],
         np.mean([part.ruled.sum(axis=0) for part in parts], axis=0)[None],
         kept,
         np.mean([part.undecided.sum(axis=0) for part in parts], axis=0)[None],
         float(np.mean([part.sharing for part in parts])),
+        expected,
     )
 
 
@@ -108,9 +112,8 @@ def _rows(
     resampler: Resampler,
 ) -> list[dict[str, Any]]:
     rows = []
-    pairs, ruled, kept, undecided = (
-        values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept, part.undecided)
-    )
+    pairs, ruled, kept = (values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept))
+    shuffled = part.shuffled()
     for number in range(bins.first.size):
         low, high = shares[number].interval(resampler.count)
         by_rule = float(ruled[number] / pairs[number])
@@ -123,7 +126,7 @@ def _rows(
             "share": shares[number].value,
             "low": low,
             "high": high,
-            "shuffled": by_rule + float(undecided[number] / pairs[number]) * part.sharing,
+            "shuffled": float(shuffled[number]),
             "window_only": by_rule,
             "units": resampler.count,
             "unit": sample.unit,
@@ -173,7 +176,7 @@ def content_words(sample: Sample) -> NDArray[np.int64]:
 def long_range_rows(
     sample: Sample, layer: int, places: NDArray[np.int64], chosen: NDArray[np.float32]
 ) -> list[dict[str, Any]]:
-    """The strongest pairs of some words beyond the window that share their most probable group in one layer.
+    """The strongest pairs of some words beyond every head's window that share their most probable group in one layer.
 
     Every two pieces are listed once, at their highest affinity.
 
@@ -188,8 +191,9 @@ def long_range_rows(
     top = chosen.argmax(axis=1) if places.size else np.zeros(0, dtype=int)
     affinity = chosen @ chosen.T
     same_document = sample.starts[places][:, None] == sample.starts[places][None, :]
-    rule, apart = sample.rules[sample.layers.index(layer)], places[:, None] - places[None, :]
-    distant = (apart > rule.near) & (apart <= rule.farthest(sample.num_tokens))
+    rules = [part.rule for part in sample.parts[sample.layers.index(layer)] if not part.full]
+    apart, near = places[:, None] - places[None, :], max(rule.near for rule in rules)
+    distant = (apart > near) & (apart <= rules[0].farthest(sample.num_tokens))
     affinity[~(distant & same_document & (top[:, None] == top[None, :]))] = -1.0
     rows: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()

@@ -5,6 +5,7 @@ A resample draws as many units as there are, with replacement; intervals follow 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +48,19 @@ class Estimate:
         return Estimate(self.value - other.value, self.replicates - other.replicates, -1.0, 1.0)
 
 
-def mean_of(estimates: list[Estimate]) -> Estimate:
-    """The mean over layers of one statistic, resampled together."""
+def mean_of(estimates: list[Estimate], weights: Sequence[int] | None = None) -> Estimate:
+    """The mean over layers or heads of one statistic, resampled together.
+
+    Args:
+        estimates: of each.
+        weights: how much each counts; all alike when None.
+    """
     first = estimates[0]
+    if len(estimates) == 1:
+        return first
     return Estimate(
-        float(np.mean([one.value for one in estimates])),
-        np.mean([one.replicates for one in estimates], axis=0),
+        float(np.average([one.value for one in estimates], weights=weights)),
+        np.average([one.replicates for one in estimates], axis=0, weights=weights),
         first.least,
         first.most,
     )

@@ -9,12 +9,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.pair_rules import pair_rules
+from focus_explorer.data.parts import head_memberships, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
 
+NEEDED = (
+    "all_assignments",
+    "pieces",
+    "token_tags",
+    "baseline_assignments",
+    "baseline_head_memberships",
+    "attention_queries",
+    "parts",
+    "all_head_memberships",
+)
 CAUSES = ("local", "sinks", "grouped", "dropped")
 NO_TAGGER = (
     "The words are not tagged: categories are from English word lists and sentences from punctuation. "
@@ -31,8 +41,7 @@ def run_sample(database: Database, run_id: str) -> Sample:
     """
     run = fetch_run(database, run_id)
     config, count = json.loads(run["config"]), run["num_tokens"]
-    names = ("all_assignments", "pieces", "token_tags", "baseline_assignments", "attention_queries", "sliding_windows")
-    rows = fetch_several(database, names, run_id=run_id)
+    rows = fetch_several(database, NEEDED, run_id=run_id)
     layers = np.unique(rows["all_assignments"]["layer"].to_numpy())
     pieces = rows["pieces"]["piece"].to_pylist()
     numbers: dict[str, int] = {}
@@ -43,13 +52,13 @@ def run_sample(database: Database, run_id: str) -> Sample:
     notes = [] if tagged else [NO_TAGGER]
     if not random.num_rows:
         notes.append(NO_RANDOM)
-    rules = pair_rules(config, rows["sliding_windows"])
+    parts = run_parts(config, rows["parts"])
     return Sample(
         layers=layers.tolist(),
         num_groups=config["num_groups"],
-        rules=[rules[layer] for layer in layers.tolist()],
-        focus=_groups(rows["all_assignments"], layers, count),
-        random=_groups(random, layers, count) if random.num_rows else None,
+        parts=[parts[layer] for layer in layers.tolist()],
+        focus=_groups(rows["all_assignments"], rows["all_head_memberships"], layers, count),
+        random=_groups(random, rows["baseline_head_memberships"], layers, count) if random.num_rows else None,
         pieces=list(numbers),
         piece=codes,
         schemes=schemes,
@@ -61,8 +70,9 @@ def run_sample(database: Database, run_id: str) -> Sample:
     )
 
 
-def _groups(rows: pa.Table, layers: NDArray[np.int64], count: int) -> Groups:
+def _groups(rows: pa.Table, own: pa.Table, layers: NDArray[np.int64], count: int) -> Groups:
     place = np.searchsorted(layers, rows["layer"].to_numpy()), rows["position"].to_numpy()
+    others = head_memberships(own, count)
 
     def placed(name: str, kind: Any) -> NDArray[Any]:
         values = np.zeros((layers.size, count), dtype=kind)
@@ -74,6 +84,7 @@ def _groups(rows: pa.Table, layers: NDArray[np.int64], count: int) -> Groups:
         placed("membership", np.int64),
         placed("confidence", np.float32),
         placed("entropy", np.float32),
+        {(int(np.searchsorted(layers, layer)), part): bits for (layer, part), bits in others.items()},
     )
 
 

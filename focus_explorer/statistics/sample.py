@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.rule import PairRule
+from focus_explorer.data.parts import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +16,26 @@ class Groups:
 
     Attributes:
         tops: (L, T) most probable groups.
-        membership: (L, T) int64 bit sets that the attention executed.
+        membership: (L, T) int64 bit sets of the configuration's top-k.
         confidence, entropy: (L, T) largest probability; entropy of the probabilities in nats.
+        others: (place of the layer, number of the part) -> (T,) bit sets of heads with another top-k.
     """
 
     tops: NDArray[np.uint8]
     membership: NDArray[np.int64]
     confidence: NDArray[np.float32]
     entropy: NDArray[np.float32]
+    others: dict[tuple[int, int], NDArray[np.int64]] = field(default_factory=dict)
+
+    def executed(self, place: int, part: Part) -> NDArray[np.int64]:
+        """(T,) bit sets that the attention of a part executed: one group of all tokens under full attention.
+
+        Args:
+            place: of the layer.
+            part: of its heads.
+        """
+        bits = self.membership[place]
+        return np.ones_like(bits) if part.full else self.others.get((place, part.number), bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class Sample:
 
     Attributes:
         layers: layer numbers, in order.
-        rules: of the mask that was executed, one for each layer.
+        parts: heads of each layer by the setting they executed.
         focus: the groups of the run or corpus; random: those of random centroids, None where they were not measured.
         pieces: V different texts of tokens; piece: (T,) numbers of them.
         schemes: name -> categories, `pos` and `dep` from a tagger or `word` from word lists.
@@ -63,7 +75,7 @@ class Sample:
 
     layers: list[int]
     num_groups: int
-    rules: list[PairRule]
+    parts: list[tuple[Part, ...]]
     focus: Groups
     random: Groups | None
     pieces: list[str]

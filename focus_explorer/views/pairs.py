@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.data.parts import Part, mean_over_heads
 from focus_explorer.views.payloads.pairs import (
     AttentionLinksPayload,
     AttentionMassPayload,
@@ -46,6 +49,21 @@ def tile_payload(
     }
 
 
+def mean_counts(counts: Sequence[DistanceCounts], parts: Sequence[Part]) -> DistanceCounts:
+    """Pairs by distance of a layer whose heads may differ, mean over heads; whole numbers where they do not.
+
+    Args:
+        counts: one for each part.
+        parts: of the layer.
+    """
+    if len(parts) == 1:
+        return counts[0]
+    means = ("counts", "sharing", "shuffled", "window_only", "beyond", "beyond_shared")
+    return replace(
+        counts[0], **{name: mean_over_heads([getattr(one, name) for one in counts], parts) for name in means}
+    )
+
+
 def distance_payload(counts: DistanceCounts) -> DistancePayload:
     """Pairs of one layer by distance: counts by cause, and the shares of the baselines."""
     return {
@@ -62,7 +80,7 @@ def distance_payload(counts: DistanceCounts) -> DistancePayload:
 
 def mean_payload(layers: list[DistanceCounts]) -> DistanceMeanPayload:
     """Shares by distance, mean over layers, with the least and most of any layer; baselines of every layer."""
-    pairs = layers[0].counts.sum(axis=0)
+    pairs = np.rint(layers[0].counts.sum(axis=0)).astype(np.int64)
     shares = np.stack([layer.counts / pairs for layer in layers])
     kept = 1.0 - shares[:, CAUSES.index("dropped")]
     weights = pairs / pairs.sum()
@@ -76,11 +94,11 @@ def mean_payload(layers: list[DistanceCounts]) -> DistanceMeanPayload:
         "kept_least": _rounded(kept.min(axis=0)),
         "kept_most": _rounded(kept.max(axis=0)),
         "shuffled": _rounded(np.mean([layer.shuffled for layer in layers], axis=0)),
-        "window_only": _rounded(layers[0].window_only),
+        "window_only": _rounded(np.mean([layer.window_only for layer in layers], axis=0)),
         "sharing": [layer.sharing for layer in layers],
         "beyond": [layer.beyond_shared / layer.beyond if layer.beyond else None for layer in layers],
         "layer_shuffled": [float(layer.shuffled @ weights) for layer in layers],
-        "whole_window_only": float(layers[0].window_only @ weights),
+        "layer_window_only": [float(layer.window_only @ weights) for layer in layers],
     }
 
 

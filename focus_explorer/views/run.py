@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.data.parts import PartPairs, mean_distant_kept, mean_over_heads
 from focus_explorer.views.payloads.runs import (
     CausesPayload,
     LayerCellsPayload,
     LayerPayload,
     MapPayload,
     MaskPayload,
+    PartPayload,
     QualityPayload,
     RunGroupPayload,
     RunInfoPayload,
     RunPayload,
     TimingPayload,
 )
-from focus_runtime.mask.rule import CAUSES, PairRule
+from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.intervals import moving_block_interval
 
 Rows = list[dict[str, Any]]
+Parts = Mapping[int, Sequence[PartPairs]]
 
 
 def encode(values: NDArray[Any]) -> str:
@@ -41,6 +45,8 @@ def run_payload(
     groups: Rows,
     frequent: Rows,
     layers: Rows,
+    parts: Parts,
+    full_layers: list[int],
     losses: pa.Table,
     timings: Rows,
 ) -> RunPayload:
@@ -55,6 +61,8 @@ def run_payload(
         groups: L x K rows of the query `groups`, by layer and group.
         frequent: rows of the query `group_pieces`, most frequent first.
         layers: L rows of the query `layers`.
+        parts: by layer number, its heads of equal settings with their pairs.
+        full_layers: numbers of the layers that the budget gives full attention.
         losses: mode and nll in nats, by mode and position.
         timings: rows of the query `timings`.
     """
@@ -67,7 +75,8 @@ def run_payload(
         "pieces": pieces,
         "top": encode(tops),
         "groups": _groups(groups, frequent, len(layers), info["config"]["num_groups"]),
-        "layers": [_layer(layer, run["num_tokens"]) for layer in layers],
+        "layers": [_layer(layer, parts[layer["layer"]], run["num_tokens"]) for layer in layers],
+        "full_layers": full_layers,
         "losses": {"full": encode(nll["full"].astype(np.float32)), "focus": encode(nll["focus"].astype(np.float32))},
         "quality": _quality(nll),
         "timings": [_timing(row) for row in timings],
@@ -113,7 +122,10 @@ def membership_width(num_groups: int) -> int:
 
 
 def cells_payload(
-    membership: NDArray[np.int64], probabilities: NDArray[np.float32], entropy: NDArray[np.float32]
+    membership: NDArray[np.int64],
+    probabilities: NDArray[np.float32],
+    entropy: NDArray[np.float32],
+    others: Mapping[int, NDArray[np.int64]] | None = None,
 ) -> LayerCellsPayload:
     """What one layer adds to `run_payload`, in order of position.
 
@@ -123,16 +135,22 @@ def cells_payload(
         membership: (T,) bit sets.
         probabilities: (T, K).
         entropy: (T,) nats.
+        others: (T,) bit sets of the parts of the layer's heads that have others than `membership`.
     """
     groups = probabilities.shape[1]
     width = membership_width(groups)
     share = entropy / np.log(groups) if groups > 1 else np.zeros_like(entropy)
-    return {
+    payload: LayerCellsPayload = {
         "width": width,
         "membership": encode(membership.astype(np.uint64).astype(f"u{width}")),
         "probabilities": encode(np.rint(probabilities * 255).astype(np.uint8)),
         "entropy": encode(np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)),
     }
+    if others:
+        payload["part_memberships"] = {
+            str(part): encode(bits.astype(np.uint64).astype(f"u{width}")) for part, bits in others.items()
+        }
+    return payload
 
 
 def _losses(losses: pa.Table, count: int) -> dict[str, NDArray[np.float64]]:
@@ -170,34 +188,40 @@ def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> lis
     return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]
 
 
-def distant_kept(row: dict[str, Any], num_tokens: int) -> float | None:
-    """Pairs kept by a layer's groups over those beyond window and sinks that it reaches; None where there are none.
-
-    Args:
-        row: of the query `layers`.
-        num_tokens: T.
-    """
-    rule = PairRule(0, sliding_window=row["sliding_window"])
-    distant = row["group_only"] + row["dropped"] - rule.unreached(num_tokens)
-    return row["group_only"] / distant if distant else None
-
-
-def _layer(row: dict[str, Any], num_tokens: int) -> LayerPayload:
-    pairs: CausesPayload = {
-        "local_only": row["local_only"],
-        "group_only": row["group_only"],
-        "local_and_group": row["local_and_group"],
-        "sink_only": row["sink_only"],
-        "dropped": row["dropped"],
+def _causes(pairs: Mapping[str, Any]) -> CausesPayload:
+    return {
+        "local_only": pairs["local_only"],
+        "group_only": pairs["group_only"],
+        "local_and_group": pairs["local_and_group"],
+        "sink_only": pairs["sink_only"],
+        "dropped": pairs["dropped"],
     }
+
+
+def _part(one: PartPairs) -> PartPayload:
+    part = one.part
+    return {
+        "heads": list(part.heads),
+        "top_k": part.top_k,
+        "window": part.rule.window,
+        "full": part.full,
+        "retained_pairs": one.retained_pairs,
+        "pairs": _causes(one.pairs),
+    }
+
+
+def _layer(row: dict[str, Any], parts: Sequence[PartPairs], num_tokens: int) -> LayerPayload:
+    by_part = [[one.pairs[cause] for cause in CAUSES] for one in parts]
+    pairs = mean_over_heads(by_part, [one.part for one in parts])
     return {
         "layer": row["layer"],
         "attention_kind": row["attention_kind"],
         "dominance": row["dominance"],
         "retained_pairs": row["retained_pairs"],
-        "distant_kept": distant_kept(row, num_tokens),
+        "distant_kept": mean_distant_kept(parts, num_tokens),
         "sliding_window": row["sliding_window"],
-        "pairs": pairs,
+        "pairs": _causes(dict(zip(CAUSES, np.asarray(pairs).tolist(), strict=True))),
+        "parts": [_part(one) for one in parts],
     }
 
 

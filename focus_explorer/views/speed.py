@@ -35,6 +35,7 @@ def speed_figure(result: dict[str, Any]) -> go.Figure:
         figure.add_trace(_line("whole model, decode", GREEN, tokens, [row["full_over_focus"] for row in decode]))
     config = result["config"]
     setting = f"K={config['num_groups']}, k={config['top_k']}, w={config['window']}, {config['num_sinks']} sinks"
+    setting += ", with a budget" if config.get("budget") else ""
     figure.add_hline(y=1, line={"color": "#888888", "width": 1})
     figure.update_layout(
         title={"text": f"Focus beside full attention<br><sup>{result['model']}, {setting}, {result['dtype']}</sup>"},

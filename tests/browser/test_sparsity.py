@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.parts import executed
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.services.service import Service
 from tests.browser.test_accessibility import findings
 
@@ -172,8 +173,8 @@ def test_distances_are_shown_with_both_null_baselines(open_page, database):
     chart = page.locator("[data-testid=fx-distance]")
     chart.locator(".main-svg").first.wait_for(timeout=20_000)
     page.get_by_role("radio", name="Mean over layers").check()
-    rows = fetch(Service(database).database, "membership", run_id=run_id_of(page))
-    bits = rows["membership"].to_numpy().reshape(30, -1)
+    store = Service(database).database
+    bits = np.stack([parts[0].membership for parts in executed(store, fetch_run(store, run_id_of(page))).values()])
     query, key = np.tril_indices(bits.shape[1], -17)  # beyond the window of 16
     beyond = key >= 4  # of what is no sink
     far = np.mean([((layer[query] & layer[key]) != 0)[beyond].mean() for layer in bits])

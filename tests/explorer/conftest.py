@@ -6,6 +6,7 @@ import pytest
 
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.service import Service
+from focus_runtime.budget import read_budget
 from tests.helpers import build_model, build_tokenizer
 
 TEXT = "The harbour was quiet. <script>alert('x')</script> Déjà vu 🙂 — the cat sat on the mat & left.\n" * 6
@@ -37,4 +38,40 @@ def sliding_run(service, tmp_path_factory):
     build_model("Mistral", vocab_size=512, sliding_window=24).save_pretrained(folder)
     build_tokenizer().save_pretrained(folder)
     request = AnalyzeRequest(model=str(folder), centroids="random", top_k=1, window=8, num_sinks=2, repeats=1)
+    return analyze(service, TEXT, request, command="focus-explorer test")
+
+
+BUDGET = read_budget(
+    [
+        {"layer": 0, "full": True},
+        {"layer": 1, "head": 0, "top_k": 2, "window": 3},
+        {"layer": 1, "head": 2, "full": True},
+        {"layer": 3, "top_k": 3},
+    ]
+)
+
+
+@pytest.fixture(scope="session")
+def heads_model(tmp_path_factory):
+    """A model with four key-value heads, each shared by two query heads."""
+    folder = tmp_path_factory.mktemp("heads-model")
+    model = build_model(vocab_size=512, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4)
+    model.save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def budget_run(service, heads_model):
+    """Layer 0 in full, layer 1 in three parts of heads, layer 2 as usual, layer 3 with another top-k."""
+    request = AnalyzeRequest(
+        model=heads_model,
+        centroids="random",
+        num_groups=6,
+        top_k=1,
+        window=8,
+        num_sinks=2,
+        repeats=1,
+        budget=BUDGET,
+    )
     return analyze(service, TEXT, request, command="focus-explorer test")

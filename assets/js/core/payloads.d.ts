@@ -5,7 +5,7 @@
 
 // ---- runs: focus_explorer/views/run.py, focus_explorer/services/run_payload.py
 
-/** FocusConfig as JSON. */
+/** FocusConfig as JSON; `budget` where there is one. */
 export interface ConfigPayload {
   num_groups: number;
   routing_dim: number;
@@ -54,7 +54,7 @@ export interface RunGroupPayload {
   tokens: [string, number][];
 }
 
-/** Pair counts by cause (CAUSES of the runtime's mask). */
+/** Pairs by cause (CAUSES of the runtime's mask): counts, or their means over heads. */
 export interface CausesPayload {
   local_only: number;
   group_only: number;
@@ -63,7 +63,17 @@ export interface CausesPayload {
   dropped: number;
 }
 
-/** A cell of `layers` of run_payload. */
+/** Key-value heads of a layer that share a setting, with the pairs of one of them; `top_k` null where `full`. */
+export interface PartPayload {
+  heads: number[];
+  top_k: number | null;
+  window: number;
+  full: boolean;
+  retained_pairs: number;
+  pairs: CausesPayload;
+}
+
+/** A cell of `layers` of run_payload: means over the heads, and in `parts` what these executed. */
 export interface LayerPayload {
   layer: number;
   attention_kind: string;
@@ -72,6 +82,7 @@ export interface LayerPayload {
   distant_kept: number | null;
   sliding_window: number | null;
   pairs: CausesPayload;
+  parts: PartPayload[];
 }
 
 /** `quality` of run_payload: perplexities, and the mean loss difference with its 95 % interval. */
@@ -103,7 +114,8 @@ export interface LossesPayload {
   focus: string;
 }
 
-/** run_payload and load_run; `cells` by layer number, empty for a long run. */
+/** run_payload and load_run; `cells` by layer number, empty for a long run; the budget gives every head of
+ * `full_layers` full attention. */
 export interface RunPayload {
   run: RunInfoPayload;
   num_layers: number;
@@ -112,18 +124,21 @@ export interface RunPayload {
   top: string;
   groups: RunGroupPayload[][];
   layers: LayerPayload[];
+  full_layers: number[];
   losses: LossesPayload;
   quality: QualityPayload;
   timings: TimingPayload[];
   cells: Record<string, LayerCellsPayload>;
 }
 
-/** cells_payload and layer_cells: base64 of `width`-byte bit sets, and of bytes. */
+/** cells_payload and layer_cells: base64 of `width`-byte bit sets, and of bytes; `part_memberships` where heads differ:
+ * by number, the parts with other groups, full attention left out. */
 export interface LayerCellsPayload {
   width: number;
   membership: string;
   probabilities: string;
   entropy: string;
+  part_memberships?: Record<string, string>;
 }
 
 /** word_classes: `classes` is base64 of bytes. */
@@ -248,7 +263,7 @@ export interface DistanceMeanPayload {
   sharing: number[];
   beyond: (number | null)[];
   layer_shuffled: number[];
-  whole_window_only: number;
+  layer_window_only: number[];
 }
 
 /** mass_payload with `state: "done"`: layers by heads. */

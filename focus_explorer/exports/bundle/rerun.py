@@ -27,6 +27,7 @@ from focus_explorer.services.models import LoadedModel, ModelStore, load_by_name
 from focus_explorer.services.run_model import backend_again, device_here
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
+from focus_runtime.budget import read_budget
 from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
 
@@ -148,6 +149,7 @@ def run_again(
             window=config["window"],
             num_sinks=config["num_sinks"],
             assignment=config["assignment"],
+            budget=read_budget(config.get("budget", [])),
             max_tokens=cut,
             repeats=1,
             backend=backend_again(entry["execution"]),
@@ -226,7 +228,7 @@ def carry_over(database: Database, fresh: str, entry: Row, title: str) -> None:
         "notes": json.dumps(entry["notes"]),
     }
     with database.write() as connection:
-        for table in ("tokens", "assignments", "masks", "layers", "losses"):
+        for table in ("tokens", "assignments", "head_assignments", "masks", "head_masks", "layers", "losses"):
             connection.execute(f"UPDATE {table} SET run_id = ? WHERE run_id = ?", [run_id, fresh])
         for table in ("timings", "runs"):
             connection.execute(f"DELETE FROM {table} WHERE run_id = ?", [fresh])

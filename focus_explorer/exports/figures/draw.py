@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from focus_explorer.data.parts import part_of, run_parts
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.statistics.run_statistics import statistics_table
@@ -62,10 +63,26 @@ def _map(database: Database, run: dict[str, Any], preset: Preset, layer: int | N
     return token_map.token_map_figure(rows.to_pylist(), groups, pieces, layer, preset)
 
 
-def _mask(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
+def draw_mask(
+    database: Database, run: dict[str, Any], preset: Preset, layer: int | None, head: int | None = None
+) -> go.Figure:
+    """The mask of one layer; of the heads that are alike with one, or with the first, where they differ.
+
+    Args:
+        database: has the run.
+        run: its row.
+        preset: size and type.
+        layer: its number.
+        head: key-value head; the first when None.
+
+    Raises:
+        NotFoundError: the layer has no such head.
+    """
     assert layer is not None
-    rows = fetch(database, "mask", run_id=run["run_id"], layer=layer)
-    return mask.mask_figure(rows, layer, run["num_tokens"], preset)
+    parts = run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run["run_id"]))[layer]
+    part = part_of(parts, layer, head)
+    rows = fetch(database, "mask", run_id=run["run_id"], layer=layer, part=part.number)
+    return mask.mask_figure(rows, layer, run["num_tokens"], preset, heads=part.title if len(parts) > 1 else "")
 
 
 def _statistic(database: Database, run: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -137,7 +154,7 @@ def _attention(database: Database, run: dict[str, Any], preset: Preset, layer: i
 DRAWING: dict[str, Callable[[Database, dict[str, Any], Preset, int | None], go.Figure]] = {
     "group_sizes": _group_sizes,
     "map": _map,
-    "mask": _mask,
+    "mask": draw_mask,
     "structure": _structure,
     "categories": _categories,
     "agreement": _agreement,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import as_run, provenance
+from focus_explorer.services.budget import with_budget
 from focus_explorer.views.figures.style import PRESETS, SCREEN
 from focus_runtime.files import replacing
 from focus_runtime.store.corpora import corpus_row
@@ -40,7 +41,13 @@ OF_CORPUS = ("structure", "categories", "agreement", "distances")
 
 
 def figure(
-    database: Database, run_id: str, name: str, *, preset: str = "column", layer: int | None = None
+    database: Database,
+    run_id: str,
+    name: str,
+    *,
+    preset: str = "column",
+    layer: int | None = None,
+    head: int | None = None,
 ) -> go.Figure:
     """One of `FIGURES` as a Plotly figure at its final size; title, caption and provenance are in `layout.meta`.
 
@@ -50,9 +57,10 @@ def figure(
         name: one of `FIGURES`, of a corpus one of `OF_CORPUS`.
         preset: one of `PRESETS`, or `screen`.
         layer: of the figures in `LAYERED`, the middle one when None; of those in `EITHER`, all when None.
+        head: key-value head of the mask, where the heads of the layer differ; the first when None.
 
     Raises:
-        InputError: unknown run, figure, preset or layer, or what it shows was not measured yet.
+        InputError: unknown run, figure, preset, layer or head, or what it shows was not measured yet.
     """
     if name not in FIGURES:
         raise InputError(f"there is no figure {name!r}", expected=" or ".join(FIGURES))
@@ -67,10 +75,16 @@ def figure(
         layer = checked_layer(database, run_id, layer)
     elif layer is not None and name not in EITHER:
         raise InputError(f"the figure {name} shows all layers", fix=f"a layer is for {', '.join(LAYERED + EITHER)}")
-    from focus_explorer.exports.figures.draw import DRAWING
+    if head is not None and name != "mask":
+        raise InputError(f"the figure {name} is not of one head", fix="leave the head out; it is for the mask")
+    from focus_explorer.exports.figures.draw import DRAWING, draw_mask
 
-    drawn = DRAWING[name](database, run, sizes[preset], layer)
-    source = provenance(run) | {"figure": name} | ({} if layer is None else {"layer": str(layer)})
+    if name == "mask":
+        drawn = draw_mask(database, run, sizes[preset], layer, head)
+    else:
+        drawn = DRAWING[name](database, run, sizes[preset], layer)
+    places = {"layer": layer, "head": head}
+    source = provenance(run) | {"figure": name} | {key: str(at) for key, at in places.items() if at is not None}
     drawn.layout.meta = {**drawn.layout.meta, "setting": _setting(run), "provenance": source}
     return drawn
 
@@ -84,6 +98,7 @@ def write_figure(
     *,
     preset: str = "column",
     layer: int | None = None,
+    head: int | None = None,
 ) -> Path:
     """Write a figure atomically; several in one `render.open_browser()` start the browser once.
 
@@ -94,7 +109,7 @@ def write_figure(
         file_format: one of `FIGURE_FORMATS`.
         out: file to write; folders above it are made.
         preset: one of `PRESETS`; HTML is for the screen and has its own size.
-        layer: as of `figure`.
+        layer, head: as of `figure`.
 
     Raises:
         InputError: as `figure`; or unknown format, no Chrome or Chromium, or the file cannot be written.
@@ -104,7 +119,8 @@ def write_figure(
     from focus_explorer.exports.figures.render import picture
     from focus_explorer.exports.figures.standalone import page
 
-    drawn = figure(database, run_id, name, preset="screen" if file_format == "html" else preset, layer=layer)
+    on_screen = file_format == "html"
+    drawn = figure(database, run_id, name, preset="screen" if on_screen else preset, layer=layer, head=head)
     data = page(drawn).encode() if file_format == "html" else picture(drawn, file_format)
     target = Path(os.path.expanduser(out))
     with replacing(target) as part:
@@ -149,6 +165,6 @@ def _setting(run: dict[str, Any]) -> str:
     config = json.loads(run["config"])
     return (
         f"{run['model_id']}, centroids {run['centroids_name']}, K={config['num_groups']}, k={config['top_k']}, window "
-        f"{config['window']}, {config['num_sinks']} sinks, {config['assignment']} assignment, {run['dtype']} on "
-        f"{run['device']}"
+        f"{config['window']}, {config['num_sinks']} sinks, {config['assignment']} assignment{with_budget(config)}, "
+        f"{run['dtype']} on {run['device']}"
     )

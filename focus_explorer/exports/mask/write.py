@@ -18,12 +18,12 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.parts import executed, part_of
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.mask.names import MASK, SUFFIXES
 from focus_explorer.exports.tables.sources import provenance
 from focus_explorer.progress import Progress
-from focus_explorer.services.runs import pair_rules
 from focus_runtime.files import replacing
 from focus_runtime.mask.kept import KeptPairs, kept_pairs
 from focus_runtime.mask.rule import CAUSES
@@ -43,6 +43,7 @@ def write_mask(
     out: str | Path,
     *,
     rows: tuple[int, int] | None = None,
+    head: int | None = None,
     progress: Progress = lambda stage, fraction: None,
 ) -> Path:
     """Write the kept pairs of some queries atomically.
@@ -55,24 +56,31 @@ def write_mask(
             (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
         out: file to write; folders above it are made.
         rows: first and one past the last query; the whole text when None.
+        head: key-value head whose mask it is; needed where the heads of the layer differ.
         progress: takes the stage and the fraction done, before every few rows; may raise Cancelled.
 
     Raises:
-        InputError: unknown run, layer or format, rows outside the text, or the file cannot be written; nothing
-            half-written stays.
+        InputError: unknown run, layer, head or format, rows outside the text, a layer whose heads differ without a
+            head, or the file cannot be written; nothing half-written stays.
     """
     if file_format not in SUFFIXES:
         raise InputError(f"there is no format {file_format!r} of a mask", expected=" or ".join(SUFFIXES))
     run = fetch_run(database, run_id)
-    membership = fetch(database, "layer_membership", run_id=run_id, layer=layer)["membership"].to_numpy()
+    parts = executed(database, run, layer)[layer]
+    if head is None and len(parts) > 1:
+        raise InputError(
+            f"the heads of layer {layer} differ ({'; '.join(one.part.title for one in parts)})",
+            fix="name one of them with --head",
+        )
+    chosen = part_of([one.part for one in parts], layer, head)
+    membership, rule = parts[chosen.number].membership, chosen.rule
     total = membership.size
-    if not total:
-        raise InputError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
     first, last = rows or (0, total)
     if not 0 <= first < last <= total:
         raise InputError(f"rows is {first}:{last}", expected=f"A:B with 0 <= A < B <= {total}, the tokens of the run")
-    rule = pair_rules(database, run)[layer]
     about = provenance(run) | {"table": MASK, "layer": str(layer), "rows": f"{first}:{last}", "causes": list(CAUSES)}
+    if len(parts) > 1:
+        about["heads"] = chosen.title
 
     passes = 0
 

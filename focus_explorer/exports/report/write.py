@@ -13,7 +13,9 @@ from focus_explorer.exports.bundle.manifest import SteadyDatabase
 from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.exports.report.pdf import print_pdf
+from focus_explorer.services.budget import budget_words
 from focus_explorer.services.service import Service
+from focus_runtime.budget import read_budget
 from focus_runtime.files import replacing
 from focus_runtime.version import __version__
 
@@ -175,6 +177,8 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     add("Window", [f"{config['window']:,} tokens" for config in configs])
     add("First tokens all attend to", [config["num_sinks"] for config in configs])
     add("Assignment", [config["assignment"] for config in configs])
+    if any(config.get("budget") for config in configs):
+        add("Budget", [budget_words(read_budget(config.get("budget", []))) or "none" for config in configs])
     add("Precision, device", [f"{run['dtype']}, {run['device']}" for run in runs])
     add(
         "Attention code, threads",

@@ -97,8 +97,18 @@ READING: dict[str, tuple[Column, ...]] = {
         _whole("repeat", "Repeat"),
         Column("milliseconds", "Time (ms)", digits=1),
     ),
+    "heads": (
+        LAYER,
+        _whole("part", "Part"),
+        Column("heads", "Heads", "word"),
+        Column("full_attention", "Full", "word"),
+        _whole("top_k", "Top k"),
+        _whole("window_size", "Window"),
+        Column("retained_pairs", "Pairs kept"),
+    ),
     "masks": (
         LAYER,
+        _whole("part", "Part"),
         _whole("row_block", "Query block"),
         _whole("col_block", "Key block"),
         _whole("local_only", "Window"),
@@ -229,7 +239,8 @@ def setting_sentence(row: dict[str, object]) -> str:
     """The run and its setting, for a caption."""
     return (
         f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, K={row['num_groups']}, "
-        f"k={row['top_k']}, window {row['window']}, {row['num_sinks']} sinks, {row['assignment']} assignment."
+        f"k={row['top_k']}, window {row['window']}, {row['num_sinks']} sinks, {row['assignment']} assignment"
+        f"{', with a budget' if row.get('budget') else ''}."
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import QUERIES, fetch, fetch_run
@@ -24,6 +25,7 @@ TABLES: dict[str, str] = {  # of a run
     "groups": "Size, confidence and most frequent tokens of every group of every layer.",
     "tokens": "Every token with its loss under full attention and Focus, and its group in every layer.",
     "layers": "Every layer with its largest group and its pairs by what keeps or drops them.",
+    "heads": "What the heads of every layer executed, those of equal settings together, with the pairs of one of them.",
     "assignments": "Every token in every layer: groups, confidence and entropy of the routing.",
     "losses": "Loss of every token under full attention and under Focus.",
     "timings": "Median and range of the time of every stage.",
@@ -54,7 +56,7 @@ _QUERIES = {  # tables that are the rows of one named query
     "comparisons": "comparisons",
 }
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
-SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS)
+SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, "budget")
 ROWS_AT_ONCE = 600_000
 # Name, note and tags of a run change while its numbers do not, and its title is a part of the text.
 _NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
@@ -80,6 +82,8 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
+    if config.get("budget"):
+        setting["budget"] = json.dumps(config["budget"])
     about = provenance(run) | {"table": what, "about": TABLE_DESCRIPTIONS[what]}
     metadata = {"focus_explorer": json.dumps(about, sort_keys=True, ensure_ascii=False)}
     pieces = _with_setting(_pieces(database, run, what), setting)
@@ -125,6 +129,8 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
         rows = fetch_in_order(database, _QUERIES[what], run_id)
         if what == "layers" and rows["sliding_window"].null_count == rows.num_rows:  # 0.1 had no such column
             rows = rows.drop_columns("sliding_window")
+        if what == "masks" and not pc.any(pc.greater(rows["part"], 0)).as_py():  # all heads of every layer are alike
+            rows = rows.drop_columns("part")
         yield rows
     else:
         yield from _COMPOSED[what](database, run)
@@ -194,8 +200,19 @@ def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
             yield rows.add_column(5, "label", letters.take(rows["top_group"]))
 
 
+def _heads(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    """Numbers of heads as text; without a window where every earlier token is attended to."""
+    rows = fetch_in_order(database, "part_pairs", run["run_id"])
+    place = rows.column_names.index("heads")
+    rows = rows.set_column(place, "heads", text_array([", ".join(map(str, of)) for of in rows["heads"].to_pylist()]))
+    place = rows.column_names.index("window_size")
+    window = pc.if_else(rows["full_attention"], pa.scalar(None, pa.int64()), rows["window_size"])
+    yield rows.set_column(place, "window_size", window)
+
+
 _COMPOSED: dict[str, Callable[[Database, dict[str, Any]], Iterator[pa.Table]]] = {
     "groups": _groups,
+    "heads": _heads,
     "tokens": _tokens,
     "assignments": _assignments,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.service import Service
 from focus_runtime.files import replacing
@@ -76,6 +77,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
     if model is not None:
         with service.models.lease(model) as loaded:
             check_model(centroids, loaded)
+            centroids.check_budget(loaded.model, centroids.config.budget)
     config = centroids.config
     report = [
         f"{len(centroids.routers)} layers, K = {config.num_groups} groups, routing size {config.routing_dim}, "
@@ -84,6 +86,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         + (f"; fits {model}" if model is not None else ""),
         f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
         f"temperature {config.temperature:g}, {config.gate} gate",
+        *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
         "column potentials present" if centroids.has_potentials else "no column potentials",
         *(f"note: {warning}" for warning in centroids.warnings),
     ]

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from focus_explorer.data.parts import PartGroups, executed
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import ConfigError, MemoryShortError, NotFoundError
+from focus_explorer.errors import ConfigError, MemoryShortError
 from focus_explorer.progress import Progress
 from focus_explorer.services.run_model import lease_run_model
-from focus_explorer.services.runs import pair_rules, run_config
+from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.crossover import crossing
 from focus_explorer.views.payloads.comparisons import (
@@ -22,7 +21,6 @@ from focus_explorer.views.payloads.comparisons import (
     LengthPayload,
     MeasuredLengths,
 )
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.device_map import input_device
 from focus_runtime.store.comparisons import write_length
 
@@ -53,7 +51,7 @@ def measure_lengths(
 ) -> MeasuredLengths:
     """Time one layer of the run's model at 256, 512, ... tokens for as long as the time lasts.
 
-    The inputs are random; the groups have the shares they have in this layer of the run.
+    The inputs are random; the groups have the shares they have in this layer of the run, and its heads their settings.
 
     Args:
         service: database and model.
@@ -72,10 +70,7 @@ def measure_lengths(
     """
     check_seconds(seconds)
     run = fetch_run(service.database, run_id)
-    rows = fetch(service.database, "layer_membership", run_id=run_id, layer=layer)
-    if not rows.num_rows:
-        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-    membership, rules = rows["membership"].to_numpy(), pair_rules(service.database, run)
+    parts = executed(service.database, run, layer)[layer]
     start, length, last = time.monotonic(), SHORTEST, 0.0
     while length <= LONGEST:
         spent = time.monotonic() - start
@@ -86,7 +81,7 @@ def measure_lengths(
         with lease_run_model(service, run) as loaded:
             began = time.monotonic()  # not the wait for the model
             try:
-                row = _measure(run, loaded.model, rules[layer], layer, membership, length, repeats)
+                row = _measure(run, loaded.model, layer, parts, length, repeats)
             except MemoryShortError as error:
                 kept = "what was measured up to there is kept" if length > SHORTEST else "close other programs"
                 raise MemoryShortError(error.problem, expected=error.expected, fix=kept) from error
@@ -97,16 +92,28 @@ def measure_lengths(
 
 
 def _measure(
-    run: dict[str, Any], model: Any, rule: PairRule, layer: int, membership: np.ndarray, length: int, repeats: int
+    run: dict[str, Any], model: Any, layer: int, parts: Sequence[PartGroups], length: int, repeats: int
 ) -> dict[str, Any]:
     import torch
 
-    from focus_runtime.measure.speed import LayerSetting, layer_speed, membership_like
+    from focus_runtime.measure.speed import LayerPart, LayerSetting, layer_speed, membership_like
 
     config, device = run_config(run), str(input_device(model))
-    setting = replace(LayerSetting.of_model(model, config), sliding_window=rule.sliding_window)
-    groups = membership_like(torch.from_numpy(membership.copy()), length, torch.Generator().manual_seed(length))
-    measured = layer_speed(setting, length, repeats=repeats, seed=length, device=device, membership=groups)
+    setting = replace(LayerSetting.of_model(model, config), sliding_window=parts[0].part.rule.sliding_window)
+
+    def like(one: PartGroups) -> torch.Tensor:
+        return membership_like(torch.from_numpy(one.membership.copy()), length, torch.Generator().manual_seed(length))
+
+    how: dict[str, Any] = {"repeats": repeats, "seed": length, "device": device}
+    if len(parts) == 1:
+        setting = replace(setting, window=parts[0].part.rule.window)
+        measured = layer_speed(setting, length, membership=like(parts[0]), **how)
+    else:
+        apart = [
+            LayerPart(one.part.heads, one.part.rule.window, None if one.part.full else like(one).to(device))
+            for one in parts
+        ]
+        measured = layer_speed(setting, length, parts=apart, **how)
     full, focus, routing = measured["full_ms"], measured["focus_ms"], measured["routing_ms"]
     return {
         "run_id": run["run_id"],

@@ -218,6 +218,7 @@ def _measure_cell(
         window=w,
         num_sinks=config.num_sinks,
         assignment=config.assignment,
+        budget=config.budget,
         backend=backend_again(run),
         repeats=repeats,
         cancelled=cancelled,

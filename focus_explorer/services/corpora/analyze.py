@@ -132,6 +132,7 @@ def _prepare(
         "window": how.window,
         "num_sinks": how.num_sinks,
         "assignment": how.assignment,
+        "budget": how.budget,
     }
     config = centroids.config.replace(**{key: value for key, value in requested.items() if value is not None})
     tagger = _tagger(announce) if request.tags else ""

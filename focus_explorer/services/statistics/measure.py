@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from focus_explorer.data.parts import by_top_k, part_groups
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.services.run_model import lease_run_model, run_random_seed
-from focus_explorer.services.runs import layer_numbers, run_config, token_ids
+from focus_explorer.services.runs import layer_numbers, layer_parts, run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_sample import stored_measurements
 from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
@@ -138,11 +137,9 @@ def _measure_attention(
 
     run = fetch_run(service.database, run_id)
     ids = token_ids(service.database, run_id)[:MEASURED_TOKENS]
-    layer, position, bits = (rows[name].to_numpy() for name in ("layer", "position", "membership"))
-    groups = {}
-    for number in np.unique(layer).tolist():
-        rows_of_layer = (layer == number) & (position < len(ids))
-        groups[number] = bits[rows_of_layer][np.argsort(position[rows_of_layer])]
+    own = fetch(service.database, "baseline_head_memberships", run_id=run_id)
+    parts = part_groups(layer_parts(service.database, run), rows, own, run["num_tokens"])
+    groups = {layer: by_top_k(of_layer)[:, : len(ids)] for layer, of_layer in parts.items()}
     with lease_run_model(service, run) as loaded:
         layers = measure(loaded.model, ids, groups, run_config(run), top=1, progress=step)
     write_attention_queries(service.database, run_id, {"random": {one.layer: one.queries for one in layers}})

@@ -12,9 +12,10 @@ def _views(service: Service) -> PairViews:
 
 
 def mask_tile(service: Service, request: Request) -> Payload:
-    """Pairs by cause in a rectangle: run, layer, rows and keys as [first, last]."""
+    """Pairs by cause in a rectangle: run, layer, rows and keys as [first, last]; part, where heads differ."""
     rows, keys = span(request, "rows"), span(request, "keys")
-    return _views(service).tile(run_of(request), whole_number(request, "layer"), rows, keys)
+    layer, part = whole_number(request, "layer"), whole_number(request, "part", 0)
+    return _views(service).tile(run_of(request), layer, rows, keys, part)
 
 
 def pair_distances(service: Service, request: Request) -> Payload:

@@ -20,12 +20,15 @@ CAUSES = {
 }
 
 
-def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset) -> go.Figure:
+def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, heads: str = "") -> go.Figure:
     """Blocks of pairs on and below the diagonal; query positions down, key positions across.
 
     Args:
         rows: of the query `mask`.
+        layer: its number.
         tokens: T.
+        preset: size and type.
+        heads: which heads of the layer and what they executed, where these differ.
     """
     block = rows["block_size"][0].as_py()
     counts, side = _reduced(rows)
@@ -50,22 +53,24 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset) -> go.F
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=mark)
     whole = counts.sum(axis=(1, 2))
     kept = 1 - whole[-1] / whole.sum()
+    setting = f" ({heads})" if heads else ""
     caption = (
-        f"Executed mask of layer {layer}: {int(whole.sum()):,} causal pairs of {tokens:,} tokens in blocks of {step} × "
-        f"{step}. A block has the colours of what keeps or drops its pairs, mixed by their number: the window, a "
-        f"shared group, both, or a sink alone. {kept:.1%} of the pairs are kept; "
+        f"Executed mask of layer {layer}{setting}: {int(whole.sum()):,} causal pairs of {tokens:,} tokens in "
+        f"blocks of {step} × {step}. A block has the colours of what keeps or drops its pairs, mixed by their number: "
+        f"the window, a shared group, both, or a sink alone. {kept:.1%} of the pairs are kept; "
         + ", ".join(f"{name} {n / whole.sum():.1%}" for (name, _), n in zip(CAUSES.values(), whole, strict=True))
         + "."
     )
+    which = f"layer {layer}" + (f", {heads.partition(':')[0]}" if heads else "")
     ends = [0, len(totals) * step]
     small = preset.width_px / preset.height_px < 2
     return finish(
         figure,
         preset,
-        title=f"Executed mask of layer {layer}",
+        title=f"Executed mask of {which}",
         caption=caption,
         height=1.5 if small else 1.25,
-        corner=f"n = {tokens:,} tokens, layer {layer}, {kept:.0%} of pairs kept",
+        corner=f"n = {tokens:,} tokens, {which}, {kept:.0%} of pairs kept",
         bargap=0,
         barmode="overlay",
         xaxis=axis(preset, "Key position (tokens)", range=ends, constrain="domain", nticks=6, tickformat=",d"),

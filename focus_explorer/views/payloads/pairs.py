@@ -19,12 +19,12 @@ class MaskTilePayload(TypedDict):
 
 
 class DistancePayload(TypedDict):
-    """Pairs of one layer by distance and cause, with the shares of both baselines."""
+    """Pairs of one layer by distance and cause, mean over its heads, with the shares of both baselines."""
 
     first: list[int]
     last: list[int]
     causes: list[str]
-    counts: list[list[int]]
+    counts: list[list[float]]
     sharing: float
     beyond: list[float | None]
     shuffled: list[float]
@@ -47,7 +47,7 @@ class DistanceMeanPayload(TypedDict):
     sharing: list[float]
     beyond: list[float | None]
     layer_shuffled: list[float]
-    whole_window_only: float
+    layer_window_only: list[float]
 
 
 class AttentionMassPayload(TypedDict):

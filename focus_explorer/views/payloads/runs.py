@@ -16,7 +16,7 @@ class HeadExceptionPayload(TypedDict):
 
 
 class ConfigPayload(TypedDict):
-    """FocusConfig as JSON."""
+    """FocusConfig as JSON; `budget` where there is one."""
 
     num_groups: int
     routing_dim: int
@@ -59,17 +59,28 @@ class RunGroupPayload(TypedDict):
 
 
 class CausesPayload(TypedDict):
-    """Pair counts by cause (`CAUSES` of the runtime)."""
+    """Pairs by cause (`CAUSES` of the runtime): counts, or their means over heads."""
 
-    local_only: int
-    group_only: int
-    local_and_group: int
-    sink_only: int
-    dropped: int
+    local_only: float
+    group_only: float
+    local_and_group: float
+    sink_only: float
+    dropped: float
+
+
+class PartPayload(TypedDict):
+    """Key-value heads of a layer that share a setting, with the pairs of one of them; `top_k` null where `full`."""
+
+    heads: list[int]
+    top_k: int | None
+    window: int
+    full: bool
+    retained_pairs: float
+    pairs: CausesPayload
 
 
 class LayerPayload(TypedDict):
-    """One layer: largest group, pairs kept, and pairs by cause."""
+    """One layer: largest group, and pairs kept and by cause, means over its heads; `parts` are what these executed."""
 
     layer: int
     attention_kind: str
@@ -78,6 +89,7 @@ class LayerPayload(TypedDict):
     distant_kept: float | None
     sliding_window: int | None
     pairs: CausesPayload
+    parts: list[PartPayload]
 
 
 class QualityPayload(TypedDict):
@@ -113,7 +125,10 @@ class LossesPayload(TypedDict):
 
 
 class RunPayload(TypedDict):
-    """What every view needs of a run; `cells` by layer number, empty for a long run."""
+    """What every view needs of a run; `cells` by layer number, empty for a long run.
+
+    The budget gives every head of `full_layers` full attention.
+    """
 
     run: RunInfoPayload
     num_layers: int
@@ -122,6 +137,7 @@ class RunPayload(TypedDict):
     top: str
     groups: list[list[RunGroupPayload]]
     layers: list[LayerPayload]
+    full_layers: list[int]
     losses: LossesPayload
     quality: QualityPayload
     timings: list[TimingPayload]
@@ -129,12 +145,16 @@ class RunPayload(TypedDict):
 
 
 class LayerCellsPayload(TypedDict):
-    """One layer by position: base64 of `width`-byte bit sets, and of bytes."""
+    """One layer by position: base64 of `width`-byte bit sets, and of bytes.
+
+    `part_memberships` where heads differ: by number, the parts with other groups, full attention left out.
+    """
 
     width: int
     membership: str
     probabilities: str
     entropy: str
+    part_memberships: NotRequired[dict[str, str]]
 
 
 class WordClassesPayload(TypedDict):

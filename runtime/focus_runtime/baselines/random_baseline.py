@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,14 @@ class RandomLayerGroups:
         membership: (T,) bit sets that the attention executed.
         top: (T,) most probable group; confidence: (T,) its probability.
         entropy: (T,) of the probabilities, in nats.
+        others: number of a part of the layer's heads -> (T,) bit sets, of those with another top-k.
     """
 
     membership: NDArray[np.int64]
     top: NDArray[np.uint8]
     confidence: NDArray[np.float32]
     entropy: NDArray[np.float32]
+    others: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ def random_baseline(
         calibrate_on: (N, T) or (T,) token ids; None leaves the potentials out, which Sinkhorn assignment does not use.
     """
     if layers is not None:
-        config = config.replace(layers=tuple(sorted(layers)))
+        chosen = tuple(sorted(layers))  # a budget names layers without groups too, those it gives full attention
+        config = config.replace(layers=chosen, budget=tuple(entry for entry in config.budget if entry.layer in chosen))
     centroids = random_centroids(model, config, seed=seed)
     if calibrate_on is None:
         return centroids
@@ -140,7 +143,7 @@ def random_groups(focus: FocusModel, ids: Sequence[int], *, seed: int, balanced_
     check_positions(focus.model, len(ids))
     tokens = torch.tensor([list(ids)], device=input_device(focus.model))
     nll = token_nll(focus.model, final_hidden(focus.model, tokens), tokens)[0].double().cpu().numpy()
-    layers = {}
+    layers, masks = {}, focus.head_masks()
     for index, assignment in focus.assignments().items():
         probabilities = assignment.probabilities[0].float().cpu().numpy()
         entropy = -(probabilities * np.log(np.clip(probabilities, 1e-30, None))).sum(axis=1)
@@ -149,5 +152,10 @@ def random_groups(focus: FocusModel, ids: Sequence[int], *, seed: int, balanced_
             probabilities.argmax(axis=1).astype(np.uint8),
             probabilities.max(axis=1),
             entropy.astype(np.float32),
+            {
+                part: mask.membership[0].cpu().numpy()
+                for part, mask in enumerate(masks[index])
+                if not mask.group.setting.full and mask.group.setting.top_k != focus.config.top_k
+            },
         )
     return RandomGroups(layers, seed, balanced_on, nll)

@@ -18,8 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose, on_layers
-from focus_runtime.composition.heads import HeadMask
+from focus_runtime.composition.heads import HeadMask, memberships
 from focus_runtime.corpus.folder import Tables
 from focus_runtime.corpus.source import Document
 from focus_runtime.mask.rule import CAUSES
@@ -28,7 +29,7 @@ from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.timing import both_passes, synchronise
 from focus_runtime.models.device_map import compute_devices, input_device
-from focus_runtime.models.structure import context_length
+from focus_runtime.models.structure import context_length, num_key_value_heads
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.tokens import TokenizedText, tokenize
 
@@ -38,7 +39,7 @@ class DocumentOptions:
     """How every document of a corpus is analysed.
 
     Attributes:
-        top_k, window, num_sinks, assignment: the centroid file's own when None.
+        top_k, window, num_sinks, assignment, budget: the centroid file's own when None.
         max_tokens: analyse at most this many tokens of a document.
         backend: of Focus attention, see `focus_attention`.
         tags: part of speech, relation and sentence of every token, in English.
@@ -48,6 +49,7 @@ class DocumentOptions:
     window: int | None = None
     num_sinks: int | None = None
     assignment: str | None = None
+    budget: tuple[HeadException, ...] | None = None
     max_tokens: int | None = None
     backend: str = "auto"
     tags: bool = True
@@ -56,12 +58,13 @@ class DocumentOptions:
 @dataclass(frozen=True, slots=True)
 class _Groups:
     """Assignments, losses and pairs by cause of one Focus pass: nll (T-1,), membership (L, T), probabilities (L, T, K),
-    counts (L, 5)."""
+    counts (L, 5), others (L, T) by any other top-k of the budget."""
 
     nll: NDArray[np.float32]
     membership: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     counts: NDArray[np.int64] | NDArray[np.float64]
+    others: dict[int, NDArray[np.int64]]
 
 
 class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
@@ -95,6 +98,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             window=options.window,
             num_sinks=options.num_sinks,
             assignment=options.assignment,
+            budget=options.budget,
             backend=options.backend,
         )
         self.random_baseline = None
@@ -151,9 +155,13 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             arrays.append(_stacked([a.membership[0] for a in assignments]))
             arrays.append(_stacked([a.probabilities[0].float() for a in assignments]))
             arrays.append(_pair_counts(list(self.focus.head_masks().values())))
+            for k in ks:
+                arrays.append(_stacked([memberships(a, (k,), config.top_k)[0, 0] for a in assignments]))
 
+        config = self.focus.config
+        ks = sorted({entry.top_k for entry in config.budget if entry.top_k is not None} - {config.top_k})
         nll = self._loss(ids, inside, collect).cpu().numpy()
-        return _Groups(nll, arrays[0], arrays[1], arrays[2])
+        return _Groups(nll, arrays[0], arrays[1], arrays[2], dict(zip(ks, arrays[3:], strict=True)))
 
     def _tokens(self, tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.float32]) -> pa.Table:
         count = len(tokens.ids)
@@ -294,6 +302,11 @@ def _assignments(focus: FocusModel, learned: _Groups, random_baseline: _Groups |
         "random_membership",
         "random_top_group",
     ]
+    for k, membership in learned.others.items():
+        columns.append(pa.array(membership.ravel()))
+        drawn = None if random_baseline is None else random_baseline.others[k]
+        columns.append(pa.nulls(rows, pa.int64()) if drawn is None else pa.array(drawn.ravel()))
+        names += [f"membership_top_{k}", f"random_membership_top_{k}"]
     return pa.Table.from_arrays(columns, names=names)
 
 
@@ -312,4 +325,8 @@ def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
         pa.array([rules[layer].sliding_window for layer in focus.focused_layers], pa.int64()),
     ]
     names = ["layer", "dominance", "retained_pairs", *CAUSES, "sliding_window"]
+    if focus.config.budget:
+        heads = num_key_value_heads(focus.model)
+        columns.append(pa.array([heads] * len(focus.focused_layers), pa.int32()))
+        names.append("key_value_heads")
     return pa.Table.from_arrays(columns, names=names)

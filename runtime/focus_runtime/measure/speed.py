@@ -7,8 +7,8 @@ median with its extremes and its count.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from focus_runtime.attention.flash import causal_flash, causal_sdpa
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.heads import by_key_head, neighbours, query_heads
+from focus_runtime.composition.layer import FULL
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.failures import Advice
@@ -108,6 +110,21 @@ class LayerSetting:
     def width(self) -> int:
         """d, of the hidden states."""
         return self.hidden_size or self.heads * self.head_size
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPart:
+    """Some heads of a layer that execute one setting.
+
+    Attributes:
+        heads: key-value heads, ascending; the query heads that share them go with them.
+        window: w.
+        membership: (1, T) int64 on the layer's device; None under full attention.
+    """
+
+    heads: tuple[int, ...]
+    window: int
+    membership: Tensor | None
 
 
 def described(setting: LayerSetting) -> dict[str, Any]:
@@ -206,6 +223,7 @@ def layer_speed(
     seed: int = 0,
     device: str = "cpu",
     membership: Tensor | None = None,
+    parts: Sequence[LayerPart] = (),
 ) -> dict[str, Any]:
     """Time one layer: full attention, Focus with its stages, and routing, in turn.
 
@@ -216,6 +234,7 @@ def layer_speed(
         seed: of inputs and random groups.
         device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
+        parts: all heads of the layer with what they execute, where they differ.
 
     Returns:
         JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone) and
@@ -228,18 +247,31 @@ def layer_speed(
     def shortage() -> InputError:
         def read(count: int) -> None:
             part = None if membership is None else membership[:, :count]
-            _layer_speed(setting, count, repeats=1, seed=seed, device=device, membership=part)
+            own = tuple(
+                each if each.membership is None else replace(each, membership=each.membership[:, :count])
+                for each in parts
+            )
+            _layer_speed(setting, count, repeats=1, seed=seed, device=device, membership=part, parts=own)
 
         fitting = longest_that_fits(read, length, torch.device(device))
         return shortage_of(tokens(1, length), device, fitting, LAYER_LENGTHS)
 
     with failures_named(shortage):
-        return _layer_speed(setting, length, repeats=repeats, seed=seed, device=device, membership=membership)
+        return _layer_speed(
+            setting, length, repeats=repeats, seed=seed, device=device, membership=membership, parts=parts
+        )
 
 
 @torch.no_grad()
 def _layer_speed(
-    setting: LayerSetting, length: int, *, repeats: int, seed: int, device: str, membership: Tensor | None
+    setting: LayerSetting,
+    length: int,
+    *,
+    repeats: int,
+    seed: int,
+    device: str,
+    membership: Tensor | None,
+    parts: Sequence[LayerPart],
 ) -> dict[str, Any]:
     where = torch.device(device)
     query, key, value, drawn = layer_inputs(setting, length, seed=seed, device=device)
@@ -249,6 +281,8 @@ def _layer_speed(
     sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
     full = _full_call(setting, sliding, (query, key, value))
     focus = _focus_call(setting, sliding, (query, key, value), groups)
+    if parts:
+        focus = _parts_call(setting, sliding, (query, key, value), parts)
     works = {"full": full, "focus": lambda: focus(None), "routing": lambda: router.assign(hidden)}
     times = in_turn(works, repeats, where)
     dense, sparse, routing = (times[name].median for name in works)
@@ -256,20 +290,20 @@ def _layer_speed(
     focus(clock)
     stages = {"routing": routing}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
-    counts = count_pairs(groups[0].cpu().numpy(), setting.rule)
+    retained = _retained(setting, parts or (LayerPart((0,), setting.window, groups),), length)
     return {
         "tokens": length,
         **described(setting),
-        "backend": _backend(setting, sliding, (query, key, value), groups),
+        "backend": _backend_names(setting, sliding, (query, key, value), groups, parts),
         "seed": seed,
-        "groups": "random" if membership is None else "given",
+        "groups": "random" if membership is None and not parts else "given",
         "full_ms": asdict(times["full"]),
         "focus_ms": asdict(times["focus"]),
         "routing_ms": asdict(times["routing"]),
         "full_over_focus": dense / sparse,
         "full_over_focus_with_routing": dense / (sparse + routing),
-        "retained_pairs": counts.retained_pairs,
-        "limit": 1 / counts.retained_pairs,
+        "retained_pairs": retained,
+        "limit": 1 / retained,
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},
         "peak_bytes": {
             "full": _growth(full, where),
@@ -306,6 +340,66 @@ def _focus_call(
         return attend(query, key, value, groups, rule, scoring, **more)[0]
 
     return call
+
+
+def _of_heads(
+    setting: LayerSetting, tensors: tuple[Tensor, Tensor, Tensor], part: LayerPart
+) -> tuple[LayerSetting, tuple[Tensor, Tensor, Tensor]]:
+    """Some heads of a layer as a layer of their own."""
+    query, key, value = tensors
+    heads = next(neighbours(part.heads, copies=True))
+    own = (query_heads(query, heads, setting.key_heads), key[:, heads], value[:, heads])
+    return replace(setting, heads=own[0].shape[1], key_heads=own[1].shape[1], window=part.window), own
+
+
+def _parts_call(
+    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor], parts: Sequence[LayerPart]
+) -> Callable[[StageClock | None], Tensor]:
+    """Heads of equal settings together, one group of heads after the other, as a layer calls them."""
+    calls: list[Callable[[StageClock | None], Tensor]] = []
+    for part in parts:
+        own, apart = _of_heads(setting, tensors, part)
+        if part.membership is None:
+            full = _full_call(own, sliding, apart)
+            calls.append(lambda clock, full=full: full())  # type: ignore[misc]
+        else:
+            calls.append(_focus_call(own, sliding, apart, part.membership))
+
+    def call(clock: StageClock | None) -> Tensor:
+        out = torch.empty_like(tensors[0])
+        for part, work in zip(parts, calls, strict=True):
+            heads = next(neighbours(part.heads, copies=True))
+            by_key_head(out, 1, setting.key_heads)[:, heads] = by_key_head(work(clock), 1, len(part.heads))
+        return out
+
+    return call
+
+
+def _retained(setting: LayerSetting, parts: Sequence[LayerPart], length: int) -> float:
+    """Allowed pairs over causal pairs, mean over heads."""
+    kept, heads = 0.0, sum(len(part.heads) for part in parts)
+    for part in parts:
+        rule = PairRule(part.window, setting.num_sinks, setting.sliding_window)
+        groups = torch.ones(1, length, dtype=torch.int64) if part.membership is None else part.membership
+        kept += len(part.heads) / heads * count_pairs(groups[0].cpu().numpy(), rule).retained_pairs
+    return kept
+
+
+def _backend_names(
+    setting: LayerSetting,
+    sliding: int | None,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    groups: Tensor,
+    parts: Sequence[LayerPart],
+) -> str:
+    """What runs, each once in alphabetical order."""
+    if not parts:
+        return _backend(setting, sliding, tensors, groups)
+    names = set()
+    for part in parts:
+        own, apart = _of_heads(setting, tensors, part)
+        names.add(FULL if part.membership is None else _backend(own, sliding, apart, part.membership))
+    return ", ".join(sorted(names))
 
 
 def _backend(

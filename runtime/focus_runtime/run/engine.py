@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from focus_runtime.budget import HeadSetting
+from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import observe_routing
@@ -43,6 +43,7 @@ class RunOptions:
 
     Attributes:
         top_k, window, num_sinks, assignment: the centroid file's own when None.
+        budget: layers and heads with settings of their own; the centroid file's when None, none when empty.
         max_tokens: analyse at most this many tokens.
         repeats: timed repeats of each mode; None means 5, or as few as 3 once `timing_seconds` are spent.
         timing_seconds: budget of the repeats beyond the third.
@@ -54,6 +55,7 @@ class RunOptions:
     window: int | None = None
     num_sinks: int | None = None
     assignment: str | None = None
+    budget: tuple[HeadException, ...] | None = None
     backend: str = "auto"
     max_tokens: int | None = None
     repeats: int | None = None
@@ -125,6 +127,7 @@ def _composed(model: Any, centroids: Centroids, options: RunOptions) -> Iterator
         window=options.window,
         num_sinks=options.num_sinks,
         assignment=options.assignment,
+        budget=options.budget,
         backend=options.backend,
     )
     try:

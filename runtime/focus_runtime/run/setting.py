@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.baselines.no_groups import has_no_groups
+from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.errors import Cancelled
 from focus_runtime.measure.loss import dominance, layer_shares, token_nll
@@ -72,6 +73,7 @@ def measure_setting(
     window: int | None = None,
     num_sinks: int | None = None,
     assignment: str | None = None,
+    budget: Sequence[HeadException] | None = None,
     backend: str = "auto",
     repeats: int = 3,
     cancelled: Callable[[], bool] = lambda: False,
@@ -82,7 +84,7 @@ def measure_setting(
         model: causal language model without Focus.
         centroids: routers with potentials (or assignment "sinkhorn").
         ids: (1, T) on the model's device, T at least 2.
-        top_k, window, num_sinks, assignment: the centroids' own when None.
+        top_k, window, num_sinks, assignment, budget: the centroids' own when None.
         backend: of Focus attention, see `focus_attention`.
         repeats: timed passes of each mode, after a short warm-up.
         cancelled: called before every layer; True raises `Cancelled`.
@@ -98,6 +100,7 @@ def measure_setting(
         window=window,
         num_sinks=num_sinks,
         assignment=assignment,
+        budget=budget,
         backend=backend,
     )
     nll: dict[str, NDArray[np.float64]] = {}

@@ -208,6 +208,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             scored BIGINT NOT NULL, dominance DOUBLE NOT NULL, retained_pairs DOUBLE NOT NULL);
         """,
     ),
+    (
+        "0012_baseline_head_assignments",
+        """
+        CREATE TABLE baseline_head_assignments (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, part INTEGER NOT NULL, position BIGINT NOT NULL,
+            membership BIGINT NOT NULL);
+        """,
+    ),
 )
 
 

@@ -56,8 +56,9 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
         run_id: which run.
         random: (T,) groups of every layer.
     """
-    parts = []
+    parts, own = [], []
     for layer, groups in random.layers.items():
+        own += [_own_groups(run_id, layer, part, membership) for part, membership in groups.others.items()]
         count = groups.membership.size
         parts.append(
             pa.table(
@@ -79,10 +80,26 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
             [run_id, random.seed],
         )
         _replace(connection, "baseline_assignments", run_id, pa.concat_tables(parts))
+        connection.execute("DELETE FROM baseline_head_assignments WHERE run_id = ?", [run_id])
+        for rows in own:
+            insert(connection, "baseline_head_assignments", rows)
         connection.execute(
             "INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?, ?)",
             [run_id, random.seed, random.balanced_on, random.perplexity, datetime.now(UTC)],
         )
+
+
+def _own_groups(run_id: str, layer: int, part: int, membership: NDArray[np.int64]) -> pa.Table:
+    count = membership.size
+    return pa.table(
+        {
+            "run_id": constant(run_id, count),
+            "layer": constant(layer, count, pa.int32()),
+            "part": constant(part, count, pa.int32()),
+            "position": np.arange(count),
+            "membership": membership,
+        }
+    )
 
 
 def write_attention_queries(

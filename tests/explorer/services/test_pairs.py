@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from focus_explorer.cli.main import main
+from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.services import pairs as attention_views
@@ -43,7 +44,7 @@ def tile_counts(tile):
 
 
 def membership(own, layer):
-    return fetch(own[0].database, "layer_membership", run_id=own[1], layer=layer)["membership"].to_numpy()
+    return executed(own[0].database, fetch_run(own[0].database, own[1]), layer)[layer][0].membership
 
 
 def test_a_tile_of_single_pairs_names_every_cause(own):

@@ -77,7 +77,7 @@ def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run
     layers = np.unique(rows["layer"].to_numpy())
     count = rows.num_rows // layers.size
     shuffled = rows.take(np.random.default_rng(0).permutation(rows.num_rows))
-    assert run_data._cells(shuffled, layers, count) == run_data._cells(rows, layers, count)
+    assert run_data._cells(shuffled, layers, count, {}) == run_data._cells(rows, layers, count, {})
 
 
 def test_questions_about_missing_layers_and_runs_are_named(service, run_id):

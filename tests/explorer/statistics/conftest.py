@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from focus_explorer.data.parts import Part
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.rows import SCHEMA
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
@@ -29,7 +30,7 @@ def sample(fresh_seed):
     return Sample(
         layers=[3, 7],
         num_groups=4,
-        rules=[PairRule(5, 2), PairRule(5, 2, 40)],
+        parts=[(Part(0, (0,), 1, rule),) for rule in (PairRule(5, 2), PairRule(5, 2, 40))],
         focus=groups(tops, rng),
         random=groups(rng.integers(0, 4, (2, TOKENS)), rng),
         pieces=[f" word{n}" for n in range(12)],

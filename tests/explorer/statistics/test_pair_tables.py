@@ -10,7 +10,7 @@ from focus_explorer.statistics.pair_tables import content_words, distances_table
 
 def test_distances_have_their_baselines(measured, sample):
     rows = distances_table(sample, *measured[1:]).to_pylist()
-    near = [row for row in rows if row["last"] <= sample.rules[0].window]
+    near = [row for row in rows if row["last"] <= sample.parts[0][0].rule.window]
     assert near
     assert all(row["share"] == row["window_only"] == row["random"] == 1 for row in near)
     far = next(row for row in rows if row["layer"] == 3 and row["first"] > 100)
@@ -29,5 +29,5 @@ def test_long_range_pairs_are_distant_nouns_of_one_group(sample):
     chosen = np.eye(4, dtype=np.float32)[sample.focus.tops[1][places]]
     rows = long_range_rows(sample, 7, places, chosen)
     assert rows
-    assert all(row["distance"] > sample.rules[0].window and row["affinity"] == 1 for row in rows)
+    assert all(row["distance"] > sample.parts[0][0].rule.window and row["affinity"] == 1 for row in rows)
     assert len({frozenset((row["query_piece"], row["key_piece"])) for row in rows}) == len(rows)

@@ -13,7 +13,8 @@ import scipy.sparse
 import torch
 
 from focus_explorer.cli.main import main
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.parts import executed
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.exports.mask.write import write_mask
 from focus_runtime.mask.dense import allowed_pairs
@@ -27,7 +28,7 @@ def run(request, service, run_id, sliding_run):
 
 
 def allowed(service, run_id, rule, layer=1):
-    bits = fetch(service.database, "layer_membership", run_id=run_id, layer=layer)["membership"].to_numpy()
+    bits = executed(service.database, fetch_run(service.database, run_id), layer)[layer][0].membership
     bits = torch.from_numpy(bits.copy())
     position = torch.arange(bits.numel())
     return allowed_pairs(bits, bits, position, position, rule).numpy()

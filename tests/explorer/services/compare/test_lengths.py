@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.parts import executed
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import NotFoundError
 from focus_explorer.services.compare.lengths import lengths, measure_lengths
 from focus_explorer.services.run_payload import load_run
@@ -23,7 +24,7 @@ def test_lengths_are_measured_and_kept(two_runs):
     assert measured["points"][0]["tokens"] == 256
     assert [p["tokens"] for p in measured["points"]] == [256 * 2**i for i in range(len(measured["points"]))]
     assert lengths(service, first)["layers"][str(layer)] == measured
-    rows = fetch(service.database, "layer_membership", run_id=first, layer=layer)["membership"].to_numpy()
+    rows = executed(service.database, fetch_run(service.database, first), layer)[layer][0].membership
     made = membership_like(torch.from_numpy(rows.copy()), 256, torch.Generator().manual_seed(256))[0].numpy()
     assert measured["points"][0]["retained_pairs"] == pytest.approx(count_pairs(made, PairRule(8, 4)).retained_pairs)
     with pytest.raises(NotFoundError, match="no layer 99"):

@@ -8,7 +8,7 @@ from focus_explorer.views.figures.mask import CAUSES, mask_figure
 
 
 def test_the_mask_adds_up(service, run_id):
-    rows = fetch(service.database, "mask", run_id=run_id, layer=1)
+    rows = fetch(service.database, "mask", run_id=run_id, layer=1, part=0)
     tokens = fetch(service.database, "tokens", run_id=run_id).num_rows
     drawn = mask_figure(rows, 1, tokens, PRESETS["column"])
     cells = drawn.data[0]

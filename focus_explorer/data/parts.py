@@ -1,0 +1,262 @@
+"""Stored rows -> what the key-value heads of every layer executed: parts of heads that share a setting.
+
+The one place that makes rules and memberships of rows. A layer whose heads are all alike has one part. A number that
+stands for a whole layer is the mean over its heads; full attention counts as one group of all tokens, as in the store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from focus_explorer.data.queries import fetch, rows_of
+from focus_explorer.errors import NotFoundError
+from focus_runtime.config import FocusConfig
+from focus_runtime.mask.rule import CAUSES, PairRule
+from focus_runtime.store.database import Database
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Key-value heads of one layer that share a setting.
+
+    Attributes:
+        number: of the part in its layer, from 0.
+        heads: their numbers; empty in runs made before 0.2, whose heads are all alike.
+        top_k: k; None under full attention.
+        rule: pairs that are allowed whatever their groups.
+    """
+
+    number: int
+    heads: tuple[int, ...]
+    top_k: int | None
+    rule: PairRule
+
+    @property
+    def full(self) -> bool:
+        """Whether the heads attend to every earlier token."""
+        return self.top_k is None
+
+    @property
+    def weight(self) -> int:
+        """Heads, for means over them."""
+        return max(1, len(self.heads))
+
+    @property
+    def title(self) -> str:
+        """Heads and setting in words, such as "heads 0, 2: top-k 1, window 128"."""
+        which = ("heads " if len(self.heads) != 1 else "head ") + (", ".join(map(str, self.heads)) or "all")
+        return f"{which}: " + ("full attention" if self.full else f"top-k {self.top_k}, window {self.rule.window}")
+
+
+@dataclass(frozen=True, slots=True)
+class PartGroups:
+    """A part with the groups its attention executed: (T,) int64 bit sets."""
+
+    part: Part
+    membership: Ints
+
+
+def run_parts(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[Part, ...]]:
+    """Parts of a run's layers by layer number.
+
+    Args:
+        config: settings the run was executed with.
+        rows: of the query `parts`.
+    """
+    parts: dict[int, list[Part]] = {}
+    for row in rows.to_pylist():
+        rule = PairRule(row["window_size"], config["num_sinks"], row["sliding_window"])
+        part = Part(row["part"], tuple(row["heads"]), row["top_k"], rule)
+        parts.setdefault(row["layer"], []).append(part)
+    return {layer: tuple(of_layer) for layer, of_layer in parts.items()}
+
+
+def corpus_parts(config: Mapping[str, Any], layers: pa.Table) -> dict[int, tuple[Part, ...]]:
+    """Parts of a corpus's layers by layer number.
+
+    Args:
+        config: settings the corpus was executed with.
+        layers: its rows by layer, with `sliding_window` unless written by 0.1 and `key_value_heads` where the
+            settings have a budget.
+    """
+    settings, parts = FocusConfig.from_json(json.dumps(config)), {}
+    for row in layers.to_pylist():
+        reach, heads = row.get("sliding_window"), row.get("key_value_heads")
+        if row["layer"] in parts:
+            continue
+        groups = settings.head_groups(row["layer"], heads or 1)
+        parts[row["layer"]] = tuple(
+            Part(
+                number,
+                group.heads if heads else (),
+                None if group.setting.full else group.setting.top_k,
+                PairRule(settings.window if group.setting.full else group.setting.window, settings.num_sinks, reach),
+            )
+            for number, group in enumerate(groups)
+        )
+    return parts
+
+
+def full_layers(parts: Mapping[int, Sequence[Part]]) -> list[int]:
+    """Layers of which every head attends fully, as the budget says.
+
+    Args:
+        parts: of the layers of a run.
+    """
+    return [layer for layer, of_layer in parts.items() if all(part.full for part in of_layer)]
+
+
+def executed(database: Database, run: Mapping[str, Any], layer: int | None = None) -> dict[int, tuple[PartGroups, ...]]:
+    """Parts and their memberships by layer.
+
+    Args:
+        database: with the run.
+        run: its row.
+        layer: only this one; all when None.
+
+    Raises:
+        NotFoundError: the run has no such layer.
+    """
+    run_id, count = run["run_id"], run["num_tokens"]
+    parts = run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run_id))
+    if layer is not None and layer not in parts:
+        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    usual = fetch(database, "membership", run_id=run_id, layer=layer)
+    return part_groups(parts, usual, fetch(database, "head_memberships", run_id=run_id, layer=layer), count)
+
+
+def part_groups(
+    parts: Mapping[int, Sequence[Part]], usual: pa.Table, own: pa.Table, count: int
+) -> dict[int, tuple[PartGroups, ...]]:
+    """Parts with their memberships by layer, of the layers that have some.
+
+    Args:
+        parts: by layer.
+        usual: layer, position and membership under the configuration's top-k, in any order.
+        own: the same by part, of parts that have others.
+        count: T.
+    """
+    layers, place = np.unique(usual["layer"].to_numpy(), return_inverse=True)
+    bits = np.empty((layers.size, count), dtype=np.int64)
+    bits[place, usual["position"].to_numpy()] = usual["membership"].to_numpy()
+    others = head_memberships(own, count)
+    return {
+        number: tuple(PartGroups(part, others.get((number, part.number), row)) for part in parts[number])
+        for number, row in zip(layers.tolist(), bits, strict=True)
+    }
+
+
+def head_memberships(rows: pa.Table, count: int) -> dict[tuple[int, int], Ints]:
+    """(layer, part) -> (T,) memberships of the parts whose groups are not their layer's.
+
+    Args:
+        rows: layer, part, position and membership, in any order.
+        count: T.
+    """
+    layer, part, position, bits = (rows[name].to_numpy() for name in ("layer", "part", "position", "membership"))
+    found: dict[tuple[int, int], Ints] = {}
+    for key in sorted(set(zip(layer[position == 0].tolist(), part[position == 0].tolist(), strict=True))):
+        own = (layer == key[0]) & (part == key[1])
+        found[key] = np.zeros(count, dtype=np.int64)
+        found[key][position[own]] = bits[own]
+    return found
+
+
+def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
+    """The part of a layer with one key-value head; the first when None.
+
+    Args:
+        parts: of the layer.
+        layer: its number.
+        head: number of the head.
+
+    Raises:
+        NotFoundError: the layer has no such head.
+    """
+    heads = sorted(head for part in parts for head in part.heads)
+    if head is None or (head == 0 and not heads):
+        return parts[0]
+    if head not in heads:
+        raise NotFoundError(
+            f"layer {layer} has no key-value head {head}",
+            expected=f"0 to {heads[-1]}" if heads else "none: the run was made before heads could differ",
+        )
+    return next(part for part in parts if head in part.heads)
+
+
+def by_top_k(parts: Sequence[PartGroups]) -> Ints:
+    """(S, T) memberships of a layer by distinct top-k, in the order the runtime has them; of full heads only where all
+    are full."""
+    distinct = {one.part.top_k: one.membership for one in parts if not one.part.full}
+    return np.stack(list(distinct.values()) or [parts[0].membership])
+
+
+def mean_over_heads(values: Sequence[Any], parts: Sequence[Part]) -> Any:
+    """The mean over the heads of a layer of one value or array for each part; that of a single part as it is.
+
+    Args:
+        values: one for each part.
+        parts: of the layer.
+    """
+    if len(parts) == 1:
+        return values[0]
+    return np.average(np.asarray(values, dtype=np.float64), axis=0, weights=[part.weight for part in parts])
+
+
+@dataclass(frozen=True, slots=True)
+class PartPairs:
+    """A part with its pairs.
+
+    Attributes:
+        part: heads and setting.
+        retained_pairs: allowed pairs over causal pairs, of one of its heads.
+        pairs: cause -> pairs of one of its heads.
+    """
+
+    part: Part
+    retained_pairs: float
+    pairs: dict[str, int]
+
+    def distant_kept(self, num_tokens: int) -> float | None:
+        """Pairs the groups keep over those beyond window and sinks that the layer reaches; None where there are none.
+
+        Args:
+            num_tokens: T.
+        """
+        distant = self.pairs["group_only"] + self.pairs["dropped"] - self.part.rule.unreached(num_tokens)
+        return self.pairs["group_only"] / distant if distant else None
+
+
+def part_pairs(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[PartPairs, ...]]:
+    """Parts with their pairs by layer number.
+
+    Args:
+        config: settings the run was executed with.
+        rows: of the query `part_pairs`.
+    """
+    parts, found = run_parts(config, rows), dict[int, list[PartPairs]]()
+    for row in rows_of(rows):
+        part = parts[row["layer"]][row["part"]]
+        pairs = {cause: row[cause] for cause in CAUSES}
+        found.setdefault(row["layer"], []).append(PartPairs(part, row["retained_pairs"], pairs))
+    return {layer: tuple(of_layer) for layer, of_layer in found.items()}
+
+
+def mean_distant_kept(parts: Sequence[PartPairs], num_tokens: int) -> float | None:
+    """Share of a layer's distant pairs that its groups keep, mean over the heads that have some; None without any.
+
+    Args:
+        parts: of the layer.
+        num_tokens: T.
+    """
+    shares = {one.part: share for one in parts if (share := one.distant_kept(num_tokens)) is not None}
+    return float(mean_over_heads(list(shares.values()), list(shares))) if shares else None

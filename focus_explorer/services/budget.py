@@ -1,0 +1,75 @@
+"""Budgets as users give and read them: JSON files, and words for what a configuration has."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from focus_explorer.errors import ConfigError, InputError
+from focus_runtime.budget import EXPECTED, HeadException, read_budget
+
+NONE = "none"
+MAX_BYTES = 4 * 2**20  # every head of a thousand layers is far below
+
+
+def budget_of(source: str | None) -> tuple[HeadException, ...] | None:
+    """The budget a user names.
+
+    Args:
+        source: a JSON file as in docs/centroid-files.md, or the word none; None keeps the centroid file's.
+
+    Returns:
+        Its exceptions, none for the word none; None keeps the centroid file's.
+
+    Raises:
+        InputError: there is no such file, or it is not a budget.
+    """
+    if source is None:
+        return None
+    if source == NONE:
+        return ()
+    path = Path(os.path.expanduser(source))
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{source} has {path.stat().st_size:,} bytes", expected="a budget, a JSON file")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot read the budget {source}: {error.strerror}", expected=f"a JSON file, or the word {NONE}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{source} is not text in UTF-8", expected="a budget, a JSON file") from error
+    try:
+        values = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        where = f" (line {error.lineno}: {error.msg})" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"{source} is not JSON{where}", expected=f"a list of exceptions, {EXPECTED}") from error
+    try:
+        return read_budget(values)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def exception_words(entry: HeadException) -> str:
+    """One exception, such as "layer 8, head 0: full attention"."""
+    settings = [f"top-k {entry.top_k}"] * (entry.top_k is not None)
+    settings += [f"window {entry.window}"] * (entry.window is not None)
+    return f"{entry.place}: " + ("full attention" if entry.full else ", ".join(settings))
+
+
+def budget_words(budget: Sequence[HeadException]) -> str:
+    """A whole budget in one line."""
+    return "; ".join(exception_words(entry) for entry in budget)
+
+
+def with_budget(config: Mapping[str, Any]) -> str:
+    """What follows a setting that has a budget, such as ", budget of 3 exceptions"; nothing without one.
+
+    Args:
+        config: a configuration as JSON.
+    """
+    count = len(config.get("budget") or ())
+    return f", budget of {count} exception{'s' * (count != 1)}" if count else ""

@@ -1,0 +1,63 @@
+"""Budgets as users give them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from focus_explorer.errors import InputError
+from focus_explorer.services.budget import budget_of, budget_words, with_budget
+from focus_runtime.budget import HeadException
+
+ENTRIES = [
+    {"layer": 3, "top_k": 2, "window": 256},
+    {"layer": 8, "head": 0, "full": True},
+    {"layer": 1, "full": True},
+]
+
+
+def test_a_file_is_read_and_said_in_words(tmp_path):
+    path = tmp_path / "budget.json"
+    path.write_text(json.dumps(ENTRIES))
+    budget = budget_of(str(path))
+    assert budget == (
+        HeadException(layer=1, full=True),
+        HeadException(layer=3, top_k=2, window=256),
+        HeadException(layer=8, head=0, full=True),
+    )
+    assert (
+        budget_words(budget) == "layer 1: full attention; layer 3: top-k 2, window 256; layer 8, head 0: full attention"
+    )
+    assert budget_of("none") == ()
+    assert budget_of(None) is None
+
+
+def test_a_setting_names_its_budget():
+    assert with_budget({}) == with_budget({"budget": []}) == ""
+    assert with_budget({"budget": ENTRIES[:1]}) == ", budget of 1 exception"
+    assert with_budget({"budget": ENTRIES}) == ", budget of 3 exceptions"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read the budget .*budget.json: No such file"),
+        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"[{", r"is not JSON \(line 1: .*expected a list of exceptions"),
+        (b"[" * 100_000, "is not JSON"),
+        (b'{"layer": 1}', "budget.json: the budget is dict; expected a list"),
+        (b"[3]", "the budget holds int"),
+        (b'[{"layer": 1}]', "says nothing about layer 1"),
+        (b'[{"head": 1, "full": true}]', "an exception without a layer"),
+        (b'[{"layer": 1, "heads": 2, "full": true}]', "unknown setting 'heads'"),
+        (b'[{"layer": 1, "full": true}, {"layer": 1, "top_k": 2}]', "names layer 1 twice"),
+    ],
+)
+def test_a_bad_file_is_one_clear_line(tmp_path, content, message):
+    path = tmp_path / "budget.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        budget_of(str(path))
+    assert "\n" not in str(caught.value)

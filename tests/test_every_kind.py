@@ -1,5 +1,5 @@
-"""Every command and every view on models with sliding windows, gaps between routed layers, one layer, one head, and with
-heads that differ by a budget."""
+"""Every command and every view on models with sliding windows, gaps between routed layers, one layer, one head, and
+with heads that differ by a budget."""
 
 from __future__ import annotations
 

@@ -306,15 +306,15 @@ export class SparsityView {
 
   nullTraces() {
     if (!this.nulls) return [];
-    const { layer_shuffled: shuffled, whole_window_only: alone } = this.nulls.answer;
+    const { layer_shuffled: shuffled, layer_window_only: alone } = this.nulls.answer;
     const colour = cssColour(this.app.root, "text");
     const ground = cssColour(this.app.root, "bg");
     return [
       {
         type: "scatter",
         mode: "lines",
-        x: [alone, alone],
-        y: [-0.5, shuffled.length - 0.5],
+        x: alone.flatMap((share) => [share, share]),
+        y: alone.flatMap((_, index) => [index - 0.5, index + 0.5]),
         hoverinfo: "skip",
         line: { dash: "dash", width: 2, color: colour },
       },

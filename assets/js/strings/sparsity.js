@@ -115,7 +115,7 @@ export const pairs = {
     windowOnly: "window and sinks only",
     windowOnlyHint: "What would be kept without any groups",
     layersHint:
-      "Diamonds: random groups of the same sizes. Dashed line: window and sinks only, the same in every layer.",
+      "Diamonds: random groups of the same sizes. Dashed line: window and sinks only.",
   },
 
   distance: {

@@ -25,6 +25,7 @@ from focus_runtime.mask.rule import CAUSES, PairRule
 
 pytestmark = pytest.mark.slow
 HEADS = {  # layer -> of every key-value head: top-k, window; None is full attention
+    0: [None] * 4,
     1: [(2, 3), (1, 8), None, (1, 8)],
     2: [(1, 8)] * 4,
     3: [(3, 8)] * 4,
@@ -109,6 +110,7 @@ def test_summary_and_layers_are_means_over_heads(service, budget_run, masks):
         assert 1 - row["dropped"] / row["causal_pairs"] == pytest.approx(expected[row["layer"]], abs=1e-3)
     heads = table(service.database, budget_run, "heads").to_pylist()
     assert [(row["layer"], row["part"], row["heads"], row["top_k"], row["window_size"]) for row in heads] == [
+        (0, 0, "0, 1, 2, 3", None, None),
         (1, 0, "0", 2, 3),
         (1, 1, "1, 3", 1, 8),
         (1, 2, "2", None, None),
@@ -129,7 +131,11 @@ def test_distant_pairs_are_means_over_heads(service, budget_run, masks):
     summary = run_summary(service.database, budget_run)
     assert summary["distant_pairs_kept"] == pytest.approx(np.mean(list(kept.values())))
     rows = run_statistics(service.database, budget_run).table("statistics").to_pylist()
-    exact = {row["layer"]: row["value"] for row in rows if row["statistic"] == "distant_pairs_kept" and row["layer"]}
+    exact = {
+        row["layer"]: row["value"]
+        for row in rows
+        if row["statistic"] == "distant_pairs_kept" and row["layer"] is not None
+    }
     assert exact == pytest.approx(expected)
 
 
@@ -182,7 +188,8 @@ def test_pairs_by_distance_are_means_over_heads(service, budget_run, masks):
             here = (apart >= row["first"]) & (apart <= row["last"])
             assert row["share"] == pytest.approx(of_layer[:, here].mean())
     mean = views.distance_mean(budget_run)
-    assert mean["layer_window_only"][0] < mean["layer_window_only"][1] == mean["layer_window_only"][2]
+    window_only = mean["layer_window_only"]
+    assert window_only[1] < window_only[0] == window_only[2] == window_only[3]
 
 
 def test_the_page_gets_the_groups_of_every_part(service, budget_run):
@@ -196,19 +203,19 @@ def test_the_page_gets_the_groups_of_every_part(service, budget_run):
     payload = load_run(service.database, budget_run)
     assert payload["full_layers"] == [0]
     assert payload["cells"]["1"] == cells
-    assert [part["full"] for part in payload["layers"][0]["parts"]] == [False, False, True]
+    assert [part["full"] for part in payload["layers"][1]["parts"]] == [False, False, True]
 
 
 def test_random_centroids_and_attention_follow_the_budget(service, budget_run):
     measure_run(service, budget_run, tags=False, attention=True)
     sample = run_statistics(service.database, budget_run).sample
-    few, usual, full = sample.parts[0]
+    few, usual, full = sample.parts[1]
     random = sample.random
     assert random is not None
-    counts = [np.bitwise_count(random.executed(0, part)) for part in (few, usual, full)]
+    counts = [np.bitwise_count(random.executed(1, part)) for part in (few, usual, full)]
     assert [set(one.tolist()) for one in counts] == [{2}, {1}, {1}]
-    assert (random.executed(0, few) & random.executed(0, usual) == random.executed(0, usual)).all()
-    assert set(random.executed(0, full).tolist()) == {1}
+    assert (random.executed(1, few) & random.executed(1, usual) == random.executed(1, usual)).all()
+    assert set(random.executed(1, full).tolist()) == {1}
     rows = fetch(service.database, "attention_mass", run_id=budget_run).to_pylist()
     by_head = {row["head"]: row["mass_kept"] for row in rows if row["layer"] == 1}
     assert by_head[4] == by_head[5] == pytest.approx(1.0)  # the query heads that share key-value head 2

@@ -9,7 +9,7 @@ from tests.explorer.cli.conftest import one_error, options_in_help
 
 
 def test_help_names_the_options(capsys):
-    named = {"--what", "--format", "--out", "--list", "--db", "--preset", "--layer"}
+    named = {"--what", "--format", "--out", "--list", "--db", "--preset", "--layer", "--head"}
     assert options_in_help(capsys, "figure") == named
 
 

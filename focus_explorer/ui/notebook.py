@@ -30,7 +30,7 @@ window.history.replaceState = (...given) => { try { kept(...given); } catch { /*
 const answer = (stored) => Promise.resolve(stored || { error: inlined.needs_server });
 const view = FocusExplorer.create(document.querySelector('.fx-root'), {
   load_run: () => answer(inlined.run),
-  load_mask: (run, layer) => answer(inlined.masks[layer]),
+  load_mask: (run, layer, part) => answer(inlined.masks[layer][part]),
   ask: (request) => answer(inlined.answers[`${request.what} ${request.layer ?? 'all'}`]),
 });
 view.open(inlined.run.run.run_id);
@@ -98,7 +98,10 @@ def show(
 
 def _inlined(service: Service, run_id: str) -> dict[str, Any]:
     payload = load_run(service.database, run_id)
-    masks = {layer: mask_blocks(service.database, run_id, layer) for layer in payload["layer_ids"]}
+    masks = {
+        one["layer"]: [mask_blocks(service.database, run_id, one["layer"], part) for part in range(len(one["parts"]))]
+        for one in payload["layers"]
+    }
     return {
         "run": payload,
         "masks": masks,

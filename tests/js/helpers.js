@@ -45,7 +45,8 @@ export function randomCells(numTokens, numGroups) {
 export function randomRun({ numTokens = 40, layerIds = [3, 5, 9], numGroups = 8, cells = {} } = {}) {
   const tops = Uint8Array.from({ length: layerIds.length * numTokens }, () => below(numGroups));
   const losses = { full: times(numTokens - 1, random), focus: times(numTokens - 1, random) };
-  const layers = layerIds.map((layer) => ({ layer, retained_pairs: random(), dominance: random() }));
+  const parts = [{ heads: [], top_k: 1, window: 4, full: false, retained_pairs: 0.5 }];
+  const layers = layerIds.map((layer) => ({ layer, retained_pairs: random(), dominance: random(), parts }));
   const payload = {
     run: { run_id: "run", config: { num_groups: numGroups, window: 4, num_sinks: 2 } },
     num_layers: layerIds.length,
@@ -54,6 +55,7 @@ export function randomRun({ numTokens = 40, layerIds = [3, 5, 9], numGroups = 8,
     top: base64(tops),
     groups: [],
     layers,
+    full_layers: [],
     losses: { full: base64(Float32Array.from(losses.full)), focus: base64(Float32Array.from(losses.focus)) },
     quality: null,
     timings: [

@@ -47,7 +47,7 @@ for (const numGroups of [3, 8, 16, 33, 64]) {
       }
       const other = below(numTokens);
       const shared = made.groups[pos].some((member, group) => member && made.groups[other][group]);
-      assert.equal(run.shareGroup(0, pos, other), shared);
+      assert.equal(run.shareGroup(0, pos, other, 0), shared);
       assert.ok(Math.abs(run.entropy(0, pos) - (made.entropy[pos] / 255) * Math.log(numGroups)) < 1e-12);
     }
   });

@@ -103,11 +103,11 @@ function checkLinks(sliding) {
   const [window, sinks, pos] = [5, 2, below(60)];
   const run = {
     numTokens: 60,
-    config: { window, num_sinks: sinks },
-    layers: [{ sliding_window: sliding }],
+    config: { num_sinks: sinks },
+    layers: [{ sliding_window: sliding, parts: [{ window }] }],
     shareGroup: (_, a, b) => groups[a] === groups[b],
   };
-  const links = new Links(run, 0, pos);
+  const links = new Links(run, 0, pos, 0);
   for (let other = 0; other < 60; other += 1) {
     const distance = Math.abs(pos - other);
     const near = distance <= window;

@@ -26,7 +26,7 @@ export class LayerLoader {
   requested = "";
 
   /**
-   * @param {(runId: string, layerId: any) => Promise<Answer<T>>} load
+   * @param {(runId: string, layerId: any, part: number) => Promise<Answer<T>>} load
    * @param {LoaderHandlers<T>} handlers
    */
   constructor(load, handlers) {
@@ -40,9 +40,10 @@ export class LayerLoader {
   /**
    * @param {string} runId
    * @param {number | string} layerId
+   * @param {number} [part] of the layer's heads
    */
-  request(runId, layerId) {
-    const key = JSON.stringify([runId, layerId]);
+  request(runId, layerId, part = 0) {
+    const key = JSON.stringify([runId, layerId, part]);
     this.requested = key;
     clearTimeout(this.timer);
     const cached = this.cache.get(key);
@@ -51,16 +52,17 @@ export class LayerLoader {
       return;
     }
     this.handlers.waiting();
-    this.timer = setTimeout(() => this.fetch(key, runId, layerId), PAUSE);
+    this.timer = setTimeout(() => this.fetch(key, runId, layerId, part), PAUSE);
   }
 
   /**
    * @param {string} key
    * @param {string} runId
    * @param {number | string} layerId
+   * @param {number} part
    */
-  async fetch(key, runId, layerId) {
-    const answer = await callServer(() => this.load(runId, layerId));
+  async fetch(key, runId, layerId, part) {
+    const answer = await callServer(() => this.load(runId, layerId, part));
     if (answer.error === undefined) this.remember(key, answer);
     // A chart must not be drawn into a view that is closed by now; it asks again when it opens.
     if (this.requested !== key || !this.handlers.open()) return;

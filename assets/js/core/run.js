@@ -44,23 +44,38 @@ class Cells {
     this.probabilities = expectLength("probabilities", decodeBase64(payload.probabilities), numTokens * numGroups);
     this.entropies = expectLength("entropy", decodeBase64(payload.entropy), numTokens);
     this.numGroups = numGroups;
-    this.bytes = this.members.byteLength + this.probabilities.byteLength + this.entropies.byteLength;
+    /** Of the parts of the layer's heads with other groups. @type {Map<number, Cells["members"]>} */
+    this.partMembers = new Map();
+    for (const [part, bits] of Object.entries(payload.part_memberships ?? {})) {
+      const words = new WORDS[payload.width](decodeBase64(bits).buffer);
+      this.partMembers.set(Number(part), expectLength("membership", words, numTokens * this.words));
+    }
+    this.bytes =
+      this.members.byteLength * (1 + this.partMembers.size) + this.probabilities.byteLength + this.entropies.byteLength;
+  }
+
+  /** @param {number} part */
+  membersOf(part) {
+    return this.partMembers.get(part) ?? this.members;
   }
 
   /**
    * @param {number} pos
    * @param {number} group
+   * @param {number} part
    */
-  belongs(pos, group) {
-    return ((this.members[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
+  belongs(pos, group, part) {
+    return ((this.membersOf(part)[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
   }
 
   /**
    * @param {number} pos
    * @param {number} other
+   * @param {number} part
    */
-  shareGroup(pos, other) {
-    const { members, words } = this;
+  shareGroup(pos, other, part) {
+    const { words } = this;
+    const members = this.membersOf(part);
     if ((members[pos * words] & members[other * words]) !== 0) return true;
     return words === 2 && (members[pos * 2 + 1] & members[other * 2 + 1]) !== 0;
   }
@@ -83,6 +98,7 @@ export class Run {
     this.pieces = payload.pieces;
     this.layerIds = payload.layer_ids;
     this.layers = payload.layers;
+    this.fullLayers = payload.full_layers;
     this.groups = payload.groups;
     this.quality = payload.quality;
     this.timings = payload.timings || [];
@@ -200,24 +216,27 @@ export class Run {
   }
 
   /**
-   * Of a layer that is not here only the top group is known.
+   * Of a layer that is not here only the top group is known. Without a part, under the run's own top-k.
    * @param {number} layerIndex
    * @param {number} pos
    * @param {number} group
+   * @param {number} [part] of the layer's heads
    */
-  belongs(layerIndex, pos, group) {
+  belongs(layerIndex, pos, group, part = -1) {
     const cells = this.cells[layerIndex];
-    return cells === null ? this.top(layerIndex, pos) === group : cells.belongs(pos, group);
+    return cells === null ? this.top(layerIndex, pos) === group : cells.belongs(pos, group, part);
   }
 
   /**
-   * Whether two tokens share a group; the layer must be here.
+   * Whether two tokens share a group for some heads of a layer; under full attention all do. The layer must be here.
    * @param {number} layerIndex
    * @param {number} pos
    * @param {number} other
+   * @param {number} part of the layer's heads
    */
-  shareGroup(layerIndex, pos, other) {
-    return /** @type {Cells} */ (this.cells[layerIndex]).shareGroup(pos, other);
+  shareGroup(layerIndex, pos, other, part) {
+    if (this.layers[layerIndex].parts[part].full) return true;
+    return /** @type {Cells} */ (this.cells[layerIndex]).shareGroup(pos, other, part);
   }
 
   /**

@@ -132,7 +132,7 @@ export type RequestAnswer = <K extends keyof Answers>(what: K, details?: Details
 /** The server functions of the Explore tab (focus_explorer/ui/tabs/explore.py). */
 export interface ExplorerServer {
   load_run: (run: string) => Promise<Answer<P.RunPayload>>;
-  load_mask: (run: string, layer: number) => Promise<Answer<P.MaskPayload>>;
+  load_mask: (run: string, layer: number, part: number) => Promise<Answer<P.MaskPayload>>;
   ask: (question: Details) => Promise<any>;
 }
 

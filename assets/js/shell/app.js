@@ -3,6 +3,7 @@
 import { el, emptyState } from "../core/dom.js";
 import { resizeHiddenPlots, resizePlots } from "../core/plot.js";
 import { loadPlotly, prefetchPlotly } from "../core/plotly.js";
+import { partOf } from "../core/heads.js";
 import { Run } from "../core/run.js";
 import { decodeSelection, encodeSelection } from "../core/selection-code.js";
 import { callServer } from "../core/server.js";
@@ -62,6 +63,8 @@ export class App {
   layerIndex = 0;
   /** The layer and selection that the address asks for, until the first run is open. @type {number | null} */
   requestedLayer = null;
+  /** The key-value head whose mask is shown, where those of a layer differ. @type {number | null} */
+  head = null;
   /** @type {string | null} */
   requestedSelection = null;
   /** @type {ViewName} */
@@ -87,6 +90,7 @@ export class App {
     const view = address.get("view");
     if (view !== null && view in VIEWS) this.view = /** @type {ViewName} */ (view);
     this.requestedLayer = address.has("layer") ? Number(address.get("layer")) : null;
+    this.head = address.has("head") ? Number(address.get("head")) : null;
     this.requestedSelection = address.get("sel");
   }
 
@@ -249,6 +253,19 @@ export class App {
     this.writeAddress();
   }
 
+  /** The heads shown of the open layer, a place in its `parts`. */
+  get part() {
+    return partOf(this.run.layers[this.layerIndex].parts, this.head);
+  }
+
+  /** @param {number} part */
+  setPart(part) {
+    this.head = this.run.layers[this.layerIndex].parts[part].heads[0];
+    this.tooltip.hide();
+    this.refresh();
+    this.writeAddress();
+  }
+
   /**
    * Choose tokens for every view; null lets go of them. A view that can restyle cheaply has `selectionChanged`.
    * @param {Selection | null} selection
@@ -303,6 +320,9 @@ export class App {
     address.searchParams.set("run", this.run.info.run_id);
     address.searchParams.set("layer", String(this.run.layerIds[this.layerIndex]));
     address.searchParams.set("view", this.view);
+    const differ = this.run.layers.some(({ parts }) => parts.length > 1);
+    if (differ && this.head !== null) address.searchParams.set("head", String(this.head));
+    else address.searchParams.delete("head");
     const views = /** @type {Record<string, View>} */ (this.views);
     const part = views[this.view].part;
     if (part) address.searchParams.set("part", part);

@@ -1,14 +1,16 @@
 // @ts-check
 // The header above the views: the run's title, settings and key numbers.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { budgetChip, budgetGroups, budgetRows } from "../core/heads.js";
 import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
+import { heads } from "../strings/heads.js";
 import { shell as text } from "../strings/shell.js";
 /** @import { ConfigPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { Tooltip } from "../core/tooltip.js" */
-/** @import { Child } from "../core/types.js" */
+/** @import { Child, UiEvent } from "../core/types.js" */
 
 /** @param {ConfigPayload} config */
 function settings(config) {
@@ -20,6 +22,34 @@ function settings(config) {
     words.sinks(config.num_sinks),
     words.assignment(config.assignment),
   ].join(", ");
+}
+
+/**
+ * What the run's budget made of layers and heads, in short; all of it on hover, focus and tap.
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
+function budget(run, tooltip) {
+  if (!run.config.budget) return null;
+  const groups = budgetGroups(run);
+  /** @param {UiEvent<Event>} event */
+  const show = (event) =>
+    tooltip.show(
+      [
+        el("p", { class: "fx-tooltip-text" }, heads.budgetHint),
+        el("p", { class: "fx-tooltip-text" }, groups.length > 0 ? budgetRows(groups) : heads.budgetNone),
+      ],
+      event.currentTarget.getBoundingClientRect(),
+    );
+  return buttonOf(budgetChip(groups), show, {
+    class: "fx-budget",
+    "data-testid": "fx-budget",
+    "aria-describedby": tooltip.id,
+    onmouseenter: show,
+    onfocus: show,
+    onmouseleave: () => tooltip.hide(),
+    onblur: () => tooltip.hide(),
+  });
 }
 
 /**
@@ -168,6 +198,7 @@ export const runHeader = (run, tooltip, action = null) =>
         { class: "fx-settings" },
         settings(run.config),
         hintButton(tooltip, settings(run.config), text.header.settingsHint),
+        budget(run, tooltip),
       ),
       el(
         "ul",

@@ -2,12 +2,15 @@
 // The slider and buttons that choose the layer.
 import { buttonOf, el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { heads } from "../strings/heads.js";
 import { shell as text } from "../strings/shell.js";
 /** @import { Run } from "../core/run.js" */
 
 export class LayerControl {
   /** @type {HTMLInputElement} */
   range;
+  /** The run whose layers are marked. @type {Run | null} */
+  marked = null;
 
   /** @param {(index: number) => unknown} changed */
   constructor(changed) {
@@ -27,6 +30,7 @@ export class LayerControl {
     this.number = el("output", { class: "fx-layer-number", for: id });
     this.position = el("span", { class: "fx-layer-position" });
     this.summary = el("p", { class: "fx-layer-summary" });
+    this.marks = el("div", { class: "fx-layer-marks", "aria-hidden": "true" });
     this.node = el(
       "div",
       { class: "fx-layer" },
@@ -36,7 +40,7 @@ export class LayerControl {
         el("label", { for: id, class: "fx-layer-label" }, text.layer.label),
         this.number,
         this.previous,
-        this.range,
+        el("div", { class: "fx-layer-slider" }, this.range, this.marks),
         this.next,
         this.position,
       ),
@@ -65,7 +69,8 @@ export class LayerControl {
     const id = run.layerIds[index];
     this.range.max = String(run.numLayers - 1);
     this.range.value = String(index);
-    this.range.setAttribute("aria-valuetext", text.layer.valueText(id, index + 1, run.numLayers));
+    const differ = layer.parts.length > 1 ? heads.differ : "";
+    this.range.setAttribute("aria-valuetext", text.layer.valueText(id, index + 1, run.numLayers, differ));
     this.previous.disabled = index === 0;
     this.next.disabled = index === run.numLayers - 1;
     this.number.textContent = String(id);
@@ -74,6 +79,29 @@ export class LayerControl {
       layer.attention_kind,
       format.percent(layer.retained_pairs),
       format.percent(layer.dominance),
+      differ,
     );
+    if (run !== this.marked) this.mark(run);
+  }
+
+  /**
+   * Dots under layers whose heads differ, rings where the layers lie that attend fully by the budget.
+   * @param {Run} run
+   */
+  mark(run) {
+    this.marked = run;
+    const last = Math.max(1, run.numLayers - 1);
+    /** @param {number} place @param {string} kind @param {string} title */
+    const dot = (place, kind, title) =>
+      el("span", { class: `fx-layer-mark ${kind}`, style: `--fx-place:${place / last}`, title });
+    const differing = run.layers.flatMap(({ layer, parts }, index) =>
+      parts.length > 1 ? [dot(index, "fx-layer-mark-heads", heads.markOf(layer, heads.differ))] : [],
+    );
+    const full = run.fullLayers.map((id) => {
+      const after = run.layerIds.filter((layer) => layer < id).length; // between its neighbours on the slider
+      const place = Math.min(last, Math.max(0, after - 0.5));
+      return dot(place, "fx-layer-mark-full", heads.markOf(id, heads.fullByBudget));
+    });
+    this.marks.replaceChildren(...differing, ...full);
   }
 }

@@ -10,6 +10,19 @@ import { sparsity as text } from "../strings/sparsity.js";
 
 export const CAUSES = /** @type {Cause[]} */ (Object.keys(text.causes));
 
+/**
+ * What each cause means for some heads of a layer.
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} part
+ * @returns {Record<Cause, string>}
+ */
+export function causeHints(run, layerIndex, part) {
+  const { sliding_window: sliding, parts } = run.layers[layerIndex];
+  const { window, full } = parts[part];
+  return full ? text.fullHints(window) : text.causeHints(window, run.config.num_sinks, sliding);
+}
+
 /** @param {number[]} counts */
 export const mainCause = (counts) => counts.indexOf(Math.max(...counts));
 

@@ -8,6 +8,7 @@ import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { hintButton, tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { alertBox, choiceOf, lazyDetails, progressBox, tableOf } from "../core/widgets.js";
+import { heads as headsText } from "../strings/heads.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { LoaderHandlers } from "../core/loader.js" */
 /** @import { DistanceMeanPayload, DistancePayload } from "../core/payloads.js" */
@@ -47,6 +48,7 @@ export class DistanceChart {
     this.status = el("div", { class: "fx-status" });
     this.plot = el("div", { class: "fx-plot fx-distance", role: "group", "data-testid": "fx-distance" });
     this.far = el("p", { class: "fx-finding" });
+    this.meanNote = el("p", { class: "fx-help" }, headsText.mean);
     this.table = lazyDetails(text.table, () => this.buildTable());
     this.node = el(
       "section",
@@ -60,6 +62,7 @@ export class DistanceChart {
         nullLegend(app),
       ),
       this.status,
+      this.meanNote,
       this.plot,
       this.far,
       this.table,
@@ -97,6 +100,7 @@ export class DistanceChart {
 
   update() {
     const { run, layerIndex } = this.app;
+    this.meanNote.hidden = this.scope === MEAN || run.layers[layerIndex].parts.length === 1;
     this.layer.request(run.info.run_id, run.layerIds[layerIndex]);
     this.mean.request(run.info.run_id, MEAN);
   }

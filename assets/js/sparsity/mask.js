@@ -134,7 +134,7 @@ export class ZoomMask {
       await this.draw(this.whole);
     } else {
       this.plot.classList.add("fx-stale");
-      const answer = await this.app.request("mask_tile", { layer: this.layerId, ...this.view });
+      const answer = await this.app.request("mask_tile", { layer: this.layerId, part: this.app.part, ...this.view });
       if (requestId !== this.requestId || !this.app.isOpen("sparsity")) return;
       if (answer.error === undefined) await this.draw(new MaskTile(answer));
       else {

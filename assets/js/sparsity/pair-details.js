@@ -20,15 +20,14 @@ const text = pairsText.zoom;
  * @param {Cause} cause
  * @returns {string}
  */
-export function pairReason({ run, layerIndex }, query, key, cause) {
+export function pairReason({ run, layerIndex, part }, query, key, cause) {
+  const { window, full } = run.layers[layerIndex].parts[part];
+  const apart = text.tokensApart(format.count(query - key));
+  if (full && cause !== "dropped") return text.fullReason(apart);
   const shared = range(run.numGroups).filter(
-    (group) => run.belongs(layerIndex, query, group) && run.belongs(layerIndex, key, group),
+    (group) => run.belongs(layerIndex, query, group, part) && run.belongs(layerIndex, key, group, part),
   );
-  return text.reasons[cause](
-    text.tokensApart(format.count(query - key)),
-    shared.map(groupLabel).join(", "),
-    run.config,
-  );
+  return text.reasons[cause](apart, shared.map(groupLabel).join(", "), { ...run.config, window });
 }
 
 /**

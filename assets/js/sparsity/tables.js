@@ -1,14 +1,18 @@
 // @ts-check
 // The numbers of the Sparsity view as tables.
 import { range, sum } from "../core/arrays.js";
-import { buttonOf } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { selectTokens } from "../core/selection.js";
+import { partRows } from "../core/heads.js";
+import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { CAUSES } from "./causes.js";
+import { heads as headsText } from "../strings/heads.js";
 import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
 /** @import { Mask } from "../core/mask.js" */
-/** @import { Cause } from "../core/types.js" */
+/** @import { LayerPayload } from "../core/payloads.js" */
+/** @import { Cause, Child } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 
 const tables = pairsText.tables;
@@ -55,13 +59,34 @@ export function layerTable(app, open) {
       "aria-label": tables.openLayer(id),
       "aria-current": index === app.layerIndex ? "true" : null,
     });
-  const rows = run.layers.map((layer, index) => [
-    button(layer.layer, index),
-    format.percent(layer.retained_pairs, 1),
-    ...causeCells(CAUSES.map((cause) => layer.pairs[cause])),
+  /** @type {[number, (Child | Child[])[]][]} */
+  const own = run.layers.map((layer, index) => [
+    layer.layer,
+    [
+      layer.parts.length > 1 ? [button(layer.layer, index), differMark(app, layer)] : button(layer.layer, index),
+      format.percent(layer.retained_pairs, 1),
+      ...causeCells(CAUSES.map((cause) => layer.pairs[cause])),
+    ],
   ]);
+  const none = CAUSES.slice(1).map(() => "");
+  /** @type {[number, (Child | Child[])[]][]} */
+  const full = run.fullLayers.map((id) => [id, [id, format.percent(1, 1), headsText.fullByBudget, ...none]]);
+  const rows = [...own, ...full].sort(([a], [b]) => a - b).map(([, row]) => row);
   return tableOf([text.layerColumn, text.keptColumn, ...causeColumns(CAUSES)], rows);
 }
+
+/**
+ * That the heads of a layer differ, and how.
+ * @param {App} app
+ * @param {LayerPayload} layer
+ */
+const differMark = (app, layer) =>
+  el(
+    "span",
+    { class: "fx-heads-mark" },
+    headsText.differ,
+    hintButton(app.tooltip, headsText.ofLayer(layer.layer, headsText.differ), partRows(layer.parts)),
+  );
 
 /**
  * @param {App} app

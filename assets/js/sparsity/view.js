@@ -3,6 +3,7 @@
 import { range, sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { HeadChoice } from "../core/head-choice.js";
 import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { LayerLoader } from "../core/loader.js";
 import { Mask } from "../core/mask.js";
@@ -11,10 +12,11 @@ import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
 import { AttentionPart } from "./attention.js";
-import { CAUSES, causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
+import { CAUSES, causeHints, causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
 import { DistanceChart } from "./distance.js";
 import { ZoomMask } from "./mask.js";
 import { layerTable, rowSelection, rowTable } from "./tables.js";
+import { heads as headsText } from "../strings/heads.js";
 import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
 /** @import { DistanceMeanPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
@@ -49,10 +51,14 @@ export class SparsityView {
   distance;
   /** @type {AttentionPart} */
   attention;
+  /** @type {HeadChoice} */
+  heads;
+  /** @type {HTMLParagraphElement} */
+  fullNote;
   /** @type {Mask} */
   maskData;
-  /** @type {{ run: Run, sliding: number | null } | undefined} */
-  explained;
+  /** The hints that are shown. @type {string} */
+  explained = "";
 
   /**
    * @param {App} app
@@ -63,7 +69,7 @@ export class SparsityView {
     /** @type {"kept" | "main" | Cause} */
     this.kind = "kept"; // the most frequent cause of a block hides every scattered pair
     this.build(panel);
-    this.loader = new LayerLoader((run, layer) => app.server.load_mask(run, layer), {
+    this.loader = new LayerLoader((run, layer, part) => app.server.load_mask(run, layer, part), {
       open: () => app.isOpen("sparsity"),
       waiting: () => this.wait(),
       ready: (answer) => this.showMask(new Mask(answer)),
@@ -78,6 +84,8 @@ export class SparsityView {
     this.legend = el("ul", { class: "fx-causes" });
     this.causesHint = el("span", {});
     this.maskTitle = el("h3", { class: "fx-subtitle" });
+    this.heads = new HeadChoice(app);
+    this.fullNote = el("p", { class: "fx-help", "data-testid": "fx-full-layers" });
     this.mask = new ZoomMask(
       app,
       (tile) => this.colouring(tile),
@@ -99,6 +107,7 @@ export class SparsityView {
           "section",
           { class: "fx-chart" },
           this.maskTitle,
+          this.heads.node,
           el("p", { class: "fx-help" }, text.maskHint),
           this.mask.node,
         ),
@@ -109,6 +118,7 @@ export class SparsityView {
           el("p", { class: "fx-help" }, text.layersHint),
           this.layers,
           el("p", { class: "fx-help" }, pairsText.nulls.layersHint),
+          this.fullNote,
         ),
       ),
       this.layerTable,
@@ -131,13 +141,22 @@ export class SparsityView {
     return el("label", { class: "fx-select" }, text.show, el("select", { onchange: changed }, options));
   }
 
+  title() {
+    const { run, layerIndex, part } = this.app;
+    const { layer, parts } = run.layers[layerIndex];
+    return text.maskTitle(layer, parts.length > 1 ? headsText.heads(parts[part].heads) : "");
+  }
+
   update() {
-    const { run, layerIndex } = this.app;
+    const { run, layerIndex, part } = this.app;
     this.layerTable.refresh();
     if (this.nulls && this.nulls.run !== run) this.nulls = null;
     this.drawLayers();
-    this.maskTitle.textContent = text.maskTitle(run.layerIds[layerIndex]);
-    this.loader.request(run.info.run_id, run.layerIds[layerIndex]);
+    this.maskTitle.textContent = this.title();
+    this.heads.update();
+    this.fullNote.hidden = run.fullLayers.length === 0;
+    this.fullNote.textContent = headsText.fullLayers(run.fullLayers);
+    this.loader.request(run.info.run_id, run.layerIds[layerIndex], part);
     this.distance.update();
     this.attention.update();
   }
@@ -191,7 +210,7 @@ export class SparsityView {
     this.mask.plot.classList.remove("fx-stale");
     this.rowTable.refresh();
     this.updateLegend();
-    this.mask.plot.setAttribute("aria-label", text.maskTitle(this.app.run.layerIds[this.app.layerIndex]));
+    this.mask.plot.setAttribute("aria-label", this.title());
     this.mask.setWhole(mask);
   }
 
@@ -231,13 +250,12 @@ export class SparsityView {
     };
   }
 
-  // Kept while run and sliding window stay: a hint in focus must not be replaced.
+  // Kept while their words stay: a hint in focus must not be replaced.
   explainCauses() {
-    const { run, tooltip, layerIndex } = this.app;
-    const { sliding_window: sliding } = run.layers[layerIndex];
-    if (this.explained?.run === run && this.explained.sliding === sliding) return;
-    this.explained = { run, sliding };
-    const hints = text.causeHints(run.config.window, run.config.num_sinks, sliding);
+    const { run, tooltip, layerIndex, part } = this.app;
+    const hints = causeHints(run, layerIndex, part);
+    if (this.explained === JSON.stringify(hints)) return;
+    this.explained = JSON.stringify(hints);
     const lines = CAUSES.map((cause) =>
       el(
         "span",
@@ -253,10 +271,10 @@ export class SparsityView {
     if (!this.maskData) return;
     this.explainCauses();
     const { causes } = this.maskData;
-    const { config, layers } = this.app.run;
-    const { pairs, sliding_window: sliding } = layers[this.app.layerIndex];
+    const { run, layerIndex, part } = this.app;
+    const { pairs } = run.layers[layerIndex].parts[part];
     const total = sum(causes.map((cause) => pairs[cause]));
-    const hints = text.causeHints(config.window, config.num_sinks, sliding);
+    const hints = causeHints(run, layerIndex, part);
     const scale =
       this.kind === "main" ? [] : [el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh)];
     this.legend.replaceChildren(

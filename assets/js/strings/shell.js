@@ -81,9 +81,10 @@ export const shell = {
     label: "Layer",
     previous: "Previous layer",
     next: "Next layer",
-    valueText: (layer, index, count) => `Layer ${layer}, ${index} of ${count}`,
+    valueText: (layer, index, count, more) => `Layer ${layer}, ${index} of ${count}${more ? `, ${more}` : ""}`,
     position: (first, last) => `of ${first}–${last}`,
-    summary: (kind, kept, dominance) =>
-      `${kind.replace(/Attention$/, "")} attention · ${kept} of pairs kept · largest group ${dominance}`,
+    summary: (kind, kept, dominance, more) =>
+      `${kind.replace(/Attention$/, "")} attention · ${kept} of pairs kept · largest group ${dominance}` +
+      `${more ? ` · ${more}` : ""}`,
   },
 };

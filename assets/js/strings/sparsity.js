@@ -32,7 +32,14 @@ export const sparsity = {
         ? "Not computed"
         : `Not computed; this layer never looks farther back than ${slidingWindow} tokens, with or without Focus`,
   }),
-  maskTitle: (layer) => `Which pairs layer ${layer} computes`,
+  fullHints: (window) => ({
+    local_only: "Kept: full attention",
+    group_only: `Kept: full attention, more than ${window} tokens apart`,
+    local_and_group: `Kept: full attention, at most ${window} tokens apart`,
+    sink_only: "Kept: full attention",
+    dropped: "Not computed, with or without Focus",
+  }),
+  maskTitle: (layer, heads) => `Which pairs layer ${layer}${heads ? `, ${heads},` : ""} computes`,
   maskHint:
     "Each cell is a block of token pairs: the query token (down) looks back at the key token (across). The upper " +
     "half is empty because no token sees later ones.",
@@ -78,6 +85,7 @@ export const pairs = {
     pair: (query, key) => `tokens ${query} and ${key}`,
     query: "Query",
     key: "Key",
+    fullReason: (distance) => `Kept: full attention, ${distance} apart`,
     reasons: {
       local_only: (distance, groups, config) => `Kept: ${distance} apart, within the window of ${config.window}`,
       group_only: (distance, groups) => `Kept: both are in group ${groups}, ${distance} apart`,

@@ -6,9 +6,9 @@
 
 /**
  * What the links need of a run.
- * @typedef {{ numTokens: number, config: { window: number, num_sinks: number },
- *   layers: { sliding_window: number | null }[],
- *   shareGroup: (layerIndex: number, pos: number, other: number) => boolean }} LinkedRun
+ * @typedef {{ numTokens: number, config: { num_sinks: number },
+ *   layers: { sliding_window: number | null, parts: { window: number }[] }[],
+ *   shareGroup: (layerIndex: number, pos: number, other: number, part: number) => boolean }} LinkedRun
  */
 
 /** @type {Cause[]} */
@@ -27,10 +27,13 @@ export class Links {
    * @param {LinkedRun} run
    * @param {number} layerIndex
    * @param {number} pos
+   * @param {number} part of the layer's heads
    */
-  constructor(run, layerIndex, pos) {
-    const { window, num_sinks: sinks } = run.config;
-    const reach = run.layers[layerIndex].sliding_window ?? run.numTokens; // of the layer's own attention
+  constructor(run, layerIndex, pos, part) {
+    const { num_sinks: sinks } = run.config;
+    const { sliding_window: sliding, parts } = run.layers[layerIndex];
+    const { window } = parts[part];
+    const reach = sliding ?? run.numTokens; // of the layer's own attention
     this.pos = pos;
     this.layerIndex = layerIndex;
     this.numTokens = run.numTokens;
@@ -39,7 +42,7 @@ export class Links {
       const distance = Math.abs(pos - other);
       if (distance >= reach) continue;
       const near = distance <= window ? NEAR : 0;
-      const code = near + (run.shareGroup(layerIndex, pos, other) ? SHARED : 0);
+      const code = near + (run.shareGroup(layerIndex, pos, other, part) ? SHARED : 0);
       this.codes[other] = code === 0 && Math.min(pos, other) < sinks ? SINK : code;
     }
   }

@@ -3,11 +3,13 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { HeadChoice } from "../core/head-choice.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, groupChip, progressBox } from "../core/widgets.js";
 import { common } from "../strings/common.js";
+import { causeHints } from "../sparsity/causes.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
 import { reading as readingText } from "../strings/tokens.js";
 import { lossWords } from "./details.js";
@@ -28,6 +30,7 @@ export class TokenPanel {
    */
   constructor(app, closed) {
     this.app = app;
+    this.heads = new HeadChoice(app);
     this.closed = closed;
     this.node = el("section", {
       class: "fx-detail",
@@ -92,7 +95,9 @@ export class TokenPanel {
     const forward = links.forward();
     /** @param {number} count @param {number} all */
     const share = (count, all) => format.percent(all === 0 ? 0 : count / all);
+    this.heads.update();
     return [
+      this.heads.node,
       this.direction(
         "back",
         text.back,
@@ -126,9 +131,7 @@ export class TokenPanel {
     const layer = app.run.layerIds[links.layerIndex];
     const label = (way === "back" ? text.selectedBack : text.selectedForward)(format.count(links.pos), layer);
     const select = () => app.select(selectTokens(positions, "tokens", label));
-    const { config, layers } = app.run;
-    const sliding = layers[links.layerIndex].sliding_window;
-    const hints = sparsityText.causeHints(config.window, config.num_sinks, sliding);
+    const hints = causeHints(app.run, links.layerIndex, app.part);
     return el(
       "div",
       { class: "fx-detail-part", "data-way": way },

@@ -168,7 +168,7 @@ export class TokensView {
     const { app } = this;
     const { selection, layerIndex } = app;
     const pos = selection !== null && selection.size === 1 ? selection.positions[0] : null;
-    this.links = pos !== null && this.run.hasLayer(layerIndex) ? new Links(this.run, layerIndex, pos) : null;
+    this.links = pos !== null && this.run.hasLayer(layerIndex) ? new Links(this.run, layerIndex, pos, app.part) : null;
     if (pos === null) this.detail.hide();
     else this.detail.show(pos, this.links, this.problem);
     this.repaint();

@@ -22,7 +22,7 @@ from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_text
-from focus_explorer.ui.parameters import Payload
+from focus_explorer.ui.parameters import Payload, layer_of, whole_number
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs import run_form
 from focus_explorer.ui.tabs.run_form import centroid_choices, read_form
@@ -35,7 +35,7 @@ ON_LOAD = """
 const start = () => {
   if (!window.FocusExplorer) { setTimeout(start, 30); return; }
   const root = element.querySelector('.fx-root');
-  const ask = (name) => (run, layer) => server[name]({ run, layer });  // a server function takes one argument
+  const ask = (name) => (run, layer, part) => server[name]({ run, layer, part });  // it takes one argument
   const view = FocusExplorer.create(root, {
     load_run: ask('load_run'), load_mask: ask('load_mask'),
     ask: (request) => server.ask(request),
@@ -174,7 +174,7 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
         return packed(guarded(lambda: load_payload(service.database, str(request.get("run")))))
 
     def load_mask(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: mask_blocks(service.database, *_run_and_layer(request)))
+        return guarded(lambda: mask_blocks(service.database, *_part_of_layer(request)))
 
     def ask(request: dict[str, Any]) -> Response:
         return packed(guarded(lambda: dispatch(service, request)))
@@ -182,11 +182,8 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     return [load_run, load_mask, ask]
 
 
-def _run_and_layer(request: dict[str, Any]) -> tuple[str, int]:
-    layer = request.get("layer")
-    if not isinstance(layer, int):
-        raise InputError(f"the layer is {layer!r}", expected="a layer number")
-    return str(request.get("run")), layer
+def _part_of_layer(request: dict[str, Any]) -> tuple[str, int, int]:
+    return str(request.get("run")), layer_of(request), whole_number(request, "part", 0)
 
 
 def packed(content: dict[str, Any]) -> Response:

@@ -1,0 +1,107 @@
+// @ts-check
+// Key-value heads of a layer that share a setting: which of them a view shows, and their words.
+import { el } from "./dom.js";
+import { format } from "./format.js";
+import { heads as text } from "../strings/heads.js";
+/** @import { ConfigPayload, LayerPayload, PartPayload } from "./payloads.js" */
+
+/**
+ * The part of a layer with a head; without one the first that has groups.
+ * @param {PartPayload[]} parts
+ * @param {number | null} head
+ */
+export function partOf(parts, head) {
+  const named = parts.findIndex((part) => head !== null && part.heads.includes(head));
+  if (named >= 0) return named;
+  return Math.max(
+    0,
+    parts.findIndex((part) => !part.full),
+  );
+}
+
+/** @param {PartPayload} part */
+export const settingWords = (part) => (part.full ? text.full : text.setting(part.top_k, part.window));
+
+/** @param {PartPayload} part */
+export const partTitle = (part) => text.part(text.heads(part.heads), settingWords(part));
+
+/**
+ * What the heads of a layer execute and keep, a line for each setting.
+ * @param {PartPayload[]} parts
+ */
+export const partRows = (parts) =>
+  parts.map((part) =>
+    el("span", { class: "fx-heads-line" }, text.kept(partTitle(part), format.percent(part.retained_pairs))),
+  );
+
+/**
+ * Whether a part has the setting that heads without an exception have.
+ * @param {PartPayload} part
+ * @param {ConfigPayload} config
+ */
+const isUsual = (part, config) => !part.full && part.top_k === config.top_k && part.window === config.window;
+
+/**
+ * Layers and heads with one setting that is not the run's.
+ * @typedef {object} BudgetGroup
+ * @property {string} setting
+ * @property {boolean} full
+ * @property {number[]} layers
+ * @property {{ layer: number, heads: number[] }[]} heads
+ */
+
+/**
+ * What a budget made of layers and heads, by setting: full attention first.
+ * @param {{ config: ConfigPayload, layers: LayerPayload[], fullLayers: number[] }} run
+ * @returns {BudgetGroup[]}
+ */
+export function budgetGroups({ config, layers, fullLayers }) {
+  /** @type {Map<string, BudgetGroup>} */
+  const groups = new Map();
+  /** @param {string} setting @param {boolean} full */
+  const group = (setting, full) => {
+    const found = groups.get(setting) ?? { setting, full, layers: [], heads: [] };
+    groups.set(setting, found);
+    return found;
+  };
+  if (fullLayers.length > 0) group(text.full, true).layers.push(...fullLayers);
+  for (const { layer, parts } of layers) {
+    for (const part of parts) {
+      if (isUsual(part, config)) continue;
+      const { layers: whole, heads } = group(settingWords(part), part.full);
+      if (parts.length === 1) whole.push(layer);
+      else heads.push({ layer, heads: part.heads });
+    }
+  }
+  return [...groups.values()].sort((a, b) => Number(b.full) - Number(a.full));
+}
+
+/**
+ * The layers and heads of a budget, a line for each setting.
+ * @param {BudgetGroup[]} groups
+ */
+export const budgetRows = (groups) =>
+  groups.map(({ setting, layers, heads }) =>
+    el(
+      "span",
+      { class: "fx-heads-line" },
+      el("strong", {}, text.settingTitle(setting)),
+      ": ",
+      [
+        ...(layers.length > 0 ? [text.layers(layers)] : []),
+        ...heads.map((one) => text.ofLayer(one.layer, text.heads(one.heads))),
+      ].join("; "),
+    ),
+  );
+
+/** @param {BudgetGroup[]} groups */
+export function budgetChip(groups) {
+  /** @param {boolean} full */
+  const counts = (full) => {
+    const chosen = groups.filter((group) => group.full === full);
+    const layers = chosen.reduce((sum, group) => sum + group.layers.length, 0);
+    const heads = chosen.reduce((sum, group) => sum + group.heads.reduce((all, one) => all + one.heads.length, 0), 0);
+    return text.counts(layers, heads);
+  };
+  return text.chip(counts(true), counts(false));
+}

@@ -1,0 +1,40 @@
+// @ts-check
+// Labels and sentences about heads of a layer that differ: a run's budget, and the choice of heads.
+/** @import { Words } from "./words.js" */
+
+/** @satisfies {Words} */
+export const heads = {
+  full: "full attention",
+  setting: (topK, window) => `top-k ${topK}, window ${window}`,
+  heads: (numbers) => (numbers.length === 1 ? `head ${numbers[0]}` : `heads ${numbers.join(", ")}`),
+  part: (which, setting) => `${which}: ${setting}`,
+  kept: (part, percent) => `${part}, ${percent} of pairs kept`,
+  choice: "Shown",
+  choiceHint:
+    "The budget gives the heads of this layer different settings, so they compute different pairs. Heads here are " +
+    "key-value heads; the query heads that share one do as it does.",
+  mean: "Mean over the heads of this layer, which differ.",
+  differ: "heads differ",
+  fullByBudget: "full attention by budget",
+  fullLayers: (layers) =>
+    `${layers.length === 1 ? "Layer" : "Layers"} ${layers.join(", ")}: full attention by budget, no groups.`,
+  markOf: (layer, words) => `Layer ${layer}: ${words}`,
+  counts: (layers, numbers) =>
+    [
+      layers > 0 ? (layers === 1 ? "1 layer" : `${layers} layers`) : "",
+      numbers > 0 ? (numbers === 1 ? "1 head" : `${numbers} heads`) : "",
+    ]
+      .filter(Boolean)
+      .join(" and "),
+  chip: (full, other) => {
+    const words = [full ? `${full} in full` : "", other ? `${other} set apart` : ""].filter(Boolean);
+    return `budget: ${words.join(", ") || "no head differs here"}`;
+  },
+  layers: (numbers) => (numbers.length === 1 ? `layer ${numbers[0]}` : `layers ${numbers.join(", ")}`),
+  ofLayer: (layer, which) => `layer ${layer}, ${which}`,
+  settingTitle: (setting) => `${setting[0].toUpperCase()}${setting.slice(1)}`,
+  budgetHint:
+    "Layers and key-value heads to which the centroid file or the run gave a setting of their own. All others follow " +
+    "the setting on the left.",
+  budgetNone: "Every head has the setting of this run anyway.",
+};

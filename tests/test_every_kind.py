@@ -42,7 +42,7 @@ KINDS = {  # family, changes of its configuration, layers with groups
     "budget": (
         "Llama",
         {"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4},
-        (0, 2, 3),
+        (0, 1, 2, 3),
     ),
 }
 BUDGET = [  # every sort of exception: a layer in full, a head in full, a head and a layer with settings of their own

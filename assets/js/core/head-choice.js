@@ -13,7 +13,7 @@ export class HeadChoice {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.node = el("div", { class: "fx-heads", "data-testid": "fx-heads", hidden: true });
+    this.node = el("div", { class: "fx-head-choice", "data-testid": "fx-heads", hidden: true });
   }
 
   // Kept while run and layer stay, so that the keyboard stays on it.

@@ -52,10 +52,10 @@ const isUsual = (part, config) => !part.full && part.top_k === config.top_k && p
 
 /**
  * What a budget made of layers and heads, by setting: full attention first.
- * @param {{ config: ConfigPayload, layers: LayerPayload[], fullLayers: number[] }} run
+ * @param {{ config: ConfigPayload, layers: LayerPayload[] }} run
  * @returns {BudgetGroup[]}
  */
-export function budgetGroups({ config, layers, fullLayers }) {
+export function budgetGroups({ config, layers }) {
   /** @type {Map<string, BudgetGroup>} */
   const groups = new Map();
   /** @param {string} setting @param {boolean} full */
@@ -64,7 +64,6 @@ export function budgetGroups({ config, layers, fullLayers }) {
     groups.set(setting, found);
     return found;
   };
-  if (fullLayers.length > 0) group(text.full, true).layers.push(...fullLayers);
   for (const { layer, parts } of layers) {
     for (const part of parts) {
       if (isUsual(part, config)) continue;

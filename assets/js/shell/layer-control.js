@@ -85,7 +85,7 @@ export class LayerControl {
   }
 
   /**
-   * Dots under layers whose heads differ, rings where the layers lie that attend fully by the budget.
+   * Dots under layers whose heads differ, rings under those that attend fully by the budget.
    * @param {Run} run
    */
   mark(run) {
@@ -97,11 +97,9 @@ export class LayerControl {
     const differing = run.layers.flatMap(({ layer, parts }, index) =>
       parts.length > 1 ? [dot(index, "fx-layer-mark-heads", heads.markOf(layer, heads.differ))] : [],
     );
-    const full = run.fullLayers.map((id) => {
-      const after = run.layerIds.filter((layer) => layer < id).length; // between its neighbours on the slider
-      const place = Math.min(last, Math.max(0, after - 0.5));
-      return dot(place, "fx-layer-mark-full", heads.markOf(id, heads.fullByBudget));
-    });
+    const full = run.fullLayers.map((id) =>
+      dot(run.layerIds.indexOf(id), "fx-layer-mark-full", heads.markOf(id, heads.fullByBudget)),
+    );
     this.marks.replaceChildren(...differing, ...full);
   }
 }

@@ -59,19 +59,18 @@ export function layerTable(app, open) {
       "aria-label": tables.openLayer(id),
       "aria-current": index === app.layerIndex ? "true" : null,
     });
-  /** @type {[number, (Child | Child[])[]][]} */
-  const own = run.layers.map((layer, index) => [
-    layer.layer,
-    [
-      layer.parts.length > 1 ? [button(layer.layer, index), differMark(app, layer)] : button(layer.layer, index),
-      format.percent(layer.retained_pairs, 1),
-      ...causeCells(CAUSES.map((cause) => layer.pairs[cause])),
-    ],
+  /** @param {LayerPayload} layer @returns {Child[]} */
+  const mark = (layer) =>
+    run.fullLayers.includes(layer.layer)
+      ? [el("span", { class: "fx-heads-mark" }, headsText.fullByBudget)]
+      : layer.parts.length > 1
+        ? [differMark(app, layer)]
+        : [];
+  const rows = run.layers.map((layer, index) => [
+    [button(layer.layer, index), ...mark(layer)],
+    format.percent(layer.retained_pairs, 1),
+    ...causeCells(CAUSES.map((cause) => layer.pairs[cause])),
   ]);
-  const none = CAUSES.slice(1).map(() => "");
-  /** @type {[number, (Child | Child[])[]][]} */
-  const full = run.fullLayers.map((id) => [id, [id, format.percent(1, 1), headsText.fullByBudget, ...none]]);
-  const rows = [...own, ...full].sort(([a], [b]) => a - b).map(([, row]) => row);
   return tableOf([text.layerColumn, text.keptColumn, ...causeColumns(CAUSES)], rows);
 }
 

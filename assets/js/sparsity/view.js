@@ -106,8 +106,7 @@ export class SparsityView {
         el(
           "section",
           { class: "fx-chart" },
-          this.maskTitle,
-          this.heads.node,
+          el("div", {}, this.maskTitle, this.heads.node),
           el("p", { class: "fx-help" }, text.maskHint),
           this.mask.node,
         ),

@@ -17,7 +17,7 @@ export const heads = {
   differ: "heads differ",
   fullByBudget: "full attention by budget",
   fullLayers: (layers) =>
-    `${layers.length === 1 ? "Layer" : "Layers"} ${layers.join(", ")}: full attention by budget, no groups.`,
+    `${layers.length === 1 ? "Layer" : "Layers"} ${layers.join(", ")}: full attention by budget.`,
   markOf: (layer, words) => `Layer ${layer}: ${words}`,
   counts: (layers, numbers) =>
     [

@@ -187,11 +187,13 @@ def long_range_rows(
     Returns:
         Rows: layer, rank, positions and pieces of both, distance in tokens, affinity g_i . g_j, group.
     """
+    rules = [part.rule for part in sample.parts[sample.layers.index(layer)] if not part.full]
+    if not rules:  # every head attends fully: no pair needs a group
+        return []
     names = {int(place): sample.pieces[sample.piece[place]] for place in places}
     top = chosen.argmax(axis=1) if places.size else np.zeros(0, dtype=int)
     affinity = chosen @ chosen.T
     same_document = sample.starts[places][:, None] == sample.starts[places][None, :]
-    rules = [part.rule for part in sample.parts[sample.layers.index(layer)] if not part.full]
     apart, near = places[:, None] - places[None, :], max(rule.near for rule in rules)
     distant = (apart > near) & (apart <= rules[0].farthest(sample.num_tokens))
     affinity[~(distant & same_document & (top[:, None] == top[None, :]))] = -1.0

@@ -12,6 +12,7 @@ import argparse
 import itertools
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -54,7 +55,7 @@ def measure(setting: LayerSetting, length: int, repeats: int) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {"full": lambda: causal_flash(query, key, value, scoring.scale)}
     for name in WAYS[True]:
         inputs = (query, key, value, membership, setting.rule, scoring)
-        ways[name] = lambda backend=name, given=inputs: attend(*given, backend=backend, return_lse=False)
+        ways[name] = partial(attend, *inputs, backend=name, return_lse=False)
     if not _possible(ways["decomposed"]):
         del ways["decomposed"]
     times = in_turn(ways, repeats, query.device)

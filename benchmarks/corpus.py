@@ -76,10 +76,8 @@ def measure(documents: Path, folder: Path, arguments: argparse.Namespace) -> dic
 
 def spread(summary: dict[str, Any]) -> dict[str, Any]:
     """Tokens and forward seconds of the documents, from the files that were written."""
-    rows = duckdb.sql(
-        "SELECT num_tokens, model_seconds FROM read_parquet(?)",
-        params=[f"{summary['folder']}/document=*/document.parquet"],
-    ).fetchnumpy()
+    documents = f"{summary['folder']}/document=*/document.parquet"
+    rows = duckdb.execute("SELECT num_tokens, model_seconds FROM read_parquet(?)", [documents]).fetchnumpy()
     size = sum(path.stat().st_size for path in Path(summary["folder"]).rglob("*.parquet"))
     cuts = (0.05, 0.5, 0.95)
     return {

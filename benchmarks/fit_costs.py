@@ -17,12 +17,14 @@ import math
 import operator
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
+from torch import Tensor
 
 from focus_runtime.attention import costs
 from focus_runtime.attention.decomposed import decomposed_attention
@@ -57,6 +59,10 @@ def add_terms(rows: list[dict[str, Any]]) -> None:
         row["sizes"], row["class_terms"] = sizes, costs.class_terms(membership[0], PairRule(row["window"]))
 
 
+def _fused(qkv: tuple[Tensor, Tensor, Tensor], rule: PairRule, scoring: Scoring, membership: Tensor, mode: str) -> Any:
+    return fused_attention(*qkv, membership, rule, scoring, mode=mode)
+
+
 def measured(repeats: int) -> list[dict[str, Any]]:
     """Milliseconds of every way for every setting, and the terms of the model."""
     rows = []
@@ -68,16 +74,15 @@ def measured(repeats: int) -> list[dict[str, Any]]:
         everything = torch.ones_like(membership)
         rule, scoring = PairRule(window), Scoring(setting.head_size**-0.5)
 
-        def fused(groups_of: torch.Tensor, mode: str, settings: Any = (rule, scoring), qkv: Any = (q, k, v)) -> Any:
-            return fused_attention(*qkv, groups_of, *settings, mode=mode)
+        fused = partial(_fused, (q, k, v), rule, scoring)
 
         ways: dict[str, Callable[[], Any]] = {
             "flash full": lambda: causal_flash(q, k, v, scoring.scale),  # noqa: B023
             "masked": lambda: masked_attention(q, k, v, membership, rule, scoring),  # noqa: B023
             "decomposed": lambda: decomposed_attention(q, k, v, membership, rule, scoring.scale),  # noqa: B023
-            "fused full": lambda: fused(everything, "auto"),  # noqa: B023
-            "by class": lambda: fused(membership, "by class"),  # noqa: B023
-            "dense": lambda: fused(membership, "dense"),  # noqa: B023
+            "fused full": partial(fused, everything, "auto"),
+            "by class": partial(fused, membership, "by class"),
+            "dense": partial(fused, membership, "dense"),
         }
         if length in LONG_LENGTHS:
             ways = {name: way for name, way in ways.items() if name in ("fused full", "by class", "dense")}
@@ -198,11 +203,11 @@ def main() -> None:
     parser.add_argument("--refit", type=Path, metavar="FILE", help="fit again from a result, in place")
     arguments = parser.parse_args()
     target = arguments.refit or arguments.out
-    known = json.loads(arguments.refit.read_text()) if arguments.refit else {"machine": machine()}
-    rows = known["rows"] if arguments.refit else measured(arguments.repeats)
+    known: dict[str, Any] = json.loads(arguments.refit.read_text()) if arguments.refit else {"machine": machine()}
+    rows: list[dict[str, Any]] = known["rows"] if arguments.refit else measured(arguments.repeats)
     add_terms(rows)
     constants = rounded(improved(rows, fit(rows)))
-    result = {
+    result: dict[str, Any] = {
         "what": "one layer, 12 heads of 64, fp32, random groups; unit: full attention's time for one pair",
         "machine": known["machine"],
         "constants": constants,

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def layer_table(report: Report) -> dict[str, Any]:
 
 
 @contextmanager
-def random_model(shape: dict[str, int], longest: int, device: torch.device) -> Iterator[FocusModel]:
+def random_model(shape: dict[str, Any], longest: int, device: torch.device) -> Iterator[FocusModel]:
     """A Llama of random weights in bf16 with random, balanced centroids; its memory is free afterwards."""
     torch.manual_seed(0)
     config = LlamaConfig(**shape | {"vocab_size": VOCABULARY, "max_position_embeddings": longest + 2 * DECODE_STEPS})
@@ -250,7 +251,7 @@ def one_analysis(report: Report) -> dict[str, Any]:
         "tokens": trace.num_tokens,
         "seconds": seconds,
         "info": {key: trace.info[key] for key in ("device", "dtype", "backend")},
-        "retained_pairs": [layer.counts.retained_pairs for layer in trace.layers],
+        "retained_pairs": [layer.retained_pairs for layer in trace.layers],
         "attention_mass_kept": [layer.attention_mass_retained for layer in trace.layers],
         "first_timings_ms": medians,
     }
@@ -322,7 +323,7 @@ def main(arguments: list[str] | None = None) -> None:
         "analyze": one_analysis,
     }
     for name in chosen.part or parts:
-        report.add(name, lambda work=parts[name]: work(report))
+        report.add(name, partial(parts[name], report))
     print((chosen.out / "gpu.md").read_text(encoding="utf-8"))
 
 

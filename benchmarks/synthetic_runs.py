@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.services.texts import sample_text
+from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.run.trace import LayerTrace, Timing, Trace
+from focus_runtime.run.trace import HeadTrace, LayerTrace, Timing, Trace
 from focus_runtime.store.database import Database
 from focus_runtime.store.runs import write_run
 from focus_runtime.text.tokens import TokenizedText
 
-LAYERS, ROUTING_DIM = 30, 16
+LAYERS, KV_HEADS, ROUTING_DIM = 30, 3, 16
 TABLES = ("tokens", "assignments", "masks", "layers", "losses", "timings", "runs")
 
 
@@ -49,6 +50,7 @@ def layer_of(number: int, ids: NDArray[np.int64], config: FocusConfig, generator
     probabilities = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     order = np.argsort(-probabilities, axis=1)[:, : config.top_k]
     membership = np.bitwise_or.reduce(np.int64(1) << order, axis=1)
+    every_head = HeadGroup(HeadSetting(config.top_k, config.window), tuple(range(KV_HEADS)))
     return LayerTrace(
         layer=number,
         attention_kind="LlamaAttention",
@@ -57,7 +59,7 @@ def layer_of(number: int, ids: NDArray[np.int64], config: FocusConfig, generator
         routing=generator.normal(0, 1, (count, ROUTING_DIM)).astype(np.float32),
         centroids=generator.normal(0, 1, (groups, ROUTING_DIM)).astype(np.float32),
         potential=np.zeros(groups, np.float32),
-        counts=count_pairs(membership, PairRule(config.window, config.num_sinks)),
+        heads=(HeadTrace(every_head, membership, count_pairs(membership, PairRule(config.window, config.num_sinks))),),
     )
 
 

@@ -147,18 +147,19 @@ def overhead(model: Any, length: int, repeats: int, count: int, weights: bool) -
     rows = []
     for name, measured in clocks.items():
         seconds = [clock.processor for clock in measured]
+        each = sorted(x / y - 1 for x, y in zip(seconds, own, strict=True))
+        overhead = statistics.median(seconds) / statistics.median(own) - 1
         rows.append(
             {
                 "what": name,
                 "processor_ms": asdict(Spread.of([1000 * x for x in seconds])),
                 "wall_ms": asdict(Spread.of([1000 * clock.wall for clock in measured])),
-                "overhead": statistics.median(seconds) / statistics.median(own) - 1,
+                "overhead": overhead,
                 "overhead_of_each_round": [x / y - 1 for x, y in zip(seconds, own, strict=True)],
             }
         )
-        each = sorted(rows[-1]["overhead_of_each_round"])
         print(
-            f"  {name:<36} {statistics.median(seconds):7.2f} s  overhead {100 * rows[-1]['overhead']:6.1f} %"
+            f"  {name:<36} {statistics.median(seconds):7.2f} s  overhead {100 * overhead:6.1f} %"
             f"  ({100 * each[0]:.1f} to {100 * each[-1]:.1f})",
             flush=True,
         )

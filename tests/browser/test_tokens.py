@@ -85,9 +85,9 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
               const { LINK_CAUSES, Links } = MODULE
               const sets = member.map((text) => BigInt(text));
               const shareGroup = (_, a, b) => (sets[a] & sets[b]) !== 0n;
-              const layers = [{ sliding_window: sliding }];
-              const run = { numTokens: member.length, config: { window, num_sinks: sinks }, layers, shareGroup };
-              const links = member.map((_, pos) => new Links(run, 0, pos));
+              const layers = [{ sliding_window: sliding, parts: [{ window }] }];
+              const run = { numTokens: member.length, config: { num_sinks: sinks }, layers, shareGroup };
+              const links = member.map((_, pos) => new Links(run, 0, pos, 0));
               const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
               return LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
             }""".replace("MODULE", module_script("tokens/links.js")),

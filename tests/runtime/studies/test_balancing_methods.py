@@ -52,10 +52,10 @@ def passes(monkeypatch):
     seen: list[tuple[Any, FocusConfig]] = []
     original = layer._gated
 
-    def recorded(layer_state, call):
+    def recorded(layer_state, call, setting):
         if layer_state.index == 0:
             seen.append((layer_state.owner.soft_gate, layer_state.owner.config))
-        return original(layer_state, call)
+        return original(layer_state, call, setting)
 
     monkeypatch.setattr(layer, "_gated", recorded)
     return seen

@@ -39,6 +39,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="2",
         help="top-k that single heads may get besides full attention, such as 2,3; 0 for none (default: 2)",
     )
+    parser.add_argument(
+        "--head-window",
+        default="32",
+        help="windows that single heads may get besides the one of all, such as 16,64; 0 for none (default: 32)",
+    )
     parser.add_argument("--sequences", type=int, default=2, help="calibration sequences a domain (default: 2)")
     parser.add_argument("--held-out-sequences", type=int, default=8, help="of the check, a domain (default: 8)")
     parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
@@ -66,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         top_k=arguments.top_k,
         window=arguments.window,
         num_sinks=arguments.sinks,
-        top_ks=_top_ks(arguments.head_top_k),
+        top_ks=_numbers(arguments.head_top_k, "--head-top-k"),
+        windows=_numbers(arguments.head_window, "--head-window"),
         sequences=arguments.sequences,
         held_out_sequences=arguments.held_out_sequences,
         seq_len=arguments.seq_len,
@@ -107,9 +113,9 @@ def _share(text: str | None, option: str) -> float | None:
         raise InputError(f"{option} is {text!r}", expected="a share such as 1% or 0.01") from error
 
 
-def _top_ks(text: str) -> tuple[int, ...]:
+def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
         values = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
-        raise InputError(f"--head-top-k is {text!r}", expected="whole numbers such as 2,3") from error
+        raise InputError(f"{option} is {text!r}", expected="whole numbers such as 2,32") from error
     return tuple(sorted({value for value in values if value > 0}))

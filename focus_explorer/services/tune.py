@@ -30,7 +30,7 @@ class TuneRequest:
         held_out: text for the check, likewise; when empty, other sequences of the calibration text.
         out: centroid file to write.
         loss, pairs: the target, one of them; see `Target`.
-        top_ks: top-k that single heads may get, besides full attention.
+        top_ks, windows: top-k and windows that single heads may get, besides full attention.
         sequences: calibration sequences of each domain.
         held_out_sequences: those of the check.
         seq_len: tokens of a sequence.
@@ -51,6 +51,7 @@ class TuneRequest:
     window: int | None = None
     num_sinks: int | None = None
     top_ks: tuple[int, ...] = (2,)
+    windows: tuple[int, ...] = (32,)
     sequences: int = 2
     held_out_sequences: int = 8
     seq_len: int = 1024
@@ -168,34 +169,41 @@ class _Search:
 
     def _searched(self, focus: Any, calibration: dict[str, Any], target: Any, centroids: str) -> tuple[Any, Any]:
         from focus_runtime.errors import Cancelled
-        from focus_runtime.models.structure import num_key_value_heads
         from focus_runtime.tuning import record
         from focus_runtime.tuning.meter import BudgetMeter
-        from focus_runtime.tuning.search import Progress, candidates, search
+        from focus_runtime.tuning.search import Progress, search
 
-        request = self.request
+        request, choices = self.request, self._settings(focus.config)
         path = record.resume_path(os.path.expanduser(request.out))
-        identity = self._identity(focus, calibration, centroids)
-        known = record.load_known(path, identity) if request.resume and path.exists() else {}
+        identity = self._identity(focus, calibration, centroids) | {"settings": [asdict(one) for one in choices]}
         self.progress("Measuring without a budget", 0.02)
         meter = BudgetMeter(focus, calibration)
 
-        def on_step(done: int, total: int, measured: Any) -> None:
-            self.progress(f"{done} of about {total} budgets", 0.05 + 0.85 * done / max(total, 1))
+        def on_step(done: int, total: int) -> None:
+            self.progress(f"{done} of about {total} measurements", 0.05 + 0.85 * done / max(total, 1))
             stop = self.cancelled()
             if stop or done % SAVE_EVERY == 0:
-                record.save_known(path, identity, state.known)
+                record.save_progress(path, identity, state)
             if stop:
                 raise Cancelled("stopped")
 
-        options: list[dict[str, Any]] = [{"top_k": k} for k in request.top_ks if k > focus.config.top_k]
-        changes = candidates(focus.focused_layers, num_key_value_heads(self.loaded.model), [*options, {"full": True}])
-        state = Progress(on_step, known)
+        state = Progress(on_step)
+        if request.resume and path.exists():
+            record.load_progress(path, identity, state)
         try:
-            return meter, search(meter, changes, target, state)
+            return meter, search(meter, choices, target, state)
         except KeyboardInterrupt:
-            record.save_known(path, identity, state.known)
+            record.save_progress(path, identity, state)
             raise
+
+    def _settings(self, config: Any) -> tuple[Any, ...]:
+        """Every combination of top-k and window that a head may get, and full attention."""
+        from focus_runtime.budget import HeadSetting
+
+        top_ks = dict.fromkeys([config.top_k, *self.request.top_ks])
+        windows = dict.fromkeys([config.window, *self.request.windows])
+        checked = [config.replace(top_k=top_k, window=window) for top_k in top_ks for window in windows]
+        return (*(HeadSetting(one.top_k, one.window) for one in checked), HeadSetting(0, 0, full=True))
 
     def _sequences(
         self, texts: dict[str, list[str]], held_out: dict[str, list[str]]
@@ -269,7 +277,7 @@ def describe(tuned: Tuned) -> str:
 def _in_words(budget: list[dict[str, Any]]) -> str:
     full = sum(bool(entry.get("full")) for entry in budget)
     other = len(budget) - full
-    parts = [f"{full} heads in full"] * bool(full) + [f"{other} with another top-k"] * bool(other)
+    parts = [f"{full} heads in full"] * bool(full) + [f"{other} with another top-k or window"] * bool(other)
     return ", ".join(parts) or "none"
 
 

@@ -149,7 +149,7 @@ def test_scores_on_held_out_text_are_points_of_their_own(tiny_page):
     record(service, "scored", 4.0, held_out=True)
     page = open_tab(open_one)
     page.locator("[data-testid=fx-training-list]").get_by_role("button", name="scored").click(timeout=60_000)
-    page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 4", timeout=30_000)
+    page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 4", timeout=90_000)
     drawn = page.evaluate("document.querySelector('[data-testid=fx-curve-loss]').data.map((t) => [t.mode, t.x.length])")
     assert sorted(drawn) == [["lines", 40], ["lines", 40], ["lines+markers", 4], ["lines+markers", 4]]
     expect(page.locator(".fx-curves-help")).to_contain_text("Points: held-out text")

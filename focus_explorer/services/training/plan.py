@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError
+from focus_explorer.services.budget import budget_of
 from focus_explorer.services.training.domains import DomainRequest, parse_domains
-from focus_explorer.services.training.request import VAL_EVERY, TrainRequest, parse_layers
+from focus_explorer.services.training.request import GROUPS, ROUTING_DIM, VAL_EVERY, TrainRequest, parse_layers
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
+    from focus_runtime.routing.centroids import Centroids
     from focus_runtime.training.loop import TrainConfig
 
 
@@ -37,8 +39,12 @@ class TrainingPlan:
     val_every: int
 
 
-def plan_training(request: TrainRequest) -> TrainingPlan:
+def plan_training(request: TrainRequest, initial: Centroids | None = None) -> TrainingPlan:
     """Check a request and translate it.
+
+    Args:
+        request: the options.
+        initial: the centroids that `request.init` names.
 
     Raises:
         InputError: an option is out of range.
@@ -64,9 +70,12 @@ def plan_training(request: TrainRequest) -> TrainingPlan:
     domains = parse_domains(request.text, "--text", weighted=True)
     held_out = parse_domains(request.val, "--val", weighted=False)
     val_every = _val_every(request)
+    layers = parse_layers(request.layers)
+    if initial is not None and layers is None:
+        layers = initial.config.layers
     config = FocusConfig(
-        num_groups=request.groups,
-        routing_dim=request.routing_dim,
+        num_groups=_given(request.groups, initial and initial.config.num_groups, GROUPS),
+        routing_dim=_given(request.routing_dim, initial and initial.config.routing_dim, ROUTING_DIM),
         top_k=request.top_k,
         window=request.train_window if request.train_window is not None else request.window,
         num_sinks=request.sinks,
@@ -75,7 +84,8 @@ def plan_training(request: TrainRequest) -> TrainingPlan:
         normalisation=request.normalisation,
         assignment=request.assignment,
         gate=request.gate,
-        layers=parse_layers(request.layers),
+        layers=layers,
+        budget=_given(budget_of(request.budget), initial and initial.config.budget, ()),
     )
     settings = TrainConfig(
         steps=request.steps,
@@ -95,6 +105,11 @@ def plan_training(request: TrainRequest) -> TrainingPlan:
     )
     result_config = config.replace(window=request.window)
     return TrainingPlan(request, config, settings, result_config, domains, held_out, val_every)
+
+
+def _given(*values: Any) -> Any:
+    """The first one that is given."""
+    return next(value for value in values if value is not None)
 
 
 def _val_every(request: TrainRequest) -> int:

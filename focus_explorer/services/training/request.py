@@ -11,6 +11,7 @@ from focus_explorer import settings
 from focus_explorer.errors import InputError
 
 VAL_EVERY = 50
+GROUPS, ROUTING_DIM = 4, 16
 
 
 def _option(default: Any, text: str, *, kind: type = int, choices: tuple[str, ...] | None = None) -> Any:
@@ -26,8 +27,14 @@ class TrainRequest:
     val: tuple[str, ...] = ()
     model: str = settings.SETTINGS["model"].default
     name: str = _option("", "name the training is listed under (default: the result's file name)", kind=str)
-    groups: int = _option(4, "K, groups per layer")
-    routing_dim: int = _option(16, "width of the space in which tokens meet their centroids")
+    init: str | None = _option(
+        None, "trained centroids to start from: default, or a centroid file (default: random ones)", kind=str
+    )
+    groups: int | None = _option(None, f"K, groups per layer (default: {GROUPS}, or those of --init)")
+    routing_dim: int | None = _option(
+        None,
+        f"width of the space in which tokens meet their centroids (default: {ROUTING_DIM}, or that of --init)",
+    )
     top_k: int = _option(2, "groups per token the file is to be used with")
     window: int = _option(128, "pairs at most this far apart always attend")
     train_window: int | None = _option(None, "window during training (default: the same as --window)")
@@ -41,6 +48,12 @@ class TrainRequest:
         "causal", "how the file is to be used, and held-out text scored", kind=str, choices=("causal", "sinkhorn")
     )
     layers: str | None = _option(None, "layers that get groups, such as 0,3,5 (default: every layer)", kind=str)
+    budget: str | None = _option(
+        None,
+        "layers and heads with a top-k or window of their own, or with full attention, also while training: a JSON "
+        "file as in docs/centroid-files.md, or none (default: that of --init)",
+        kind=str,
+    )
     gate: str = _option("log", "soft gate in training", kind=str, choices=("log", "paper"))
     hard: bool = _option(False, "train on the hard mask with straight-through gradients", kind=bool)
     loss: str = _option(

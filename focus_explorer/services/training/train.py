@@ -17,6 +17,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError, TrainingStopped
 from focus_explorer.progress import Bar, bars_hidden, no_bar, stage_bar, step_bar
+from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.domains import DomainTexts, gather_domains
 from focus_explorer.services.training.held_out import describe_evaluation, describe_scores, held_out_sequences, score
@@ -39,6 +40,7 @@ class _Training:
         domains: the texts that are trained on; one domain without a name where the user named none.
         held_out: (N, T) token ids that are scored, by domain; empty for none.
         hashes: of the model before training.
+        initial: `Centroids` to start from; None for random ones.
     """
 
     plan: TrainingPlan
@@ -47,6 +49,7 @@ class _Training:
     domains: list[DomainTexts]
     held_out: dict[str, Any]
     hashes: Any
+    initial: Any = None
 
     @property
     def request(self) -> TrainRequest:
@@ -120,7 +123,8 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     from focus_runtime.models.precision import native_dtype
     from focus_runtime.training.hashes import ModelHashes
 
-    plan = plan_training(request)
+    initial = None if request.init is None else _initial(request.init, database)
+    plan = plan_training(request, initial)
     domains, held_out = gather_domains(plan.domains, plan.held_out), gather_domains(plan.held_out)
     _check_result(Path(os.path.expanduser(request.out)))
     _check_checkpoint(request)
@@ -131,7 +135,19 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     model, tokenizer = load_model(request.model, dtype=dtype, device=device, cache_dir=settings.cache_dir())
     _check_layers(plan, model)
     sequences = held_out_sequences(tokenizer, held_out, request)  # too short a text is known now
-    return _Training(plan, model, tokenizer, domains, sequences, ModelHashes.of(model))
+    return _Training(plan, model, tokenizer, domains, sequences, ModelHashes.of(model), initial)
+
+
+def _initial(name: str, database: Any) -> Any:
+    """The centroids to start from."""
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    if database is None:
+        return load_centroids(name if name == "default" else os.path.expanduser(name))
+    centroids = load_named_centroids(database, name)
+    if centroids is None:
+        raise InputError("--init is random", expected="trained centroids", fix="leave it out: random is the default")
+    return centroids
 
 
 def _train(training: _Training, recorder: Any, bar: Bar, announce: Announce, *, first: bool) -> Any:
@@ -181,6 +197,7 @@ def _train(training: _Training, recorder: Any, bar: Bar, announce: Announce, *, 
                 plan.config,
                 plan.settings,
                 inference=plan.result_config,
+                initial=training.initial,
                 validation=validation,
                 model_id=request.model,
                 on_step=report,

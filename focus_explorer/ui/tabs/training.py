@@ -11,7 +11,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
-from focus_explorer.services.training.request import TrainRequest
+from focus_explorer.services.training.request import GROUPS, TrainRequest
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.tabs.explore import Explore, alert, done, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
@@ -50,7 +50,7 @@ _FIELDS = (
     "hard_steps",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
 )
 DEFAULTS = TrainRequest(
-    text=(), out="", name="my centroids", top_k=1, dtype="auto", checkpoint_every=25
+    text=(), out="", name="my centroids", groups=GROUPS, top_k=1, dtype="auto", checkpoint_every=25
 )  # steps of a minute are common on a CPU: 25 of them are soon lost
 
 

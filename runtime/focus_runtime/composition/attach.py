@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +18,10 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
 from focus_runtime.attention.clock import PassClock
-from focus_runtime.budget import HeadException
+from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
-from focus_runtime.composition.state import STATE, FocusLayer, SoftGate
+from focus_runtime.composition.state import STATE, Alternatives, FocusLayer, SoftGate
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
@@ -58,6 +58,7 @@ class FocusModel:
     measuring_full: bool = False
     paused: bool = False
     soft_gate: SoftGate | None = None
+    alternatives: Alternatives | None = None
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
@@ -178,6 +179,19 @@ class FocusModel:
             yield self.model
         finally:
             self.soft_gate = None
+
+    @contextmanager
+    def with_alternatives(self, settings: Iterable[HeadSetting]) -> Iterator[Alternatives]:
+        """Mix other settings into what heads return, with weights of 0 that take gradients.
+
+        Args:
+            settings: for every key-value head of every focused layer.
+        """
+        before, self.alternatives = self.alternatives, Alternatives(tuple(settings))
+        try:
+            yield self.alternatives
+        finally:
+            self.alternatives = before
 
     def detach(self) -> nn.Module:
         """Take Focus off. The model's logits are then the untouched model's, bit for bit. Calling it twice is fine."""

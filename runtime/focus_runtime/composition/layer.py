@@ -27,7 +27,7 @@ from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
 from focus_runtime.composition.heads import LayerHeads, by_key_head, memberships, neighbours, query_heads
-from focus_runtime.composition.state import STATE, FocusLayer
+from focus_runtime.composition.state import STATE, Alternatives, FocusLayer
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
@@ -265,7 +265,36 @@ def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _sparse(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
-    """Focus, (B, Q, H, D): heads of equal settings together."""
+    """Focus, (B, Q, H, D)."""
+    out_BQHD = _executed(module, layer, call)
+    if layer.owner.alternatives is None:
+        return out_BQHD
+    return _with_alternatives(module, layer, call, out_BQHD, layer.owner.alternatives)
+
+
+def _with_alternatives(
+    module: nn.Module, layer: FocusLayer, call: Call, out_BQHD: Tensor, alternatives: Alternatives
+) -> Tensor:
+    """The same values, with a gradient for the weight of every other setting."""
+    current, usual = layer.current_pass, layer.owner.config.top_k
+    assert current.assignment is not None, "the pre-hook runs before attention"
+    weights_SH = alternatives.of_layer(layer.index, current.num_heads, out_BQHD.device)
+    executed, backend = out_BQHD.detach(), current.backend
+    for setting, weight_H in zip(alternatives.settings, weights_SH, strict=True):
+        with torch.no_grad():
+            if setting.full:
+                other_BQHD = _own(module, layer, call)
+            else:
+                membership_BT = memberships(current.assignment, (setting.top_k,), usual)[0]
+                other_BQHD = _focused(layer, call, setting, membership_BT)
+            difference = by_key_head(other_BQHD - executed, 2, current.num_heads)
+        out_BQHD = out_BQHD + (difference * weight_H[:, None, None]).flatten(2, 3).to(out_BQHD.dtype)
+    current.backend = backend
+    return out_BQHD
+
+
+def _executed(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
+    """What the settings in force give, (B, Q, H, D): heads of equal settings together."""
     current = layer.current_pass
     current.num_heads = call.key.shape[1]
     heads = layer.heads(current.num_heads)

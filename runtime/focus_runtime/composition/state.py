@@ -6,9 +6,11 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from focus_runtime.attention.clock import PassClock
+from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.config import FocusConfig
@@ -33,6 +35,27 @@ class SoftGate:
     hard: bool = False
 
 
+@dataclass
+class Alternatives:
+    """Other settings, mixed into what every head returns with weight 0: gradients tell what each would change.
+
+    With weight a, a head returns (1 - a) of what it executes and a of what it would return at the other setting.
+
+    Attributes:
+        settings: S settings.
+        weights: by layer, (S, Hkv) fp32 zeros that require gradients; filled by the first pass.
+    """
+
+    settings: tuple[HeadSetting, ...]
+    weights: dict[int, Tensor] = field(default_factory=dict)
+
+    def of_layer(self, layer: int, num_heads: int, device: torch.device) -> Tensor:
+        """A layer's weights, (S, Hkv)."""
+        if layer not in self.weights:
+            self.weights[layer] = torch.zeros(len(self.settings), num_heads, device=device, requires_grad=True)
+        return self.weights[layer]
+
+
 class Composition(Protocol):
     """State that all layers of one composition share.
 
@@ -44,6 +67,7 @@ class Composition(Protocol):
         measuring_full: every layer runs its own full attention, timed.
         paused: the model runs its own attention implementation; nothing is routed.
         soft_gate: set during training forward passes.
+        alternatives: other settings whose effect on the loss is measured; None outside such a measurement.
     """
 
     model: nn.Module
@@ -53,6 +77,7 @@ class Composition(Protocol):
     measuring_full: bool
     paused: bool
     soft_gate: SoftGate | None
+    alternatives: Alternatives | None
 
     @property
     def writer(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -99,6 +100,38 @@ class Centroids:
                     expected=f"heads 0 to {heads - 1}",
                     fix="tune the budget for this model",
                 )
+
+
+def continued_centroids(model: nn.Module, initial: Centroids, config: FocusConfig) -> Centroids:
+    """Copies of trained routers under other settings, to train them further.
+
+    Args:
+        model: the model they are for.
+        initial: left as they are.
+        config: settings of the copies.
+
+    Raises:
+        CentroidFileError: they do not fit the model. ConfigError: groups, routing size or layers differ.
+    """
+    initial.check_fits(model)
+    name = initial.name or "the centroids to start from"
+    router = next(iter(initial.routers.values()))
+    shape = (router.centroids.shape[0], router.projection.shape[1])
+    if shape != (config.num_groups, config.routing_dim):
+        raise ConfigError(
+            f"{name} has {shape[0]} groups and routing size {shape[1]}",
+            expected=f"the {config.num_groups} groups and routing size {config.routing_dim} of this training",
+        )
+    layers = config.layers if config.layers is not None else tuple(attention_modules(model))
+    if set(layers) != set(initial.routers):
+        raise ConfigError(
+            f"{name} has routers in layers {sorted(initial.routers)}", expected=f"the layers {sorted(layers)}"
+        )
+    routers = {}
+    for index in layers:
+        own = routers[index] = copy.deepcopy(initial.routers[index])
+        own.config = config
+    return Centroids(routers, config, num_model_layers=len(attention_modules(model)), name="trained")
 
 
 def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, name: str = "random") -> Centroids:

@@ -26,7 +26,7 @@ from focus_runtime.measure.loss import (
 )
 from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import weights_sha256
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import Centroids, continued_centroids, random_centroids
 from focus_runtime.text.sequences import Mixture, even_sequences
 from focus_runtime.training import domains
 from focus_runtime.training.calibrate import balanced, calibrate_composed, calibrate_potentials
@@ -51,6 +51,7 @@ def train_centroids(
     settings: TrainConfig,
     *,
     inference: FocusConfig | None = None,
+    initial: Centroids | None = None,
     validation: ValidationPlan | None = None,
     model_id: str = "",
     on_step: Callable[[TrainStep], None] | None = None,
@@ -73,6 +74,7 @@ def train_centroids(
         settings: optimisation.
         inference: `config` as the result is to be used, which may have another window; in force in evaluations and in
             `settings.hard_steps`. The same when None.
+        initial: trained centroids to start from, of the same groups, routing size and layers; random ones when None.
         validation: held-out text scored during the training, which may end it early.
         model_id: recorded in the result.
         on_step: called after every step.
@@ -91,12 +93,16 @@ def train_centroids(
         Centroids with potentials, ready for `save_centroids`.
 
     Raises:
-        TextError: too little text. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
+        TextError: too little text. CentroidFileError or ConfigError: `initial` does not fit the model or the
+        configuration. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
         number. TrainingStopped: stopped by the user.
     """
     ids = domains.encode(tokenizer, texts, settings.seq_len + 1)
     check_positions(model, settings.seq_len)
-    centroids = random_centroids(model, config, seed=settings.seed, name="trained")
+    if initial is None:
+        centroids = random_centroids(model, config, seed=settings.seed, name="trained")
+    else:
+        centroids = continued_centroids(model, initial, config)
     hashes = hashes or ModelHashes.of(model)
     centroids.base_model, centroids.base_fingerprint = model_id, hashes.fingerprint
     started = time.perf_counter()
@@ -104,6 +110,8 @@ def train_centroids(
         identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
         if inference is not None and (settings.hard_steps or validation is not None):
             identity["inference"] = inference.to_json()
+        if initial is not None:
+            identity["initial"] = initial.sha256
         loop = centroid_loop(
             focus,
             centroids,
@@ -131,6 +139,8 @@ def train_centroids(
         "base_weights_sha256": hashes.weights,
         "seconds": round(time.perf_counter() - started, 1),
     }
+    if initial is not None:
+        centroids.training["initial"] = {"name": initial.name, "sha256": initial.sha256}
     return centroids
 
 

@@ -6,7 +6,7 @@ Shape suffixes: N sequences, T tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.budget import HeadException
+from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.resume import recorded_outputs, resumed_at
 from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, token_nll
 from focus_runtime.models.device_map import input_device
+from focus_runtime.tuning.sensitivity import Sensitivities, measure_sensitivities
 
 Budget = tuple[HeadException, ...]
 
@@ -95,6 +96,24 @@ class BudgetMeter:
                 now = self._layer_shares()
                 shares.append({layer: now[layer] if layer >= first else before[layer] for layer in before})
         return Measured(config.budget, np.array(nll), self._mean(shares))
+
+    def sensitivities(
+        self, budget: Iterable[HeadException], settings: Sequence[HeadSetting], on_sequence: Callable[[], None]
+    ) -> Sensitivities:
+        """What every head would win or lose at other settings than a budget gives it, estimated.
+
+        Args:
+            budget: around which is estimated.
+            settings: that every head may get.
+            on_sequence: called after every sequence; may raise to stop.
+        """
+        with self.focus.with_config(self._config.replace(budget=tuple(budget))):
+            return measure_sensitivities(self.focus, self._ids, settings, on_sequence)
+
+    @property
+    def usual(self) -> HeadSetting:
+        """What heads without an exception execute."""
+        return HeadSetting(self._config.top_k, self._config.window)
 
     def excess(self, measured: Measured) -> dict[str, float]:
         """By domain, perplexity over that of full attention, minus 1; 0.01 is one per cent more."""

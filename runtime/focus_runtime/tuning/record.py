@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -11,43 +12,56 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from focus_runtime.budget import read_budget
+from focus_runtime.budget import HeadSetting, read_budget
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.scores import compare, score
 from focus_runtime.tuning.meter import Budget, BudgetMeter, Measured
-from focus_runtime.tuning.search import Search, Target, pareto
+from focus_runtime.tuning.search import Progress, Search, Target, pareto
+from focus_runtime.tuning.sensitivity import Sensitivities
 
-LISTED = 12  # changes measured alone that a record names
+LISTED = 12  # estimated changes that a record names
 OTHER_SEARCH = "delete the file, or choose another --out"
 
 
-def save_known(path: Path, identity: Mapping[str, Any], known: Mapping[Budget, Measured]) -> None:
+def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -> None:
     """Write the measurements of an unfinished search.
 
     Args:
         path: of the file.
         identity: what they were measured on.
-        known: by budget.
+        progress: with the measurements.
 
     Raises:
         TrainingError: it cannot be written; an older file is left as it was.
     """
     rows = [
         {"budget": to_json(measured.budget), "nll": measured.nll.tolist(), "pairs": measured.retained_pairs}
-        for measured in known.values()
+        for measured in progress.known.values()
     ]
+    estimates = [
+        {
+            "budget": to_json(budget),
+            "layers": list(found.layers),
+            "gain": found.gain.tolist(),
+            "pairs": found.pairs.tolist(),
+            "settings": [dataclasses.asdict(setting) for setting in found.settings],
+        }
+        for budget, found in progress.estimates.items()
+    ]
+    content = {"identity": dict(identity), "measured": rows, "estimates": estimates}
     with replacing(path, explain=cannot_write("choose a writable folder", TrainingError)) as part:
-        part.write_text(json.dumps({"identity": dict(identity), "measured": rows}) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
-def load_known(path: Path, identity: Mapping[str, Any]) -> dict[Budget, Measured]:
+def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -> None:
     """Read the measurements of an unfinished search.
 
     Args:
-        path: from `save_known`.
+        path: from `save_progress`.
         identity: what they must have been measured on.
+        progress: takes the measurements.
 
     Raises:
         TrainingError: it cannot be read, or is of another search.
@@ -59,6 +73,15 @@ def load_known(path: Path, identity: Mapping[str, Any]) -> dict[Budget, Measured
             Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), float(row["pairs"]))
             for row in content["measured"]
         ]
+        estimates = {
+            read_budget(row["budget"]): Sensitivities(
+                tuple(row["layers"]),
+                tuple(HeadSetting(**setting) for setting in row["settings"]),
+                np.array(row["gain"], dtype=np.float64),
+                np.array(row["pairs"], dtype=np.float64),
+            )
+            for row in content.get("estimates", [])
+        }
     except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise TrainingError(f"{path} cannot be read: {error}", fix=OTHER_SEARCH) from error
     if not same:
@@ -67,7 +90,8 @@ def load_known(path: Path, identity: Mapping[str, Any]) -> dict[Budget, Measured
             expected="the same as before",
             fix=OTHER_SEARCH,
         )
-    return {row.budget: row for row in rows}
+    progress.known |= {row.budget: row for row in rows}
+    progress.estimates |= estimates
 
 
 def to_json(budget: Budget) -> list[dict[str, Any]]:
@@ -125,10 +149,7 @@ def summary(
         "calibration": {name: meter.domains.count(name) for name in dict.fromkeys(meter.domains)},
         "without_budget": point(meter.base),
         "points": [point(measured) for measured in points],
-        "best_alone": [
-            {"change": change.exception.to_dict(), "gain_nats": change.gain, "pairs": change.pairs}
-            for change in result.changes[:LISTED]
-        ],
+        "first_steps": [dataclasses.asdict(step) for step in result.steps[:LISTED]],
         "held_out": {name: {key: row[key] for key in (*kept, *more)} for name, row in held_out.items()},
     }
 

@@ -1,22 +1,25 @@
-"""Search a budget: measure every change of one head alone, then add the best of them, measured together.
+"""Search a budget: estimate what every change of one head wins, then measure budgets of the best changes together.
 
-Gains of single changes do not add up, so nothing is predicted from them: they only give the order in which changes are
-tried, and every budget that is offered was measured as a whole.
+Gains of single changes do not add up, so no loss is predicted from the estimates: they only give the order in which
+changes are tried, and every budget that is offered was measured as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from focus_runtime.budget import HeadException
+from focus_runtime.budget import HeadSetting
 from focus_runtime.errors import ConfigError
 from focus_runtime.tuning.meter import Budget, BudgetMeter, Measured
+from focus_runtime.tuning.sensitivity import Path, Sensitivities, Step, to_budget
 
-STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # changes together
+ROUNDS = 2  # estimates, each around the best budget so far
+HALVINGS = 12  # about as many budgets are measured in a round
+FINE = 0.002  # share of pairs to which a target is looked for
+CURVE = 8  # budgets measured all along the last path
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +43,18 @@ class Target:
             raise ConfigError(f"the target share of pairs is {self.pairs}", expected="above 0 and at most 1")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One head changed alone.
-
-    Attributes:
-        exception: the change.
-        gain: nats per token that it wins, mean over sequences.
-        pairs: share of all causal pairs that it adds, mean over layers and heads.
-    """
-
-    exception: HeadException
-    gain: float
-    pairs: float
-
-    @property
-    def worth(self) -> float:
-        """Nats per pair."""
-        return self.gain / max(self.pairs, 1e-9)
-
-
 @dataclass(slots=True)
 class Search:
     """A finished search.
 
     Attributes:
-        changes: every change measured alone, the one worth most first.
-        points: budgets measured as a whole, fewest pairs first; the base is the first.
+        steps: of the first estimate, those worth most nats per pair first.
+        points: budgets measured as a whole, fewest pairs first; the base is among them.
         chosen: the point that meets the target with fewest pairs, or with least loss; None when none does.
         closest: the point that comes nearest to the target.
     """
 
-    changes: list[Change]
+    steps: list[Step]
     points: list[Measured]
     chosen: Measured | None
     closest: Measured
@@ -82,70 +65,100 @@ class Progress:
     """Where the results of a search go while it runs, so that it can be continued.
 
     Attributes:
-        on_step: called after every measurement with the number done, the number expected and what was measured; may
-            raise to stop.
+        on_step: called after every measurement with the number done and the number expected; may raise to stop.
         known: measurements by budget that need not be made again; grows.
+        estimates: by the budget around which was estimated; grows.
     """
 
-    on_step: Callable[[int, int, Measured], None] = lambda done, total, measured: None
+    on_step: Callable[[int, int], None] = lambda done, total: None
     known: dict[Budget, Measured] = field(default_factory=dict)
+    estimates: dict[Budget, Sensitivities] = field(default_factory=dict)
 
 
-def candidates(layers: Iterable[int], num_heads: int, options: Sequence[dict[str, Any]]) -> list[HeadException]:
-    """Every option for every head.
-
-    Args:
-        layers: with routers.
-        num_heads: key-value heads of a layer.
-        options: attributes of `HeadException`, such as {"full": True} or {"top_k": 2}.
-    """
-    return [
-        HeadException(layer=layer, head=head, **option)
-        for layer in layers
-        for head in range(num_heads)
-        for option in options
-    ]
-
-
-def search(meter: BudgetMeter, changes: Sequence[HeadException], target: Target, progress: Progress) -> Search:
+def search(meter: BudgetMeter, settings: Sequence[HeadSetting], target: Target, progress: Progress) -> Search:
     """The cheapest measured budget that meets a target.
+
+    Every round estimates all changes around the best budget so far, and looks for the target on the path of budgets
+    that follows; a last one measures budgets all along the path, for the choice of another.
 
     Args:
         meter: on calibration text.
-        changes: candidates, see `candidates`.
+        settings: that every head may get, besides those it has.
         target: of perplexity in every domain, or of pairs.
         progress: takes every measurement.
     """
-    base = meter.base
-    expected = len(changes) + sum(step <= len(changes) for step in STEPS)
-    done = 0
+    return _Search(meter, settings, target, progress).run()
 
-    def measured(budget: Iterable[HeadException]) -> Measured:
-        nonlocal done
-        key = tuple(budget)
-        if key not in progress.known:
-            progress.known[key] = meter.measure(key)
-        done += 1
-        progress.on_step(done, max(done, expected), progress.known[key])
-        return progress.known[key]
 
-    alone = [_change(base, measured(_with(base.budget, [one])), one) for one in changes]
-    alone.sort(key=lambda change: change.worth, reverse=True)
-    ladder = _ladder(alone)
-    points = [base]
-    low, high = 0, None
-    for count in (*(step for step in STEPS if step < len(ladder)), len(ladder)):
-        points.append(measured(_with(base.budget, ladder[:count])))
-        if _beyond(meter, points[-1], target):
-            high = count
-            break
-        low = count
-    while high is not None and high - low > 1:  # the turn lies between two steps
-        middle = (low + high) // 2
-        points.append(measured(_with(base.budget, ladder[:middle])))
-        low, high = (low, middle) if _beyond(meter, points[-1], target) else (middle, high)
-    points.sort(key=lambda point: point.retained_pairs)
-    return Search(alone, points, _chosen(meter, points, target), _closest(meter, points, target))
+class _Search:
+    def __init__(self, meter: BudgetMeter, settings: Sequence[HeadSetting], target: Target, progress: Progress) -> None:
+        self.meter, self.target, self.progress = meter, target, progress
+        self.settings = tuple(dict.fromkeys([meter.usual, *settings]))
+        self.points: dict[Budget, Measured] = {meter.base.budget: meter.base}
+        self.done = 0
+        self.expected = ROUNDS * (len(meter.domains) + HALVINGS) + CURVE
+
+    def run(self) -> Search:
+        best, first = self.meter.base, None
+        for number in range(ROUNDS):
+            path = self._path(best.budget)
+            first = first or path
+            self._look_for_target(path, best)
+            before, best = best, self._best()
+            if number and best is before:
+                break
+        for place in np.linspace(0, len(path.steps), CURVE):
+            self._measured(path, round(place))
+        points = sorted(self.points.values(), key=lambda point: point.retained_pairs)
+        assert first is not None
+        return Search(first.steps, points, _chosen(self.meter, points, self.target), self._best())
+
+    def _best(self) -> Measured:
+        points = list(self.points.values())
+        return _chosen(self.meter, points, self.target) or _closest(self.meter, points, self.target)
+
+    def _path(self, budget: Budget) -> Path:
+        known = self.progress.estimates
+        if budget not in known:
+            known[budget] = self.meter.sensitivities(budget, self.settings, self._step)
+        return Path(known[budget])
+
+    def _look_for_target(self, path: Path, start: Measured) -> None:
+        """Measure budgets around the place on the path from which on more pairs are of no use."""
+        place, stride = path.nearest(start.retained_pairs), 1
+        beyond = self._beyond(path, place)
+        low, high = (-1, place) if beyond else (place, len(path.steps) + 1)
+        while 0 <= (place := place - stride if beyond else place + stride) <= len(path.steps):  # away from the start
+            if self._beyond(path, place) != beyond:
+                low, high = (place, high) if beyond else (low, place)
+                break
+            low, high = (low, place) if beyond else (place, high)
+            stride *= 2
+        low, high = max(low, 0), min(high, len(path.steps))
+        while high - low > 1 and path.retained_pairs(high) - path.retained_pairs(low) > FINE:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._beyond(path, middle) else (middle, high)
+
+    def _beyond(self, path: Path, place: int) -> bool:
+        """Whether more pairs are of no use: the loss is low enough, or the pairs are too many."""
+        point = self._measured(path, place)
+        if self.target.loss is not None:
+            return max(self.meter.excess(point).values()) <= self.target.loss
+        assert self.target.pairs is not None
+        return point.retained_pairs > self.target.pairs
+
+    def _measured(self, path: Path, place: int) -> Measured:
+        budget = to_budget(path.settings(place), self.meter.usual)
+        if budget not in self.points:
+            if budget not in self.progress.known:
+                self.progress.known[budget] = self.meter.measure(budget)
+            self.points[budget] = self.progress.known[budget]
+            self._step()
+        return self.points[budget]
+
+    def _step(self) -> None:
+        self.done += 1
+        self.progress.on_step(self.done, max(self.done, self.expected))
 
 
 def pareto(points: Iterable[Measured]) -> list[Measured]:
@@ -155,38 +168,6 @@ def pareto(points: Iterable[Measured]) -> list[Measured]:
         if not best or point.nll.mean() < best[-1].nll.mean():
             best.append(point)
     return best
-
-
-def _change(base: Measured, changed: Measured, exception: HeadException) -> Change:
-    gain = float((base.nll - changed.nll).mean())
-    return Change(exception, gain, changed.retained_pairs - base.retained_pairs)
-
-
-def _ladder(changes: Sequence[Change]) -> list[HeadException]:
-    """Changes that win something, in the order they are tried; a head's costlier one replaces its cheaper one."""
-    return [change.exception for change in changes if change.gain > 0]
-
-
-def _with(budget: Budget, changes: Iterable[HeadException]) -> Budget:
-    """A budget with changes of heads; of two for one head the one with more pairs stays."""
-    chosen = {(entry.layer, entry.head): entry for entry in budget}
-    for change in changes:
-        place = (change.layer, change.head)
-        if place not in chosen or _rank(change) > _rank(chosen[place]):
-            chosen[place] = change
-    return tuple(chosen.values())
-
-
-def _rank(entry: HeadException) -> tuple[bool, int, int]:
-    return entry.full, entry.top_k or 0, entry.window or 0
-
-
-def _beyond(meter: BudgetMeter, point: Measured, target: Target) -> bool:
-    """Whether more changes are of no use: the loss is low enough, or the pairs are too many."""
-    if target.loss is not None:
-        return max(meter.excess(point).values()) <= target.loss
-    assert target.pairs is not None
-    return point.retained_pairs > target.pairs
 
 
 def _chosen(meter: BudgetMeter, points: Sequence[Measured], target: Target) -> Measured | None:

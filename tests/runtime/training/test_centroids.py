@@ -11,7 +11,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import TextError, TrainingError, TrainingStopped
+from focus_runtime.errors import ConfigError, TextError, TrainingError, TrainingStopped
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -85,6 +85,42 @@ def test_training_changes_routers_only(changes, focus, tiny_model, tokenizer, id
     loaded = load_centroids(tmp_path / "c.safetensors")
     assert all(torch.equal(a, b) for a, b in zip(state(loaded), state(centroids), strict=True))
     compose(tiny_model, loaded).detach()
+
+
+def test_training_goes_on_from_other_centroids(tokenizer):
+    config = FocusConfig(**FOCUS)
+    first, _ = train(build_model(), tokenizer)
+    first.sha256, before = "f" * 64, [tensor.clone() for tensor in state(first)]
+    values = {"steps": 3, "seq_len": 32, "batch": 2, "warmup": 0, "calibration_sequences": 4}
+    steps: list = []
+    settings = TrainConfig(**(values | {"learning_rate": 1e-12}))
+    same = train_centroids(build_model(), tokenizer, TEXTS, config, settings, initial=first, on_step=steps.append)
+    for index, router in same.routers.items():
+        torch.testing.assert_close(router.projection, first.routers[index].projection)
+        torch.testing.assert_close(router.centroids, first.routers[index].centroids)
+    assert same.training["initial"] == {"name": "trained", "sha256": "f" * 64}
+    random, _ = train(build_model(), tokenizer, steps=1)
+    assert steps[0].loss < random.training["final_loss"]  # where the first training left off
+    moved = train_centroids(
+        build_model(), tokenizer, TEXTS, config, TrainConfig(**(values | {"learning_rate": 1e-2})), initial=first
+    )
+    assert not torch.allclose(moved.routers[0].centroids, first.routers[0].centroids, atol=1e-4)
+    assert all(torch.equal(a, b) for a, b in zip(before, state(first), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"num_groups": 5}, "4 groups and routing size 8"),
+        ({"routing_dim": 4}, "4 groups and routing size 8"),
+        ({"layers": (1,)}, "routers in layers"),
+    ],
+)
+def test_centroids_of_another_shape_are_no_start(tokenizer, changes, problem):
+    first = build_centroids(build_model(), **FOCUS)
+    settings = TrainConfig(steps=1, seq_len=32)
+    with pytest.raises(ConfigError, match=problem):
+        train_centroids(build_model(), tokenizer, TEXTS, FocusConfig(**FOCUS | changes), settings, initial=first)
 
 
 def test_same_seed_same_centroids(tokenizer):

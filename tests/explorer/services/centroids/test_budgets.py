@@ -55,7 +55,7 @@ def tuned_record():
             point(0.41, 0.02, full(0, 1), {"layer": 1, "head": 0, "top_k": 2}),
             point(0.52, 0.01, full(0, 0), full(0, 1), {"layer": 1, "head": 0, "top_k": 2}),
         ],
-        "best_alone": [{"change": full(0, 1), "gain_nats": 0.1, "pairs": 0.01}],
+        "first_steps": [],
         "held_out": {"novels": HELD_OUT, "code": HELD_OUT | {"relative_difference": {"value": 0.03} | NO_INTERVAL}},
     }
     return copy.deepcopy(record)

@@ -97,6 +97,31 @@ def test_the_curve_and_the_setting_are_recorded(train, tmp_path, model_folder, c
     assert not checkpoint_of(tmp_path / "a.safetensors").exists()
 
 
+def test_training_goes_on_from_a_file_and_keeps_its_budget(train, tmp_path, capsys):
+    budget = tmp_path / "budget.json"
+    budget.write_text('[{"layer": 1, "head": 0, "full": true}]')
+    assert train(out="first.safetensors", budget=budget) == 0
+    first = load_centroids(tmp_path / "first.safetensors")
+    assert [entry.to_dict() for entry in first.config.budget] == json.loads(budget.read_text())
+    start = {"init": tmp_path / "first.safetensors", "groups": None, "routing-dim": None}
+    capsys.readouterr()
+    assert train("--json", out="more.safetensors", **start) == 0
+    assert json.loads(capsys.readouterr().out)["training"]["initial"]["sha256"] == first.sha256
+    more = load_centroids(tmp_path / "more.safetensors")
+    assert (more.config.num_groups, more.config.routing_dim) == (3, 4)
+    assert more.config.budget == first.config.budget
+    assert train(out="none.safetensors", budget="none", **start) == 0
+    assert load_centroids(tmp_path / "none.safetensors").config.budget == ()
+    capsys.readouterr()
+    for flags, problem in (
+        ({"groups": 5}, "has 3 groups"),
+        ({"init": tmp_path / "nothing.safetensors"}, "nothing.safetensors"),
+        ({"init": "random"}, "--init is random"),
+    ):
+        assert problem in one_error(capsys, train(out="bad.safetensors", **start | flags))
+    assert not (tmp_path / "bad.safetensors").exists()
+
+
 def test_the_bar_shows_quality_and_balance():
     words = describe_step(TrainStep(3, 2.0, 0.25, 0.3, 0.5, 1e-3, 1234.0))
     assert words == "loss 2.000, perplexity 7.39, largest group 25.0%, pairs kept 50.0%, 1,234 tokens/s"

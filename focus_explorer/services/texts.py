@@ -10,7 +10,15 @@ from focus_explorer.assets import asset_path
 from focus_explorer.errors import TextError
 from focus_runtime.text.tokens import decode_text
 
-SAMPLES = {"Novel": "novel.txt", "Source code": "code.txt", "Dialogue": "dialogue.txt", "French": "french.txt"}
+SAMPLES = {
+    "Novel": "novel.txt",
+    "Manual": "manual.txt",
+    "Source code": "code.txt",
+    "SQL": "sql.txt",
+    "Dialogue": "dialogue.txt",
+    "French": "french.txt",
+    "German": "german.txt",
+}
 
 
 def sample_text(name: str) -> str:

@@ -1,0 +1,186 @@
+"""Centroid files on texts of many kinds: perplexity beside full attention, by domain, with intervals and baselines.
+
+Beside every file, at its settings and budget: random centroids whose potentials are balanced on the training texts, and
+no groups at all but a window wide enough to keep as many pairs. All score the same sequences of a domain; a domain that
+is done is written, and not measured again on the next call.
+
+    focus-explorer texts TEXTS --novels FOLDER
+    python benchmarks/domains.py TEXTS --file default=default --file quality=FILE --out benchmarks/results/domains.json
+    python benchmarks/domains.py TEXTS --table benchmarks/results/domains.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
+from focus_runtime.composition.attach import compose
+from focus_runtime.measure.scores import Scores, compare, score
+from focus_runtime.measure.timing import in_turn, machine
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import load_centroids
+from focus_runtime.routing.centroids import Centroids
+from focus_runtime.text.sequences import encode_texts, even_sequences
+
+SPLITS = {"validation": "seen in training", "unseen": "kept out of training"}
+KEPT = ("relative_difference", "difference_nats", "focus_perplexity", "p_value", "dominance", "highest_dominance")
+PAIRS = ("retained_pairs", "distant_kept")
+
+
+def domains(texts: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Split, name and texts of every held-out domain."""
+    for split in SPLITS:
+        for folder in sorted((texts / split).iterdir()):
+            yield split, folder.name, [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))]
+
+
+def cut(tokenizer: Any, texts: list[str], count: int, length: int) -> Tensor:
+    """(N, T) token ids spread evenly over the texts."""
+    return even_sequences(encode_texts(tokenizer, texts, 1), count, length)
+
+
+def scored(model: Any, sequences: Tensor, full: Scores, centroids: Centroids, **setting: Any) -> dict[str, Any]:
+    """One row: what centroids cost on some sequences."""
+    focus = compose(model, centroids, **setting)
+    try:
+        numbers = compare(full, score(focus, sequences))
+    finally:
+        focus.detach()
+    return {name: numbers[name] for name in (*KEPT, *PAIRS)}
+
+
+def window_for(pairs: float, length: int) -> int:
+    """The window that keeps a share of the causal pairs of a text."""
+    return round(length * (1 - math.sqrt(max(0.0, 1 - pairs))))
+
+
+def measure_domain(
+    model: Any, sequences: Tensor, files: dict[str, Centroids], random: dict[str, Centroids]
+) -> dict[str, Any]:
+    """Rows of one domain."""
+    full = score(model, sequences)
+    rows: dict[str, Any] = {}
+    for name, centroids in files.items():
+        rows[name] = scored(model, sequences, full, centroids)
+        if name in random:
+            rows[f"random as {name}"] = scored(model, sequences, full, random[name])
+            window = window_for(rows[name]["retained_pairs"], sequences.shape[1])
+            only = scored(model, sequences, full, no_groups(centroids), window=window, budget=())
+            rows[f"window and sinks as {name}"] = only | {"window": window}
+    return {"full_perplexity": full.perplexity, "sequences": sequences.shape[0], "rows": rows}
+
+
+def pass_times(model: Any, ids: Tensor, files: dict[str, Centroids], repeats: int) -> dict[str, Any]:
+    """Milliseconds of a whole forward pass without the output embedding: full attention and every file, in turn."""
+    composed = {}
+
+    def run(centroids: Centroids) -> None:
+        focus = compose(model, centroids)
+        try:
+            model.base_model(ids, use_cache=False)
+        finally:
+            focus.detach()
+
+    composed["full"] = lambda: model.base_model(ids, use_cache=False)
+    for name, centroids in files.items():
+        composed[name] = lambda own=centroids: run(own)
+    return {
+        name: {"median": spread.median, "low": spread.low}
+        for name, spread in in_turn(composed, repeats, ids.device).items()
+    }
+
+
+def as_table(result: dict[str, Any]) -> str:
+    """Markdown."""
+    names = list(next(iter(result["domains"].values()))["rows"])
+    lines = ["| domain | full | " + " | ".join(names) + " |", "|" + "---|" * (len(names) + 2)]
+    for key, domain in result["domains"].items():
+        split, name = key.split("/")
+        cells = []
+        for row in domain["rows"].values():
+            change, kept = row["relative_difference"], row["retained_pairs"]
+            interval = "" if change["low"] is None else f" ({100 * change['low']:+.1f} to {100 * change['high']:+.1f})"
+            cells.append(f"{100 * change['value']:+.1f}{interval}, {100 * kept:.0f} % of pairs")
+        shown = f"{name}*" if split == "unseen" else name
+        lines.append(f"| {shown} | {domain['full_perplexity']:.2f} | " + " | ".join(cells) + " |")
+    for length, times in result.get("times", {}).items():
+        full = times["full"]["median"]
+        cells = [f"{full / times[name]['median']:.2f}" if name in times else "" for name in names]
+        lines.append(
+            f"| whole pass, {int(length):,} tokens: full / Focus | {full:.0f} ms | " + " | ".join(cells) + " |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, write after every domain, print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("texts", type=Path, help="what `focus-explorer texts` wrote")
+    parser.add_argument("--file", action="append", default=[], metavar="NAME=FILE", help="centroids; default=default")
+    parser.add_argument("--baselines", action="append", default=[], metavar="NAME", help="files that get baselines")
+    parser.add_argument("--sequences", type=int, default=8)
+    parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--time", type=int, nargs="*", default=[], help="lengths whose whole passes are timed")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path, help="print a result and measure nothing")
+    arguments = parser.parse_args()
+    if arguments.table is not None:
+        print(as_table(json.loads(arguments.table.read_text())))
+        return
+    model, tokenizer = load_model("smollm2-135m", dtype="float32")
+    paths = dict(entry.split("=", 1) for entry in arguments.file or ["default=default"])
+    files = {name: load_centroids(path) for name, path in paths.items()}
+    identity = {
+        "files": {name: centroids.sha256 for name, centroids in files.items()},
+        "configs": {name: centroids.config.to_dict() for name, centroids in files.items()},
+        "sequences": arguments.sequences,
+        "length": arguments.length,
+        "dtype": "float32",
+        "baselines": arguments.baselines,
+    }
+    result: dict[str, Any] = {"machine": machine(), **identity, "domains": {}}
+    if arguments.out is not None and arguments.out.exists():
+        before = json.loads(arguments.out.read_text())
+        if all(before.get(name) == value for name, value in identity.items()):
+            result = before
+    training = [path.read_text(encoding="utf-8") for path in sorted((arguments.texts / "train").rglob("*.txt"))]
+    calibration = cut(tokenizer, training, 32, 512)
+    random = {
+        name: random_baseline(model, files[name].config, seed=STATISTICS_SEED, calibrate_on=calibration)
+        for name in arguments.baselines
+    }
+
+    def write() -> None:
+        if arguments.out is not None:
+            arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
+    for split, name, texts in domains(arguments.texts):
+        key = f"{split}/{name}"
+        if key not in result["domains"]:
+            sequences = cut(tokenizer, texts, arguments.sequences, arguments.length)
+            result["domains"][key] = measure_domain(model, sequences, files, random)
+            write()
+            worst = {
+                row: f"{100 * got['relative_difference']['value']:+.2f} %"
+                for row, got in result["domains"][key]["rows"].items()
+            }
+            print(key, worst, flush=True)
+    for length in arguments.time:
+        text = next(texts for split, name, texts in domains(arguments.texts) if name == "novels")
+        times = pass_times(model, cut(tokenizer, text, 1, length), files, arguments.repeats)
+        result.setdefault("times", {})[str(length)] = times
+        write()
+    print(as_table(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -20,11 +20,16 @@ export function trainedOn(training) {
   if (training.random_seed !== undefined && !training.steps) return text.untrained(training.random_seed);
   /** @param {keyof CentroidTrainingPayload} name @param {(count: string) => string} words */
   const count = (name, words) => (typeof training[name] === "number" ? words(format.count(training[name])) : null);
-  const texts = Array.isArray(training.texts) ? training.texts.join(", ") : training.texts;
+  const { domains, loss } = training;
+  const named = Array.isArray(domains) && domains.length > 0 ? domains : training.texts;
+  const texts = Array.isArray(named) ? named.join(", ") : named;
+  const objective = loss === "distil" ? text.distilled : loss === "both" ? text.partlyDistilled : null;
   const parts = [
     texts,
+    objective,
     count("training_tokens", text.tokens),
     count("steps", text.steps),
+    training.hard_steps ? count("hard_steps", text.hardSteps) : null,
     count("tokens_seen", text.tokensSeen),
     count("seq_len", text.length),
     training.learning_rate !== undefined ? text.rate(training.learning_rate) : null,

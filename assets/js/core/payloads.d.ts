@@ -888,6 +888,9 @@ export interface ResumedTrainingPayload {
 /** The facts of a training that a file holds. */
 export interface CentroidTrainingPayload {
   texts?: string | number | string[];
+  domains?: string | number | string[];
+  loss?: string | number | string[];
+  hard_steps?: string | number | string[];
   training_tokens?: string | number | string[];
   tokens_seen?: string | number | string[];
   steps?: string | number | string[];

@@ -32,8 +32,9 @@ export const centroids = {
   layersTopK: (count) => (count === 1 ? "1 layer with another top-k" : `${count} layers with another top-k`),
   budgetsTitle: "Measured budgets",
   budgetsHelp:
-    "More heads in full: more pairs of tokens computed, less loss. Each point is a budget that was measured as a " +
-    "whole when the file was tuned. Use keeps a copy of the file with that budget and chooses it on the Explore page.",
+    "The more heads in full or with more groups, the more pairs of tokens are computed and the less is lost. Each " +
+    "point is a budget that was measured as a whole when the file was tuned. Use keeps a copy of the file with that " +
+    "budget and chooses it on the Explore page.",
   budgetsChart: "Pairs kept and rise in perplexity of every measured budget",
   budgetsTarget: {
     loss: (value) => `target: at most ${value}`,
@@ -48,7 +49,7 @@ export const centroids = {
   ownTrace: "this file",
   noBudget: "Without a budget",
   budgetsTable: "Measured budgets",
-  budgetColumns: ["Pairs kept", "Worst domain", "Heads in full", "Other top-k", ""],
+  budgetColumns: ["Pairs kept", "Worst domain", "Heads in full", "Other settings", ""],
   worst: (change, domain) => `${change} (${domain})`,
   useBudget: "Use",
   useBudgetLabel: (share) => `Use the budget with ${share} of pairs on the Explore page`,
@@ -80,6 +81,9 @@ export const centroids = {
   tokens: (count) => `${count} tokens of text`,
   tokensSeen: (count) => `${count} tokens seen`,
   steps: (count) => `${count} steps`,
+  hardSteps: (count) => `the last ${count} on the hard mask`,
+  distilled: "towards full attention's predictions",
+  partlyDistilled: "towards the text and full attention's predictions",
   length: (count) => `sequences of ${count}`,
   rate: (rate) => `learning rate ${rate}`,
   seed: (seed) => `seed ${seed}`,

@@ -203,6 +203,10 @@ def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
             facts[key] = value if not isinstance(value, str) else value[:200]
         elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             facts[key] = [item[:200] for item in value[:20]]
+    domains = training.get("domains")
+    if isinstance(domains, list):
+        names = [domain.get("name") for domain in domains[:20] if isinstance(domain, dict)]
+        facts["domains"] = [name[:200] for name in names if isinstance(name, str)]
     return cast(CentroidTrainingPayload, facts)
 
 

@@ -11,6 +11,9 @@ class CentroidTrainingPayload(TypedDict):
     """Facts of a training that a file holds."""
 
     texts: NotRequired[str | float | list[str]]
+    domains: NotRequired[str | float | list[str]]
+    loss: NotRequired[str | float | list[str]]
+    hard_steps: NotRequired[str | float | list[str]]
     training_tokens: NotRequired[str | float | list[str]]
     tokens_seen: NotRequired[str | float | list[str]]
     steps: NotRequired[str | float | list[str]]

@@ -39,6 +39,8 @@ def shelf(tmp_path_factory, model_folder):
         "steps": 5,
         "texts": ["a.txt"],
         "odd": {"x": [1]},
+        "loss": "distil",
+        "domains": [{"name": "novels", "weight": 1.0, "tokens": 9}, {"weight": 2}, "x", {"name": 3}],
         "validation": {"full": 20.0, "scored_tokens": 99, "k=1": {"perplexity": 21.5, "dominance": 0.3}, "note": "x"},
     }
     turned = random_centroids(model, FocusConfig(num_groups=4, top_k=1, window=16), seed=1)
@@ -59,7 +61,7 @@ def shelf(tmp_path_factory, model_folder):
 def test_cards_tell_what_the_file_says_and_no_more(shelf):
     service, _, _ = shelf
     cards = {card["name"]: card for card in CentroidCards(service).cards()}
-    assert cards["first"]["training"] == {"steps": 5, "texts": ["a.txt"]}
+    assert cards["first"]["training"] == {"steps": 5, "texts": ["a.txt"], "loss": "distil", "domains": ["novels"]}
     assert cards["first"]["held_out"] == {
         "full": 20.0,
         "scored": 99,

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test test-browser test-slow test-unit check static lint types scripts unit bench bench-gpu gpu train-default clean
+.PHONY: setup run test test-browser test-slow test-unit check static lint types scripts unit bench bench-gpu gpu train-novels clean
 
 setup: $(STAMP)
 
@@ -89,10 +89,10 @@ bench-gpu:
 gpu:
 	PYTHONPATH=runtime:. $(GPU_PYTHON) benchmarks/gpu.py --out benchmarks/results/gpu $(ARGS)
 
-# make train-default TEXT=FOLDER [VAL=FILE]: the recipe of docs/default-centroids.md
-train-default: setup
-	@test -n "$(TEXT)" || { echo "error: no text given; use make train-default TEXT=FOLDER [VAL=FILE]" >&2; exit 2; }
-	$(BIN)/focus-explorer train --text $(TEXT) $(if $(VAL),--val $(VAL)) --model smollm2-135m --out assets/centroids/smollm2-135m.safetensors \
+# make train-novels TEXT=FOLDER [VAL=FILE]: the recipe of docs/default-centroids.md
+train-novels: setup
+	@test -n "$(TEXT)" || { echo "error: no text given; use make train-novels TEXT=FOLDER [VAL=FILE]" >&2; exit 2; }
+	$(BIN)/focus-explorer train --text $(TEXT) $(if $(VAL),--val $(VAL)) --model smollm2-135m --out assets/centroids/smollm2-135m-novels.safetensors \
 	  --groups 8 --routing-dim 16 --sinks 4 --top-k 1 --window 128 --train-window 64 --gate log --lr 0.003 \
 	  --iterations 20 --steps 600 --seq-len 1024 --dtype bfloat16 $(ARGS)
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def measure_domain(
 
 def pass_times(model: Any, ids: Tensor, files: dict[str, Centroids], repeats: int) -> dict[str, Any]:
     """Milliseconds of a whole forward pass without the output embedding: full attention and every file, in turn."""
-    composed = {}
+    composed: dict[str, Callable[[], Any]] = {}
 
     def run(centroids: Centroids) -> None:
         focus = compose(model, centroids)
@@ -91,7 +92,7 @@ def pass_times(model: Any, ids: Tensor, files: dict[str, Centroids], repeats: in
 
     composed["full"] = lambda: model.base_model(ids, use_cache=False)
     for name, centroids in files.items():
-        composed[name] = lambda own=centroids: run(own)
+        composed[name] = partial(run, centroids)
     return {
         name: {"median": spread.median, "low": spread.low}
         for name, spread in in_turn(composed, repeats, ids.device).items()

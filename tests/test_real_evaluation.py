@@ -25,7 +25,7 @@ def test_last_words_under_focus_are_what_the_composed_model_says(tmp_path):
     texts = [(name, sample_text(name)) for name in ("Novel", "Dialogue", "Source code")]
     write_last_word_tasks(texts, tokenizer, tmp_path / "tasks", lengths=(48, 200), items=3, window=48)
     tasks = load_tasks([], task_folder=tmp_path / "tasks")
-    focus = compose(model, load_centroids("default"), top_k=1, window=48)
+    focus = compose(model, load_centroids("novels"), top_k=1, window=48)
     try:
         with focus.full_attention():
             full = run_tasks(model, tokenizer, tasks, window=48, num_sinks=4, batch_size=3)

@@ -42,7 +42,7 @@ def test_detach_restores_every_bit(loaded, ids):
     before_weights = weights_sha256(model)
     with torch.no_grad():
         before = model(ids[:, :128]).logits
-        focus = compose(model, load_centroids("default"), top_k=1, window=16)
+        focus = compose(model, load_centroids("novels"), top_k=1, window=16)
         sparse = model(ids[:, :128]).logits
         with focus.full_attention():
             inside = model(ids[:, :128]).logits
@@ -59,7 +59,7 @@ def test_everything_allowed_is_full_attention(loaded, ids, setting):
     model = loaded[0]
     with torch.no_grad():
         full = final_hidden(model, ids[:, :300])
-        focus = compose(model, load_centroids("default"), **setting)
+        focus = compose(model, load_centroids("novels"), **setting)
         same = final_hidden(model, ids[:, :300])
         focus.detach()
     assert (full - same).abs().max() / full.abs().max() < 1e-5
@@ -67,7 +67,7 @@ def test_everything_allowed_is_full_attention(loaded, ids, setting):
 
 def test_trained_centroids_beat_random_ones_at_equal_sparsity(loaded, ids):
     model, tokenizer = loaded
-    trained = load_centroids("default")
+    trained = load_centroids("novels")
     untrained = random_centroids(model, trained.config)
     other = tokenizer(sample_text("Dialogue") + sample_text("Source code"), add_special_tokens=False).input_ids[:512]
     calibrate_potentials(model, untrained, torch.tensor([other]))

@@ -24,7 +24,7 @@ class AnalyzeRequest:
 
     Attributes:
         model: embedded name, Hugging Face id, folder or .gguf file.
-        centroids: default, random, an uploaded file's name or hash, or a path.
+        centroids: a shipped file's name such as default, random, an uploaded file's name or hash, or a path.
         top_k: groups per token.
         window: pairs at most this many tokens apart always attend.
         num_sinks: first tokens that every token may attend to.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.centroids.files import load_named_centroids, uploaded_centroids
+from focus_explorer.services.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.runs import run_config
@@ -106,15 +106,14 @@ def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
 
 
 def _centroid_name(service: Service, run: dict[str, Any]) -> str:
-    from focus_runtime.routing.centroid_file import load_centroids
-
     digest = str(run["centroids_sha256"])
     if run["centroids_name"] == "random":
         return "random"
     if digest in {row["sha256"] for row in uploaded_centroids(service.database)}:
         return digest
-    if digest == load_centroids("default").sha256:
-        return "default"
+    shipped = shipped_name(digest)
+    if shipped is not None:
+        return shipped
     raise NotFoundError(
         f"the centroid file {run['centroids_name']} of this run is not here", fix="upload it on the Centroids page"
     )

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+SHIPPED_CENTROIDS = {  # by the name that stands for the file, the default first
+    "default": "smollm2-135m.safetensors",
+    "default-quality": "smollm2-135m-quality.safetensors",
+    "novels": "smollm2-135m-novels.safetensors",
+}
+
 
 def asset_path(*parts: str) -> Path:
     """Path of a shipped file; it may not exist."""

@@ -41,7 +41,7 @@ def database(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "runs.duckdb"
     service = Service(path)
     text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
-    analyze(service, text, AnalyzeRequest(top_k=1, window=16, repeats=2))
+    analyze(service, text, AnalyzeRequest(centroids="novels", top_k=1, window=16, repeats=2))
     return path
 
 

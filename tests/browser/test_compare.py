@@ -35,7 +35,7 @@ def pair(database, tmp_path_factory):
     shutil.copyfile(database, path)
     service = Service(path)
     first = list_runs(service.database)[-1]["run_id"]
-    second = analyze(service, TEXT, AnalyzeRequest(top_k=2, window=32, repeats=1))
+    second = analyze(service, TEXT, AnalyzeRequest(centroids="novels", top_k=2, window=32, repeats=1))
     with service.database.write() as connection:
         for table in TABLES:
             changes = {
@@ -52,7 +52,7 @@ def pair(database, tmp_path_factory):
 @pytest.fixture(scope="module")
 def elsewhere(pair):
     """A run of another text in the same database."""
-    return analyze(pair[0], OTHER_TEXT, AnalyzeRequest(top_k=2, window=8, repeats=1))
+    return analyze(pair[0], OTHER_TEXT, AnalyzeRequest(centroids="novels", top_k=2, window=8, repeats=1))
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,11 @@ def two_runs(database):
     """Ids of two runs in the served database, newest first."""
     service = Service(database)
     if len(list_runs(service.database)) < 2:
-        analyze(service, "A second text, much shorter than the first. " * 6, AnalyzeRequest(window=8, repeats=1))
+        analyze(
+            service,
+            "A second text, much shorter than the first. " * 6,
+            AnalyzeRequest(centroids="novels", window=8, repeats=1),
+        )
     return [row["run_id"] for row in list_runs(service.database)[:2]]
 
 

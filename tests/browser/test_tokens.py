@@ -224,7 +224,7 @@ def test_colourings_follow_the_stored_numbers(open_page, database):
 
 def test_lines_and_paragraphs_of_the_text_are_kept(open_page, database):
     text = "One line.\nA second line.\n\nA paragraph, after an empty line.\n\n\nThe end\n  with an indented line."
-    run_id = analyze(Service(database), text, AnalyzeRequest(window=8, repeats=1))
+    run_id = analyze(Service(database), text, AnalyzeRequest(centroids="novels", window=8, repeats=1))
     page = open_page(f"?run={run_id}")
     pieces = [row["piece"] for row in fetch(Service(database).database, "tokens", run_id=run_id).to_pylist()]
     assert "".join(pieces) == text

@@ -15,7 +15,7 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.services.centroids.files import shipped_centroids
+from focus_explorer.services.centroids.files import shipped_name
 from focus_explorer.services.centroids.fit import CALIBRATION_TOKENS
 from focus_explorer.services.service import Service
 from focus_runtime.store.database import Database
@@ -232,7 +232,7 @@ def to_json(manifest: Row) -> str:
 def _source(run: Row) -> str:
     if run["centroids_name"] == "random":
         return "random"
-    return "default" if run["centroids_sha256"] == shipped_centroids()[0]["sha256"] else "file"
+    return shipped_name(run["centroids_sha256"]) or "file"
 
 
 def _maps(database: Database, run_id: str, *, with_text: bool) -> list[Row]:

@@ -21,12 +21,13 @@ from focus_explorer.exports.bundle.manifest import Row, ids_sha256
 from focus_explorer.exports.bundle.read import Bundle
 from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_centroids
+from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_name
 from focus_explorer.services.centroids.fit import RANDOM_SEED
 from focus_explorer.services.models import LoadedModel, ModelStore, load_by_name
 from focus_explorer.services.run_model import backend_again, device_here
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
+from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.budget import read_budget
 from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
@@ -78,8 +79,9 @@ def find_centroids(entry: Row, given: Sequence[str], known: Sequence[Mapping[str
             return str(Path(path).expanduser())
     if recorded["source"] == "random":
         return "random"
-    if shipped_centroids()[0]["sha256"] == recorded["sha256"]:
-        return "default"
+    shipped = shipped_name(recorded["sha256"])
+    if shipped is not None:
+        return shipped
     for row in known:
         if row["sha256"] == recorded["sha256"] and Path(row["path"]).is_file():
             return str(row["path"])
@@ -140,7 +142,7 @@ def run_again(
         progress("Loading the model", 0.0)
         with service.models.lease(entry["model"]["id"]) as loaded:
             text, cut = _matching(entry, texts, loaded.tokenizer)
-        if centroids not in ("default", "random"):
+        if centroids not in (*SHIPPED_CENTROIDS, "random"):
             register_in_place(service.database, centroids)
         request = AnalyzeRequest(
             model=entry["model"]["id"],

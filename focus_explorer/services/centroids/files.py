@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.service import Service
+from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
 
@@ -24,7 +26,7 @@ def load_named_centroids(database: Database, name: str) -> Centroids | None:
 
     Args:
         database: with the uploaded files.
-        name: default, random, an uploaded file's name or hash, or a path.
+        name: a shipped file's name, random, an uploaded file's name or hash, or a path.
 
     Returns:
         The centroids; None for random ones, which are drawn for a model.
@@ -38,14 +40,15 @@ def load_named_centroids(database: Database, name: str) -> Centroids | None:
         return None
     centroids = load_centroids(_path_of(database, name))
     uploaded = {row["sha256"]: row["name"] for row in uploaded_centroids(database)}
-    centroids.name = "default" if name == "default" else uploaded.get(centroids.sha256, centroids.name)
+    if name not in SHIPPED_CENTROIDS:
+        centroids.name = uploaded.get(centroids.sha256, centroids.name)
     return centroids
 
 
 def _path_of(database: Database, name: str) -> str:
     """Where a named file lies: an upload by hash, a path, or the newest upload of that name."""
     path = os.path.expanduser(name)
-    if name == "default":
+    if name in SHIPPED_CENTROIDS:
         return name
     for row in uploaded_centroids(database):
         if name == row["sha256"] or (name == row["name"] and not os.path.exists(path)):
@@ -53,7 +56,8 @@ def _path_of(database: Database, name: str) -> str:
     if os.path.exists(path) or Path(name).suffix:
         return path
     raise NotFoundError(
-        f"there are no centroids {name!r}", expected="default, random, a file, or an uploaded file's name"
+        f"there are no centroids {name!r}",
+        expected=f"{', '.join(SHIPPED_CENTROIDS)}, random, a file, or an uploaded file's name",
     )
 
 
@@ -166,14 +170,14 @@ def load_row(row: dict[str, Any]) -> Centroids:
     """
     from focus_runtime.routing.centroid_file import load_centroids
 
-    loaded = load_centroids(row.get("path", "default"))
+    loaded = load_centroids(row.get("path", row["name"]))
     if loaded.sha256 != row["sha256"]:
         raise InputError(f"{row['name']} is not the file it was when it was added", fix="upload it again")
     return loaded
 
 
 def every_centroid_file(database: Database) -> list[dict[str, Any]]:
-    """The shipped file and the uploaded ones, newest first."""
+    """The shipped files, the default first, and the uploaded ones, newest first."""
     return shipped_centroids() + uploaded_centroids(database)
 
 
@@ -183,19 +187,27 @@ def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
 
 
 def shipped_centroids() -> list[dict[str, Any]]:
-    """The default file in the form of a row of `uploaded_centroids`."""
+    """The shipped files in the form of rows of `uploaded_centroids`, the default first."""
+    return [_shipped_row(name) for name in SHIPPED_CENTROIDS]
+
+
+def shipped_name(sha256: str) -> str | None:
+    """The name of the shipped file with a hash; None where none has it."""
+    return next((row["name"] for row in shipped_centroids() if row["sha256"] == sha256), None)
+
+
+@functools.cache
+def _shipped_row(name: str) -> dict[str, Any]:
     from focus_runtime.routing.centroid_file import load_centroids
 
-    centroids = load_centroids("default")
+    centroids = load_centroids(name)
     config = centroids.config
-    return [
-        {
-            "name": "default",
-            "sha256": centroids.sha256,
-            "base_model": centroids.base_model,
-            "config": config.to_json(),
-            "num_groups": config.num_groups,
-            "routing_dim": config.routing_dim,
-            "layers": len(centroids.routers),
-        }
-    ]
+    return {
+        "name": name,
+        "sha256": centroids.sha256,
+        "base_model": centroids.base_model,
+        "config": config.to_json(),
+        "num_groups": config.num_groups,
+        "routing_dim": config.routing_dim,
+        "layers": len(centroids.routers),
+    }

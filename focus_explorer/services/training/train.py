@@ -143,7 +143,7 @@ def _initial(name: str, database: Any) -> Any:
     from focus_runtime.routing.centroid_file import load_centroids
 
     if database is None:
-        return load_centroids(name if name == "default" else os.path.expanduser(name))
+        return load_centroids(os.path.expanduser(name))
     centroids = load_named_centroids(database, name)
     if centroids is None:
         raise InputError("--init is random", expected="trained centroids", fix="leave it out: random is the default")

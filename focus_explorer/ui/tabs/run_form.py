@@ -14,6 +14,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.settings import BACKENDS, DTYPES
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.text import HELP, LABELS
+from focus_runtime.assets import SHIPPED_CENTROIDS
 
 DEFAULT_LIMIT = 4000  # tokens
 DRAWN = ("num_groups", "routing_dim", "seed")  # fields that random centroids alone have
@@ -122,6 +123,7 @@ def read_form(chosen: dict[str, Any]) -> AnalyzeRequest:
 
 
 def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
-    """(label, value): default, random, the preselected file, and every uploaded file by its hash."""
+    """(label, value): shipped files, random, the preselected file, and every uploaded file by its hash."""
     files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in uploaded_centroids(service.database)]
-    return list(dict.fromkeys([("default", "default"), ("random", "random"), (preselected, preselected), *files]))
+    names = [*SHIPPED_CENTROIDS, "random", preselected]
+    return list(dict.fromkeys([*((name, name) for name in names), *files]))

@@ -21,7 +21,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
-from focus_runtime.assets import asset_path
+from focus_runtime.assets import SHIPPED_CENTROIDS, asset_path
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
@@ -83,14 +83,15 @@ def load_centroids(source: str | os.PathLike[str]) -> Centroids:
     """Read and check a centroid file.
 
     Args:
-        source: "default" for the shipped file, or a path ending in .safetensors, .pt or .pth.
+        source: the name of a shipped file (`SHIPPED_CENTROIDS`), or a path ending in .safetensors, .pt or .pth.
 
     Raises:
         CentroidFileError: anything about the file is wrong; the message says what was expected and what to do.
     """
-    path = asset_path("centroids", "smollm2-135m.safetensors") if str(source) == "default" else Path(source)
+    shipped = SHIPPED_CENTROIDS.get(str(source))
+    path = Path(source) if shipped is None else asset_path("centroids", shipped)
     data = _read(path)
-    name = "default" if str(source) == "default" else path.name
+    name = path.name if shipped is None else str(source)
     if path.suffix.lower() in (".pt", ".pth"):
         tensors, metadata = _read_pickle(data, path.name)
     else:

@@ -14,7 +14,7 @@ import numpy as np
 from focus_runtime.budget import HeadSetting
 from focus_runtime.errors import ConfigError
 from focus_runtime.tuning.meter import Budget, BudgetMeter, Measured
-from focus_runtime.tuning.sensitivity import Path, Sensitivities, Step, to_budget
+from focus_runtime.tuning.sensitivity import Path, Sensitivities, Step, mean_of, to_budget
 
 ROUNDS = 2  # estimates, each around the best budget so far
 HALVINGS = 12  # about as many budgets are measured in a round
@@ -79,7 +79,8 @@ def search(meter: BudgetMeter, settings: Sequence[HeadSetting], target: Target, 
     """The cheapest measured budget that meets a target.
 
     Every round estimates all changes around the best budget so far, and looks for the target on the path of budgets
-    that follows; a last one measures budgets all along the path, for the choice of another.
+    that follows from the mean of all estimates: the derivatives at both ends of a change are nearer to what it wins
+    than either of them. At last budgets all along the path are measured, for the choice of another.
 
     Args:
         meter: on calibration text.
@@ -95,6 +96,7 @@ class _Search:
         self.meter, self.target, self.progress = meter, target, progress
         self.settings = tuple(dict.fromkeys([meter.usual, *settings]))
         self.points: dict[Budget, Measured] = {meter.base.budget: meter.base}
+        self.around: dict[Budget, Sensitivities] = {}
         self.done = 0
         self.expected = ROUNDS * (len(meter.domains) + HALVINGS) + CURVE
 
@@ -121,7 +123,8 @@ class _Search:
         known = self.progress.estimates
         if budget not in known:
             known[budget] = self.meter.sensitivities(budget, self.settings, self._step)
-        return Path(known[budget])
+        self.around[budget] = known[budget]
+        return Path(mean_of(list(self.around.values())))
 
     def _look_for_target(self, path: Path, start: Measured) -> None:
         """Measure budgets around the place on the path from which on more pairs are of no use."""

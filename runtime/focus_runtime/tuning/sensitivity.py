@@ -94,6 +94,17 @@ def _share(focus: FocusModel, layer: int, setting: HeadSetting) -> float:
     return layer_shares(head_masks(heads, groups, focus.config, focus.pair_rules()[layer].sliding_window))[0]
 
 
+def mean_of(found: Sequence[Sensitivities]) -> Sensitivities:
+    """Estimates around several budgets as one: gains over the first setting, and pairs, on average.
+
+    Args:
+        found: of the same layers and settings.
+    """
+    over_first = [one.gain - one.gain[:, :1] for one in found]
+    pairs = np.mean([one.pairs for one in found], axis=0)
+    return Sensitivities(found[0].layers, found[0].settings, np.mean(over_first, axis=0), pairs)
+
+
 class Path:
     """Budgets from the fewest pairs to the least loss, each one step further than the one before.
 

@@ -13,7 +13,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.tuning.meter import BudgetMeter
-from focus_runtime.tuning.sensitivity import Path, Sensitivities, measure_sensitivities, to_budget
+from focus_runtime.tuning.sensitivity import Path, Sensitivities, mean_of, measure_sensitivities, to_budget
 from tests.helpers import build_centroids, build_model, random_ids
 
 FULL = HeadSetting(0, 0, full=True)
@@ -136,6 +136,15 @@ def test_settings_that_cost_more_and_win_less_are_left_out():
     assert Path(estimates([[[0.0], [-1.0]]], [[0.1, 0.2]])).steps == []
     tied = Path(estimates([[[0.0], [2.0]]], [[0.2, 0.2]]))
     assert tied.settings(0) == {(0, 0): HeadSetting(2, 4)}
+
+
+def test_derivatives_at_both_ends_are_averaged():
+    """A head that wins 2 - a at weight a wins 1.5 in all; the derivative at either end says 2 or 1."""
+    before = estimates([[[0.0], [2.0]]], [[0.1, 0.9]])
+    after = estimates([[[-1.0], [0.0]]], [[0.1, 0.7]])  # around the budget that has the change
+    found = mean_of([before, after])
+    np.testing.assert_allclose(found.gain, [[[0.0], [1.5]]])
+    np.testing.assert_allclose(found.pairs, [[0.1, 0.8]])
 
 
 def test_a_budget_names_what_differs():

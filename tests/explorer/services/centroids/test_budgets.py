@@ -247,10 +247,8 @@ def test_what_cannot_be_used_is_one_line_and_keeps_nothing(tuned, tmp_path):
             use_budget(service, sha256, bad)
     with pytest.raises(NotFoundError, match="no centroid file 'beef'"):
         use_budget(service, "beef", 0)
-    default = CentroidCards(service).cards()[0]["sha256"]
-    if read_record(load_centroids("default").training, load_centroids("default").config, range(30)) is None:
-        with pytest.raises(InputError, match="default holds no measured budgets"):
-            use_budget(service, default, 0)
+    with pytest.raises(InputError, match="novels holds no measured budgets"):
+        use_budget(service, load_centroids("novels").sha256, 0)
     file.training["budget"]["target"] = "a lot"
     odd = save_centroids(file, tmp_path / "odd.safetensors")
     add_centroids(service, tmp_path / "odd.safetensors", "odd", None)
@@ -262,6 +260,14 @@ def test_what_cannot_be_used_is_one_line_and_keeps_nothing(tuned, tmp_path):
     with pytest.raises(InputError, match="No such file"):
         use_budget(service, sha256, 0)
     assert len(uploaded_centroids(service.database)) == before
+
+
+@pytest.mark.parametrize("name", ["default", "default-quality"])
+def test_the_shipped_files_show_what_was_measured(tuned, name):
+    shipped = load_centroids(name)
+    record = CentroidCards(tuned[0]).detail(shipped.sha256)["budgets"]
+    assert [point["own"] for point in record["points"]].count(True) == 1
+    assert len(record["points"]) > 5
 
 
 def test_a_source_that_is_another_file_is_not_chosen(tuned, tmp_path):

@@ -68,7 +68,7 @@ def test_cards_tell_what_the_file_says_and_no_more(shelf):
         "focus": {"k=1": {"perplexity": 21.5, "dominance": 0.3}},
     }
     assert cards["other"]["held_out"] is None
-    assert cards["default"]["held_out"]["focus"]["k=1"]["perplexity"] == pytest.approx(25.077, abs=1e-3)
+    assert cards["novels"]["held_out"]["focus"]["k=1"]["perplexity"] == pytest.approx(25.077, abs=1e-3)
     json.dumps(list(cards.values()))
 
 

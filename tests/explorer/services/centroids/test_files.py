@@ -7,8 +7,9 @@ import torch
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.services.centroids.files import add_centroids, shipped_name, uploaded_centroids
 from focus_explorer.services.runs import run_summary
+from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import random_centroids
@@ -44,8 +45,12 @@ def test_rejected_upload_keeps_nothing(tmp_path, service, model_folder):
     assert not list((service.database.path.parent / "centroids").glob("*.part"))
 
 
-def test_default_centroids_are_shipped_with_everything():
-    centroids = load_centroids("default")
+@pytest.mark.parametrize("name", SHIPPED_CENTROIDS)
+def test_default_centroids_are_shipped_with_everything(name):
+    centroids = load_centroids(name)
+    assert centroids.name == name
+    assert shipped_name(centroids.sha256) == name
+    assert bool(centroids.config.budget) == (name != "novels")
     assert len(centroids.routers) == 30
     assert centroids.config.num_groups == 8
     assert centroids.config.routing_dim == 16

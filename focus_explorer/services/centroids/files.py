@@ -191,6 +191,11 @@ def shipped_centroids() -> list[dict[str, Any]]:
     return [_shipped_row(name) for name in SHIPPED_CENTROIDS]
 
 
+def shipped_names() -> tuple[str, ...]:
+    """Names that stand for shipped files, the default first; none of them is read."""
+    return tuple(SHIPPED_CENTROIDS)
+
+
 def shipped_name(sha256: str) -> str | None:
     """The name of the shipped file with a hash; None where none has it."""
     return next((row["name"] for row in shipped_centroids() if row["sha256"] == sha256), None)

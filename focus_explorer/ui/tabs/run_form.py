@@ -8,13 +8,12 @@ from typing import Any
 import gradio as gr
 
 from focus_explorer.services.analyze import AnalyzeRequest
-from focus_explorer.services.centroids.files import uploaded_centroids
+from focus_explorer.services.centroids.files import shipped_names, uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids
 from focus_explorer.services.service import Service
 from focus_explorer.settings import BACKENDS, DTYPES
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.text import HELP, LABELS
-from focus_runtime.assets import SHIPPED_CENTROIDS
 
 DEFAULT_LIMIT = 4000  # tokens
 DRAWN = ("num_groups", "routing_dim", "seed")  # fields that random centroids alone have
@@ -125,5 +124,5 @@ def read_form(chosen: dict[str, Any]) -> AnalyzeRequest:
 def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
     """(label, value): shipped files, random, the preselected file, and every uploaded file by its hash."""
     files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in uploaded_centroids(service.database)]
-    names = [*SHIPPED_CENTROIDS, "random", preselected]
+    names = [*shipped_names(), "random", preselected]
     return list(dict.fromkeys([*((name, name) for name in names), *files]))

@@ -101,6 +101,14 @@ def chromium():
 CONTEXTS = {}  # by browser, size and scheme: pages of one context share what the browser has compiled and cached
 
 
+# What Gradio's client logs of the stream it keeps open when a page is loaded again.
+LEAVING = ("AbortError: signal is aborted", "Unexpected error Connection errored out.")
+
+
+def _is_problem(message):
+    return message.type == "error" and not message.text.startswith(LEAVING)
+
+
 @contextmanager
 def opening(chromium, url):
     """Opens pages; afterwards nothing may have gone wrong in a console or left this machine."""
@@ -113,7 +121,7 @@ def opening(chromium, url):
         page = CONTEXTS[key].new_page()
         pages.append(page)
         page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
-        page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
+        page.on("console", lambda m: problems.append(f"console: {m.text}") if _is_problem(m) else None)
         page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
         before(page)
         page.goto(url + query)

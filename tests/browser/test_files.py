@@ -143,8 +143,10 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     add_centroids(Service(database), path, path.name, None)
     page = open_page()
     open_tab(page, "Centroids")
-    card = page.locator(".fx-file-card", has_text="ships with the project")
-    expect(card).to_contain_text("Focus at k=1: 25.08", timeout=60_000)  # the files are read for the first time
+    shipped = page.locator(".fx-file-card", has_text="ships with the project")
+    expect(shipped).to_have_count(3, timeout=60_000)  # the files are read for the first time
+    card = shipped.filter(has_text="novels").filter(has_text="Focus at k=1: 25.08")
+    expect(card).to_have_count(1)
     unused = page.locator(".fx-file-card", has_text="five-groups")
     expect(unused).to_contain_text("Not trained: random, seed 5")
     unused.get_by_test_id("fx-file-inspect").click()
@@ -173,6 +175,8 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     assert findings(page) == []
     page.get_by_test_id("fx-file-layer").select_option("3")
     expect(page.locator(".fx-file-inside")).to_contain_text("Most alike in this layer")
+    option = page.locator("[data-testid=fx-file-second] option", has_text="five-groups").get_attribute("value")
+    page.get_by_test_id("fx-file-second").select_option(option)
     page.get_by_test_id("fx-file-compare").click()
     expect(page.locator("[data-testid=fx-file-distance] .main-svg").first).to_be_visible(timeout=30_000)
     expect(page.locator(".fx-file-changes")).to_contain_text("num groups")

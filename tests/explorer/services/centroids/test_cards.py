@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +128,15 @@ def test_files_with_other_numbers_of_groups_leave_some_without_a_partner(shelf):
         assert len(layer["pairs"]) == 3
         assert [len(side) for side in layer["unmatched"]] == [1, 0]
         assert layer["mean"] > 0.3
+
+
+def test_budgets_differ_in_words(shelf):
+    service, _, _ = shelf
+    default, quality = (row["sha256"] for row in shipped_centroids()[:2])
+    settings = {name: sides for name, *sides in CentroidCards(service).compare(default, quality)["settings"]}
+    assert settings.keys() == {"budget"}
+    for side in settings["budget"]:
+        assert re.fullmatch(r"exceptions: \d+ in full, \d+ with another top-k or window", side)
 
 
 def test_what_cannot_be_compared_is_said(shelf):

@@ -137,21 +137,29 @@ export class Budgets {
     const names = domainsOf(points);
     const x = points.map((point) => point.retained_pairs);
     const lines = names.length > 1 && names.length <= MOST_LINES ? names.map((name) => this.domainLine(name)) : [];
+    const tuned = points.filter((point) => point.budget.length > 0);
     const worst = {
-      ...this.marks(points, text.worstTraceBudget, "accent", "circle", 8),
+      ...this.marks(tuned, text.worstTraceBudget, "accent", "circle", 8),
       mode: "lines+markers",
       line: { color: cssColour(root, "accent"), width: 2 },
     };
     const base = points.filter((point) => point.budget.length === 0);
     const own = points.filter((point) => point.own);
+    const [kind, value] = this.record.target;
+    const reached = kind === "pairs" ? [...x, value] : x;
+    const [least, most] = [Math.min(...reached), Math.max(...reached)];
+    const margin = Math.max(0.01, 0.06 * (most - least));
     const layout = plotLayout(root, {
       legend: LEGEND_ABOVE,
-      xaxis: plotAxis(root, text.budgetsX, { tickformat: axisFormat(x), zeroline: false }),
+      xaxis: plotAxis(root, text.budgetsX, {
+        tickformat: axisFormat(x),
+        zeroline: false,
+        range: [least - margin, most + margin], // else the target's words take half of a narrow chart
+      }),
       yaxis: plotAxis(root, text.budgetsY, { tickformat: axisFormat(points.map((point) => worstDomain(point)[1])) }),
       ...this.targetLine(),
     });
-    const [kind, value] = this.record.target;
-    const reach = { x: [kind === "pairs" ? value : x[0]], y: [kind === "loss" ? value : worst.y[0]] };
+    const reach = { x: [kind === "pairs" ? value : x[0]], y: [kind === "loss" ? value : worstDomain(points[0])[1]] };
     const data = [
       // unseen, so that the axes reach the target
       { ...reach, type: "scatter", mode: "markers", opacity: 0, showlegend: false, hoverinfo: "skip" },
@@ -171,7 +179,7 @@ export class Budgets {
 
   /** @param {string} name */
   domainLine(name) {
-    const points = /** @type {BudgetRecordPayload} */ (this.record).points;
+    const points = /** @type {BudgetRecordPayload} */ (this.record).points.filter((point) => point.budget.length > 0);
     return {
       type: "scatter",
       mode: "lines",

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from focus_runtime.budget import HeadException, HeadSetting
+from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import observe_routing
@@ -230,22 +230,6 @@ def _layers(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTrace]:
     return traces
 
 
-def _budget_notes(layers: list[LayerTrace], usual: HeadSetting) -> list[str]:
-    """What a budget made of layers and heads, in words."""
-    notes = []
-    in_full = [layer.layer for layer in layers if all(part.group.setting.full for part in layer.heads)]
-    if in_full:
-        notes.append(f"The budget gives {len(in_full)} layer(s) full attention: {', '.join(map(str, in_full))}.")
-    groups = [part.group for layer in layers if layer.layer not in in_full for part in layer.heads]
-    full = sum(len(group.heads) for group in groups if group.setting.full)
-    other = sum(len(group.heads) for group in groups if not group.setting.full and group.setting != usual)
-    if full:
-        notes.append(f"The budget gives {full} key-value head(s) of other layers full attention.")
-    if other:
-        notes.append(f"The budget gives {other} key-value head(s) a top-k or window of their own.")
-    return notes
-
-
 def _head_trace(mask: HeadMask) -> HeadTrace:
     membership = mask.membership[0].cpu().numpy()
     return HeadTrace(mask.group, membership, count_pairs(membership, mask.rule))
@@ -297,7 +281,6 @@ def _notes(
         notes.append(
             f"{kept} layer(s) attend through a sliding window of their own; Focus ran on the other {len(layers)}."
         )
-    notes += _budget_notes(layers, HeadSetting(focus.config.top_k, focus.config.window))
     length = len(tokens.ids)
     short = [layer.sliding_window for layer in layers if layer.sliding_window is not None]
     if short and min(short) < length:

@@ -227,7 +227,7 @@ export class Budgets {
     const where =
       kind === "loss"
         ? { xref: "paper", x: 1, xanchor: "right", y: value, yanchor: "bottom" }
-        : { yref: "paper", y: 1, yanchor: "top", x: value, xanchor: "right", xshift: -4 };
+        : { yref: "paper", y: 1, yanchor: "top", x: value, xanchor: "left", xshift: 4 };
     return {
       shapes: [{ type: "line", ...place, line }],
       annotations: [{ ...where, showarrow: false, text: this.targetWords(record), font: { size: 12, color: colour } }],

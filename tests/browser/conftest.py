@@ -103,10 +103,21 @@ CONTEXTS = {}  # by browser, size and scheme: pages of one context share what th
 
 # What Gradio's client logs of the stream it keeps open when a page is loaded again.
 LEAVING = ("AbortError: signal is aborted", "Unexpected error Connection errored out.")
+RELOADING = set()  # pages
 
 
-def _is_problem(message):
-    return message.type == "error" and not message.text.startswith(LEAVING)
+def reload(page):
+    """Load a page again; what its client says of the stream this cuts is no problem."""
+    RELOADING.add(page)
+    try:
+        page.reload()
+    finally:
+        RELOADING.discard(page)
+
+
+def _is_problem(page, message):
+    leaving = page in RELOADING and message.text.startswith(LEAVING)
+    return message.type == "error" and not leaving
 
 
 @contextmanager
@@ -121,7 +132,7 @@ def opening(chromium, url):
         page = CONTEXTS[key].new_page()
         pages.append(page)
         page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
-        page.on("console", lambda m: problems.append(f"console: {m.text}") if _is_problem(m) else None)
+        page.on("console", lambda m: problems.append(f"console: {m.text}") if _is_problem(page, m) else None)
         page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
         before(page)
         page.goto(url + query)
@@ -129,10 +140,9 @@ def opening(chromium, url):
         return page
 
     yield open_one
-    found = list(problems)  # what a page says while it is closed, of requests under way, is no fault of its own
     for page in pages:
         page.close()
-    assert found == []
+    assert problems == []
 
 
 @pytest.fixture(scope="session")

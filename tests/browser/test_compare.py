@@ -16,7 +16,7 @@ from focus_explorer.services.compare.runs import compare_runs
 from focus_explorer.services.compare.settings import grid_rows
 from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
-from tests.browser.conftest import opening, serving
+from tests.browser.conftest import opening, reload, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 MEASURED = 240_000  # milliseconds a small measurement may take on a busy machine
@@ -96,7 +96,7 @@ def test_selected_tokens_show_their_mean_loss_difference(open_part, pair):
     worst = sorted((b - a for a, b in zip(nll["full"], nll["focus"], strict=True)), reverse=True)[:10]
     expect(line).to_contain_text(f"+{sum(worst) / 10:.3f} nats per token on average over 10 scored tokens")
     assert page.locator(".fx-ranked-token[data-selected]").count() == 10
-    page.reload()
+    reload(page)
     page.wait_for_selector("[data-testid=fx-header]")
     expect(line).to_contain_text("over 10 scored tokens")
 
@@ -139,7 +139,7 @@ def test_a_small_grid_is_measured_kept_and_drawn(tiny_page):
         assert point["y"] == pytest.approx([cell["perplexity_focus"]])
         high = cell["perplexity_full"] * exp(cell["delta_high"])
         assert point["high"] == pytest.approx([high - cell["perplexity_focus"]], rel=1e-6, abs=1e-6)
-    page.reload()  # kept with the run
+    reload(page)  # kept with the run
     page.wait_for_selector("[data-testid=fx-header]")
     expect(shown).to_be_visible(timeout=20_000)
 
@@ -179,7 +179,7 @@ def test_a_link_opens_the_run_it_names_for_comparison(open_part, pair):
     expect(choice).to_have_value(second)
     delta = compare_runs(service, first, second)["difference"]["mean"]
     expect(part).to_contain_text(f"{abs(delta):.3f} nats per token")
-    page.reload()
+    reload(page)
     page.wait_for_selector("[data-testid=fx-header]")
     expect(choice).to_have_value(second, timeout=20_000)
     choice.select_option("twin")

@@ -15,7 +15,7 @@ from focus_explorer.services.service import Service
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from tests.browser.conftest import opening, serving
+from tests.browser.conftest import opening, reload, serving
 from tests.helpers import build_model, build_tokenizer
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -272,7 +272,7 @@ def test_a_model_that_fails_at_the_first_visit_is_explained_and_can_be_tried_aga
         page = chromium.new_page()
         page.goto(url)
         expect(page.locator("#fe-first [role=alert]")).to_contain_text("cannot be loaded", timeout=120_000)
-        page.reload()  # the failure is still there for the next visit
+        reload(page)  # the failure is still there for the next visit
         expect(page.locator("#fe-first [role=alert]")).to_contain_text("cannot be loaded", timeout=60_000)
         config.write_text(kept)
         page.locator("#fe-retry").click()

@@ -15,6 +15,7 @@ from focus_explorer.exports.figures.write import write_figure
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_statistics import statistics_table
+from tests.browser.conftest import reload
 from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -77,7 +78,7 @@ def test_a_layer_chosen_in_the_table_opens_everywhere_and_the_link_brings_it_bac
     expect(button).to_be_focused()
     assert "stat=dominance" in page.url
     assert "layer=20" in page.url
-    page.reload()
+    reload(page)
     expect(table(page, "fx-stat-layer-table").locator("[aria-current=true]")).to_have_text("20", timeout=WAIT)
     expect(page.locator("#fe-view .fx-stat-part select").first).to_have_value("dominance")
 

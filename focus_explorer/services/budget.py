@@ -65,15 +65,6 @@ def budget_words(budget: Sequence[HeadException]) -> str:
     return "; ".join(exception_words(entry) for entry in budget)
 
 
-def budget_summary(budget: Sequence[Mapping[str, Any]]) -> str:
-    """A budget as JSON in a few words, such as "exceptions: 11 in full, 56 with another top-k or window", or "none"."""
-    full = sum(bool(entry.get("full")) for entry in budget)
-    parts = [f"{full} in full"] * bool(full) + [f"{len(budget) - full} with another top-k or window"] * (
-        full < len(budget)
-    )
-    return "exceptions: " + ", ".join(parts) if parts else "none"
-
-
 def with_budget(config: Mapping[str, Any]) -> str:
     """What follows a setting that has a budget, such as ", budget of 3 exceptions"; nothing without one.
 

@@ -180,6 +180,9 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     page.get_by_test_id("fx-file-compare").click()
     expect(page.locator("[data-testid=fx-file-distance] .main-svg").first).to_be_visible(timeout=30_000)
     expect(page.locator(".fx-file-changes")).to_contain_text("num groups")
+    budget = page.locator(".fx-file-changes tr", has_text="budget").first.locator("td")
+    expect(budget.first).to_have_text(re.compile(r"^\d+ heads in full, \d+ heads with another"))
+    expect(budget.last).to_have_text("–")
 
 
 def test_a_measured_budget_is_drawn_and_used_by_one_click(tiny_page, tmp_path):

@@ -1,5 +1,6 @@
 // @ts-check
 // The differences between two centroid files.
+import { budgetWords } from "./budget-points.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
@@ -11,6 +12,7 @@ import { centroids as text } from "../strings/centroids.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { App } from "./app.js" */
 /** @import { CentroidCardPayload, CentroidChangesPayload } from "../core/payloads.js" */
+/** @import { HeadExceptionPayload } from "../core/payloads.js" */
 /** @import { PlotPoint } from "../core/types.js" */
 
 export class Changes {
@@ -81,9 +83,7 @@ export class Changes {
   /** @param {CentroidChangesPayload} answer */
   show(answer) {
     this.answer = answer;
-    /** @param {unknown} setting */
-    const value = (setting) => (setting === null || setting === undefined ? text.none : String(setting));
-    const rows = answer.settings.map(([name, a, b]) => [name.replaceAll("_", " "), value(a), value(b)]);
+    const rows = answer.settings.map(([name, a, b]) => [name.replaceAll("_", " "), inWords(name, a), inWords(name, b)]);
     const settings =
       rows.length === 0
         ? el("p", { class: "fx-muted" }, text.noDifference)
@@ -156,4 +156,14 @@ export class Changes {
     );
     return tableOf(text.pairColumns(...this.answer.names), rows);
   }
+}
+
+/**
+ * A setting as it stands in the table.
+ * @param {string} name
+ * @param {CentroidChangesPayload["settings"][number][1]} setting
+ */
+function inWords(name, setting) {
+  if (name === "budget") return budgetWords(/** @type {HeadExceptionPayload[] | undefined} */ (setting)) ?? text.none;
+  return setting === null || setting === undefined ? text.none : String(setting);
 }

@@ -1032,7 +1032,11 @@ export interface CentroidChangesPayload {
   names: [string, string];
   problem: string;
   layers: CentroidDistancePayload[];
-  settings: [string, string | number | boolean | number[] | null, string | number | boolean | number[] | null][];
+  settings: [
+    string,
+    string | number | boolean | number[] | HeadExceptionPayload[] | null,
+    string | number | boolean | number[] | HeadExceptionPayload[] | null
+  ][];
 }
 
 // ---- the Runs tab: focus_explorer/views/runs.py, focus_explorer/ui/tabs/runs.py, focus_explorer/services/sql.py

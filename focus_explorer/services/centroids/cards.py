@@ -12,7 +12,6 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.services.budget import budget_summary
 from focus_explorer.services.centroids.budget_record import read_record, record_payload
 from focus_explorer.services.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
 from focus_explorer.services.centroids.files import centroid_row, every_centroid_file, load_row
@@ -236,9 +235,8 @@ def _differences(
         facts = {
             name: ", ".join(value) if isinstance(value, list) else value for name, value in _facts(training).items()
         }
-        sides.append({"base_model": row["base_model"], "budget": [], **json.loads(row["config"]), **facts})
+        sides.append({"base_model": row["base_model"], **json.loads(row["config"]), **facts})
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
-    different = [name for name in names if sides[0].get(name) != sides[1].get(name)]
-    for side in sides:
-        side["budget"] = budget_summary(side["budget"])
-    return [(name, sides[0].get(name), sides[1].get(name)) for name in different]
+    return [
+        (name, sides[0].get(name), sides[1].get(name)) for name in names if sides[0].get(name) != sides[1].get(name)
+    ]

@@ -169,7 +169,7 @@ class CentroidDistancePayload(LayerMatch):
     layer: int
 
 
-SettingValue = str | float | bool | list[int] | None
+SettingValue = str | float | bool | list[int] | list[HeadExceptionPayload] | None
 
 
 class CentroidChangesPayload(TypedDict):

@@ -128,16 +128,12 @@ class _Search:
 
     def _look_for_target(self, path: Path, start: Measured) -> None:
         """Measure budgets around the place on the path from which on more pairs are of no use."""
-        place, stride = path.nearest(start.retained_pairs), 1
-        beyond = self._beyond(path, place)
-        low, high = (-1, place) if beyond else (place, len(path.steps) + 1)
-        while 0 <= (place := place - stride if beyond else place + stride) <= len(path.steps):  # away from the start
-            if self._beyond(path, place) != beyond:
-                low, high = (place, high) if beyond else (low, place)
-                break
-            low, high = (low, place) if beyond else (place, high)
-            stride *= 2
-        low, high = max(low, 0), min(high, len(path.steps))
+        low = high = path.nearest(start.retained_pairs)
+        last, stride = len(path.steps), 1
+        while not self._beyond(path, high) and high < last:
+            low, high, stride = high, min(high + stride, last), 2 * stride
+        while self._beyond(path, low) and low > 0:
+            low, high, stride = max(low - stride, 0), low, 2 * stride
         while high - low > 1 and path.retained_pairs(high) - path.retained_pairs(low) > FINE:
             middle = (low + high) // 2
             low, high = (low, middle) if self._beyond(path, middle) else (middle, high)

@@ -82,16 +82,21 @@ def measure_sensitivities(
             loss = token_nll(focus.model, final_hidden(focus.model, ids), ids).mean()
             slopes = torch.autograd.grad(loss, [alternatives.weights[layer] for layer in layers])
         gains.append([-slope.double().cpu().numpy() for slope in slopes])
-        shares.append([[_share(focus, layer, setting) for setting in settings] for layer in layers])
+        shares.append(_shares(focus, layers, settings))
         on_sequence()
     return Sensitivities(layers, tuple(settings), np.mean(gains, axis=0), np.mean(shares, axis=0))
 
 
-def _share(focus: FocusModel, layer: int, setting: HeadSetting) -> float:
-    """Share of causal pairs that a head with a setting kept in the latest pass."""
-    heads = LayerHeads((HeadGroup(setting, (0,)),), (setting.top_k or focus.config.top_k,))
-    groups = memberships(focus.assignments()[layer], heads.top_ks, focus.config.top_k)
-    return layer_shares(head_masks(heads, groups, focus.config, focus.pair_rules()[layer].sliding_window))[0]
+def _shares(focus: FocusModel, layers: Sequence[int], settings: Sequence[HeadSetting]) -> list[list[float]]:
+    """Share of causal pairs that a head of each layer would have kept at each setting in the latest pass, (L, S)."""
+    assignments, rules, config = focus.assignments(), focus.pair_rules(), focus.config
+
+    def share(layer: int, setting: HeadSetting) -> float:
+        heads = LayerHeads((HeadGroup(setting, (0,)),), (setting.top_k or config.top_k,))
+        groups = memberships(assignments[layer], heads.top_ks, config.top_k)
+        return layer_shares(head_masks(heads, groups, config, rules[layer].sliding_window))[0]
+
+    return [[share(layer, setting) for setting in settings] for layer in layers]
 
 
 def mean_of(found: Sequence[Sensitivities]) -> Sensitivities:

@@ -14,26 +14,35 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.scores import Scores, compare, score
-from focus_runtime.measure.timing import in_turn, machine
+from focus_runtime.measure.timing import Spread, machine, timed_pass
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
 
-SPLITS = {"validation": "seen in training", "unseen": "kept out of training"}
-KEPT = ("relative_difference", "difference_nats", "focus_perplexity", "p_value", "dominance", "highest_dominance")
-PAIRS = ("retained_pairs", "distant_kept")
+SPLITS = ("validation", "unseen")  # of domains that training saw, and of those kept out
+KEPT = (
+    "relative_difference",
+    "difference_nats",
+    "focus_perplexity",
+    "p_value",
+    "dominance",
+    "highest_dominance",
+    "retained_pairs",
+    "distant_kept",
+)
 
 
 def domains(texts: Path) -> Iterator[tuple[str, str, list[str]]]:
@@ -55,7 +64,7 @@ def scored(model: Any, sequences: Tensor, full: Scores, centroids: Centroids, **
         numbers = compare(full, score(focus, sequences))
     finally:
         focus.detach()
-    return {name: numbers[name] for name in (*KEPT, *PAIRS)}
+    return {name: numbers[name] for name in KEPT}
 
 
 def window_for(pairs: float, length: int) -> int:
@@ -79,24 +88,20 @@ def measure_domain(
     return {"full_perplexity": full.perplexity, "sequences": sequences.shape[0], "rows": rows}
 
 
+@torch.no_grad()
 def pass_times(model: Any, ids: Tensor, files: dict[str, Centroids], repeats: int) -> dict[str, Any]:
     """Milliseconds of a whole forward pass without the output embedding: full attention and every file, in turn."""
-    composed: dict[str, Callable[[], Any]] = {}
-
-    def run(centroids: Centroids) -> None:
-        focus = compose(model, centroids)
-        try:
-            model.base_model(ids, use_cache=False)
-        finally:
-            focus.detach()
-
-    composed["full"] = lambda: model.base_model(ids, use_cache=False)
-    for name, centroids in files.items():
-        composed[name] = partial(run, centroids)
-    return {
-        name: {"median": spread.median, "low": spread.low}
-        for name, spread in in_turn(composed, repeats, ids.device).items()
-    }
+    times: dict[str, list[float]] = {name: [] for name in ("full", *files)}
+    for repeat in range(repeats + 1):
+        for name in times:
+            focus = compose(model, files.get(name, next(iter(files.values()))))
+            try:
+                _, seconds = timed_pass(focus, ids, "full" if name == "full" else "focus")
+            finally:
+                focus.detach()
+            if repeat:  # the first one warms up
+                times[name].append(1000 * seconds)
+    return {name: asdict(Spread.of(values)) for name, values in times.items()}
 
 
 def as_table(result: dict[str, Any]) -> str:
@@ -170,11 +175,8 @@ def main() -> None:
             sequences = cut(tokenizer, texts, arguments.sequences, arguments.length)
             result["domains"][key] = measure_domain(model, sequences, files, random)
             write()
-            worst = {
-                row: f"{100 * got['relative_difference']['value']:+.2f} %"
-                for row, got in result["domains"][key]["rows"].items()
-            }
-            print(key, worst, flush=True)
+            rows = result["domains"][key]["rows"].items()
+            print(key, {row: f"{100 * got['relative_difference']['value']:+.2f} %" for row, got in rows}, flush=True)
     for length in arguments.time:
         text = next(texts for split, name, texts in domains(arguments.texts) if name == "novels")
         times = pass_times(model, cut(tokenizer, text, 1, length), files, arguments.repeats)

@@ -147,7 +147,7 @@ def overhead(model: Any, length: int, repeats: int, count: int, weights: bool) -
     rows = []
     for name, measured in clocks.items():
         seconds = [clock.processor for clock in measured]
-        each = sorted(x / y - 1 for x, y in zip(seconds, own, strict=True))
+        each = [x / y - 1 for x, y in zip(seconds, own, strict=True)]
         overhead = statistics.median(seconds) / statistics.median(own) - 1
         rows.append(
             {
@@ -155,12 +155,12 @@ def overhead(model: Any, length: int, repeats: int, count: int, weights: bool) -
                 "processor_ms": asdict(Spread.of([1000 * x for x in seconds])),
                 "wall_ms": asdict(Spread.of([1000 * clock.wall for clock in measured])),
                 "overhead": overhead,
-                "overhead_of_each_round": [x / y - 1 for x, y in zip(seconds, own, strict=True)],
+                "overhead_of_each_round": each,
             }
         )
         print(
             f"  {name:<36} {statistics.median(seconds):7.2f} s  overhead {100 * overhead:6.1f} %"
-            f"  ({100 * each[0]:.1f} to {100 * each[-1]:.1f})",
+            f"  ({100 * min(each):.1f} to {100 * max(each):.1f})",
             flush=True,
         )
     return {"tokens": length, "dtype": str(model.dtype).removeprefix("torch."), "rows": rows}

@@ -7,12 +7,11 @@ import threading
 
 from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import load_named_centroids
+from focus_explorer.services.centroids.files import load_named_centroids, shipped_names
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import sample_text
-from focus_runtime.assets import SHIPPED_CENTROIDS
 
 KEY = "first_run"
 SAMPLE = "Novel"
@@ -93,7 +92,7 @@ def check_first_run(service: Service, request: AnalyzeRequest) -> None:
         return
     with service.database.write():  # learn about a full disk or a foreign file
         pass
-    if request.centroids not in (*SHIPPED_CENTROIDS, "random"):
+    if request.centroids not in (*shipped_names(), "random"):
         load_named_centroids(service.database, request.centroids)
     if request.model != AnalyzeRequest().model and not os.path.isdir(os.path.expanduser(request.model)):
         from focus_runtime.models.loading import check_name

@@ -137,13 +137,12 @@ export class Budgets {
     const names = domainsOf(points);
     const x = points.map((point) => point.retained_pairs);
     const lines = names.length > 1 && names.length <= MOST_LINES ? names.map((name) => this.domainLine(name)) : [];
-    const tuned = points.filter((point) => point.budget.length > 0);
     const worst = {
-      ...this.marks(tuned, text.worstTraceBudget, "accent", "circle", 8),
+      ...this.marks(points.filter(isTuned), text.worstTraceBudget, "accent", "circle", 8),
       mode: "lines+markers",
       line: { color: cssColour(root, "accent"), width: 2 },
     };
-    const base = points.filter((point) => point.budget.length === 0);
+    const base = points.filter((point) => !isTuned(point));
     const own = points.filter((point) => point.own);
     const [kind, value] = this.record.target;
     const reached = kind === "pairs" ? [...x, value] : x;
@@ -159,9 +158,9 @@ export class Budgets {
       yaxis: plotAxis(root, text.budgetsY, { tickformat: axisFormat(points.map((point) => worstDomain(point)[1])) }),
       ...this.targetLine(),
     });
-    const reach = { x: [kind === "pairs" ? value : x[0]], y: [kind === "loss" ? value : worstDomain(points[0])[1]] };
+    const reach = { x: kind === "loss" ? [x[0]] : [], y: [value] };
     const data = [
-      // unseen, so that the axes reach the target
+      // unseen, so that the vertical axis reaches the target
       { ...reach, type: "scatter", mode: "markers", opacity: 0, showlegend: false, hoverinfo: "skip" },
       ...lines,
       worst,
@@ -179,7 +178,7 @@ export class Budgets {
 
   /** @param {string} name */
   domainLine(name) {
-    const points = /** @type {BudgetRecordPayload} */ (this.record).points.filter((point) => point.budget.length > 0);
+    const points = /** @type {BudgetRecordPayload} */ (this.record).points.filter(isTuned);
     return {
       type: "scatter",
       mode: "lines",
@@ -260,6 +259,9 @@ function stacked(columns, rows) {
   }
   return table;
 }
+
+/** @param {BudgetPointPayload} point */
+const isTuned = (point) => point.budget.length > 0;
 
 /** @param {number} share */
 const percentOf = (share) => format.percent(share, Number.isInteger(Math.round(share * 1e6) / 1e4) ? 0 : 1);

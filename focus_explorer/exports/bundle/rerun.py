@@ -21,13 +21,12 @@ from focus_explorer.exports.bundle.manifest import Row, ids_sha256
 from focus_explorer.exports.bundle.read import Bundle
 from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_name
+from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_name, shipped_names
 from focus_explorer.services.centroids.fit import RANDOM_SEED
 from focus_explorer.services.models import LoadedModel, ModelStore, load_by_name
 from focus_explorer.services.run_model import backend_again, device_here
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
-from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.budget import read_budget
 from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
@@ -142,7 +141,7 @@ def run_again(
         progress("Loading the model", 0.0)
         with service.models.lease(entry["model"]["id"]) as loaded:
             text, cut = _matching(entry, texts, loaded.tokenizer)
-        if centroids not in (*SHIPPED_CENTROIDS, "random"):
+        if centroids not in (*shipped_names(), "random"):
             register_in_place(service.database, centroids)
         request = AnalyzeRequest(
             model=entry["model"]["id"],

@@ -154,10 +154,12 @@ def test_scores_on_held_out_text_are_points_of_their_own(tiny_page):
     assert sorted(drawn) == [["lines", 40], ["lines", 40], ["lines+markers", 4], ["lines+markers", 4]]
     expect(page.locator(".fx-curves-help")).to_contain_text("Points: held-out text")
     assert page.evaluate("document.querySelector('[data-testid=fx-curve-dominance]').data.length") == 3
-    box = page.locator("[data-testid=fx-curve-loss] .nsewdrag").first.bounding_box()
+    chart = page.locator("[data-testid=fx-curve-loss] .nsewdrag").first
     at = page.evaluate("document.querySelector('[data-testid=fx-curve-loss]')._fullLayout.xaxis.d2p(20)")
     tooltip = page.locator("#fe-training .fx-tooltip")
     for attempt in range(30):  # a chart that is drawn once more, when a curve is read again, forgets the pointer
+        chart.scroll_into_view_if_needed()  # the list of earlier trainings may have pushed it below the window
+        box = chart.bounding_box()
         page.mouse.move(box["x"] + at, box["y"] + box["height"] / 2 + attempt % 2)
         page.wait_for_timeout(500)
         if "scored, held-out code" in (tooltip.text_content() or ""):

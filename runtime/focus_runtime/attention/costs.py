@@ -24,7 +24,7 @@ MASKED_PAIR, MASKED_BLOCK = 1.1, 256
 # The fused kernel, in units of its own pass by class: see `by_class_is_faster` in fused.cpp.
 FUSED_LOCAL, FUSED_DENSE, FUSED_COPY = 1.2, 1.1, 100.0
 # Queries of its tile and vector, and those that share a copy of keys, with AVX-512: LANES, VECTORS and SUBTILES there.
-TILE, VECTOR, CHUNK = 32, 16, 512
+TILE, VECTOR, CHUNK = 32, 16, 1024
 
 
 @dataclass(frozen=True, slots=True)

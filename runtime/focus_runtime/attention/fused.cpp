@@ -19,10 +19,18 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <new>
 #include <thread>
 #include <unordered_map>
 #include <vector>
+
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__linux__)
+#define MATRIX_TILES 1
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16, ROWS = 8;
@@ -33,10 +41,11 @@ constexpr int LANES = 4, ROWS = 4;
 #endif
 constexpr int BLOCK = 64;    // keys per step: scores, keys and values of a step stay in the first-level cache
 constexpr int VECTORS = 2;   // vectors of queries in a tile
-constexpr int SUBTILES = 16;  // tiles that share a block of keys
+constexpr int SUBTILES = 32;  // tiles that share a block of keys, at most
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
 typedef float vf_mem __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t vi_mem __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
@@ -133,7 +142,8 @@ enum Rule { CAUSAL, LOCAL, DENSE };
 
 extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   const void *query, *key, *value;
-  float *out, *lse;           // (B, Tq, Hq, D) and (B, Hq, Tq), both contiguous
+  void* out;                  // (B, Tq, Hq, D), contiguous, of the queries' element
+  float* lse;                 // (B, Hq, Tq), contiguous
   const int64_t* membership;  // (B, Tk)
   const uint8_t* real;        // (B, Tk), or null
   int64_t query_stride[3], key_stride[3], value_stride[3];  // batch, head, token, in elements; the head size is contiguous
@@ -144,6 +154,7 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   int32_t element;       // 0: float32, 1: bfloat16
   int32_t mode;          // 0: choose, 1: by class, 2: dense
   int32_t threads;
+  int32_t matrix_tiles;  // 1: multiply bfloat16 in the processor's matrix tiles where it has them
   // GOMP_parallel of the OpenMP library torch has loaded, or null. Its workers spin for a while after each of torch's own
   // operations; threads of ours would share their cores with that.
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned);
@@ -157,11 +168,25 @@ struct List {  // keys, ascending, and the queries that walk them
 };
 
 struct Work {
-  const FocusProblem* p;
+  FocusProblem* p;
   std::vector<int32_t> position;    // (B, Tk), counted from the first real token
   std::vector<int32_t> low, high;   // (B, Tk), the two halves of the membership
   std::vector<int64_t> first_real;  // (B)
+  // What the local pass leaves for the pass over groups, in fp32, of heads [first_head, first_head + heads).
+  float* partial = nullptr;  // (B, Tq, heads, D)
+  int64_t first_head = 0, heads = 0;
+
+  float* partial_row(int64_t b, int64_t h, int64_t row) const {
+    return partial + ((b * p->query_length + row) * heads + h - first_head) * p->head_size;
+  }
 };
+
+// Rounded to the nearest, halves to even.
+inline uint16_t narrow(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return x != x ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
 
 inline void read_row(const FocusProblem& p, const void* base, int64_t offset, float* to) {
   const int64_t size = p.head_size;
@@ -183,16 +208,24 @@ inline void prefetch_row(const FocusProblem& p, const void* base, int64_t offset
   for (int64_t byte = 0; byte < p.head_size * width; byte += 64) __builtin_prefetch(from + byte, 0, 3);
 }
 
+inline void prefetch_pair(const FocusProblem& p, int64_t b, int64_t h, int64_t token) {
+  const int64_t kv = h / (p.query_heads / p.key_heads);
+  prefetch_row(p, p.key, b * p.key_stride[0] + kv * p.key_stride[1] + token * p.key_stride[2]);
+  prefetch_row(p, p.value, b * p.value_stride[0] + kv * p.value_stride[1] + token * p.value_stride[2]);
+}
+
 struct Scratch {  // one thread's working memory, aligned to cache lines
-  float *keys, *values, *scores, *rows, *tiles;
+  float *keys, *values, *scores, *weights, *rows, *tiles;
+  int64_t size;  // the head size, padded as the engine needs it
   std::vector<float> memory;
-  explicit Scratch(int64_t size) {
+  explicit Scratch(int64_t padded_size) : size(padded_size) {
     const int64_t queries = LANES * VECTORS, padded = BLOCK + ROWS;  // ROWS more: the last keys are multiplied in full rows
-    memory.resize(2 * padded * size + BLOCK * queries + (SUBTILES * 2 + 1) * size * queries + 16);
+    memory.resize(2 * padded * size + 2 * BLOCK * queries + (SUBTILES * 2 + 1) * size * queries + 16);
     keys = (float*)(((uintptr_t)memory.data() + 63) & ~(uintptr_t)63);
     values = keys + padded * size;
     scores = values + padded * size;
-    tiles = scores + BLOCK * queries;
+    weights = scores + BLOCK * queries;
+    tiles = weights + BLOCK * queries;
     rows = tiles + SUBTILES * 2 * size * queries;
   }
 };
@@ -207,40 +240,46 @@ struct Tile {
   int64_t begin, end;  // range of the key list
 };
 
-template <int VECS>
-void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int count, bool resume, float* rows, Tile<VECS>& t) {
+template <class Engine>
+void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int count, bool resume, Scratch& s,
+               Tile<Engine::VECS>& t) {
   const FocusProblem& p = *w.p;
-  constexpr int Q = Tile<VECS>::QUERIES;
+  constexpr int VECS = Engine::VECS, Q = Tile<VECS>::QUERIES;
+  float* rows = s.rows;
   const int64_t size = p.head_size, first = p.key_length - p.query_length;
   t.count = count;
   for (int v = 0; v < VECS; ++v) t.m[v] = all(NONE), t.l[v] = vf{};
   if (!resume) std::memset(t.acc, 0, sizeof(float) * size * Q);
+  const int64_t query_base = b * p.query_stride[0] + h * p.query_stride[1];
+  for (int q = 0; q < count; ++q) {
+    prefetch_row(p, p.query, query_base + (tokens[q] - first) * p.query_stride[2]);
+    if (resume)
+      for (int64_t d = 0; d < size; d += LANES) __builtin_prefetch(w.partial_row(b, h, tokens[q] - first) + d, 0, 3);
+  }
   for (int q = 0; q < Q; ++q) {
     const int32_t token = tokens[std::min(q, count - 1)];
     t.token[q] = token;
     t.position[q] = w.position[b * p.key_length + token];
     t.low[q] = w.low[b * p.key_length + token];
     t.high[q] = w.high[b * p.key_length + token];
-    float* row = rows + q * size;
-    read_row(p, p.query, b * p.query_stride[0] + h * p.query_stride[1] + (token - first) * p.query_stride[2], row);
-    for (int64_t d = 0; d < size; ++d) row[d] *= p.scale;
+    Engine::read_query(p, query_base + (token - first) * p.query_stride[2], q, s);
     if (resume) {
       const float lse = p.lse[(b * p.query_heads + h) * p.query_length + token - first];
       ((float*)&t.m[q / LANES])[q % LANES] = lse;
       ((float*)&t.l[q / LANES])[q % LANES] = lse == NONE ? 0.0f : 1.0f;
     }
   }
-  transpose(rows, Q, size, t.query);
+  Engine::pack_queries(s, t.query);
   if (resume) {
     for (int q = 0; q < Q; ++q)
-      std::memcpy(rows + q * size, p.out + ((b * p.query_length + t.token[q] - first) * p.query_heads + h) * size, size * sizeof(float));
+      std::memcpy(rows + q * size, w.partial_row(b, h, t.token[q] - first), size * sizeof(float));
     transpose(rows, Q, size, t.acc);
   }
   t.first_position = *std::min_element(t.position, t.position + count);
   t.last_position = *std::max_element(t.position, t.position + count);
 }
 
-template <int VECS>
+template <int VECS, Rule RULE>
 void save_tile(const Work& w, int64_t b, int64_t h, float* rows, const Tile<VECS>& t) {
   const FocusProblem& p = *w.p;
   constexpr int Q = Tile<VECS>::QUERIES;
@@ -249,9 +288,15 @@ void save_tile(const Work& w, int64_t b, int64_t h, float* rows, const Tile<VECS
   for (int q = 0; q < t.count; ++q) {
     const float l = t.l[q / LANES][q % LANES], m = t.m[q / LANES][q % LANES];
     const int64_t row = t.token[q] - first;
-    float* out = p.out + ((b * p.query_length + row) * p.query_heads + h) * size;
     const float inverse = l != 0.0f ? 1.0f / l : 0.0f;
-    for (int64_t d = 0; d < size; ++d) out[d] = rows[q * size + d] * inverse;
+    const int64_t place = ((b * p.query_length + row) * p.query_heads + h) * size;
+    if (RULE == LOCAL || p.element == 0) {  // in fp32 the output holds what the local pass leaves
+      float* out = RULE == LOCAL ? w.partial_row(b, h, row) : (float*)p.out + place;
+      for (int64_t d = 0; d < size; ++d) out[d] = rows[q * size + d] * inverse;
+    } else {
+      uint16_t* out = (uint16_t*)p.out + place;
+      for (int64_t d = 0; d < size; ++d) out[d] = narrow(rows[q * size + d] * inverse);
+    }
     p.lse[(b * p.query_heads + h) * p.query_length + row] = l != 0.0f ? m + std::log(l) : NONE;
   }
 }
@@ -310,18 +355,19 @@ void multiply_values(const float* values, int n, int64_t size, const float* weig
   }
 }
 
+// Which queries see a key: all bits of their lane. As unsigned numbers, distances back to a key that lies ahead are huge.
 template <Rule RULE>
-inline vi allowed(vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh, int32_t window, int32_t sinks, int32_t reach) {
-  const vi causal = (qpos >= all(kpos)) & ((qpos - kpos) < all(reach));
-  if (RULE == CAUSAL) return causal;
-  const vi shared = ((qlow & klow) | (qhigh & khigh)) != vi{};
-  const vi near = (qpos - kpos) <= all(window);
-  const vi visible = kpos < sinks ? ~vi{} : near;
-  return RULE == LOCAL ? (causal & ~shared & visible) : (causal & (shared | visible));
+inline vi allowed(const FocusProblem& p, vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh) {
+  const vu back = (vu)(qpos - all(kpos)), reach = vu{} + (uint32_t)p.reach;
+  if (RULE == CAUSAL) return back < reach;
+  vi shared = qlow & klow;
+  if (khigh) shared |= qhigh & khigh;
+  const vi visible = back < (kpos < p.num_sinks ? reach : vu{} + (uint32_t)std::min(p.window + 1, p.reach));
+  return RULE == LOCAL ? visible & (shared == vi{}) : visible | ((back < reach) & (shared != vi{}));
 }
 
 template <int VECS, Rule RULE>
-void step(const Work& w, int64_t b, const int32_t* list, int n, const float* keys, const float* values, float* scores, Tile<VECS>& t) {
+void attend(const Work& w, int64_t b, const int32_t* list, int n, const float* keys, const float* values, float* scores, Tile<VECS>& t) {
   const FocusProblem& p = *w.p;
   constexpr int Q = Tile<VECS>::QUERIES;
   const int padded = (n + ROWS - 1) / ROWS * ROWS;
@@ -333,8 +379,8 @@ void step(const Work& w, int64_t b, const int32_t* list, int n, const float* key
   if (masked)
     for (int j = 0; j < n; ++j)
       for (int v = 0; v < VECS; ++v) {
-        const vi ok = allowed<RULE>(load(t.position + v * LANES), load(t.low + v * LANES), load(t.high + v * LANES), kpos[list[j]],
-                                    low[list[j]], high[list[j]], (int32_t)p.window, (int32_t)p.num_sinks, (int32_t)p.reach);
+        const vi ok = allowed<RULE>(p, load(t.position + v * LANES), load(t.low + v * LANES), load(t.high + v * LANES), kpos[list[j]],
+                                    low[list[j]], high[list[j]]);
         float* s = scores + j * Q + v * LANES;
         store(s, pick(ok, load(s), all(NONE)));
       }
@@ -358,11 +404,44 @@ void step(const Work& w, int64_t b, const int32_t* list, int n, const float* key
   multiply_values<VECS>(values, n, p.head_size, scores, alpha, t.acc);
 }
 
+// Everything in fp32 vectors; bfloat16 is widened as it is read.
+template <int V>
+struct Lanes {
+  static constexpr int VECS = V;
+  static int64_t padded(int64_t head_size) { return head_size; }
+
+  static void read_query(const FocusProblem& p, int64_t offset, int q, Scratch& s) {
+    float* row = s.rows + q * s.size;
+    read_row(p, p.query, offset, row);
+    for (int64_t d = 0; d < s.size; ++d) row[d] *= p.scale;
+  }
+
+  static void pack_queries(const Scratch& s, float* query) { transpose(s.rows, LANES * VECS, s.size, query); }
+
+  // Copies the keys and values of list[0, n).
+  static void read_block(const FocusProblem& p, int64_t kbase, int64_t vbase, const int32_t* list, int64_t n, Scratch& s) {
+    for (int64_t j = 0; j < n; ++j) {
+      read_row(p, p.key, kbase + list[j] * p.key_stride[2], s.keys + j * s.size);
+      read_row(p, p.value, vbase + list[j] * p.value_stride[2], s.values + j * s.size);
+    }
+  }
+
+  // Attends to keys [from, from + n) of the block that was read; list holds their tokens.
+  template <Rule RULE>
+  static void step(const Work& w, int64_t b, const int32_t* list, int64_t from, int n, Scratch& s, Tile<VECS>& t) {
+    attend<VECS, RULE>(w, b, list, n, s.keys + from * s.size, s.values + from * s.size, s.scores, t);
+  }
+};
+
+#if MATRIX_TILES
+#include "matrix_tiles.h"
+#endif
+
 // Up to SUBTILES tiles of one head over one list of keys: first the range of the sinks (may be empty), then the rest.
-template <int VECS, Rule RULE>
-void run_tiles(const Work& w, int64_t b, int64_t h, const List& list, Tile<VECS>* tiles, int count, Scratch& s) {
+template <class Engine, Rule RULE>
+void run_tiles(const Work& w, int64_t b, int64_t h, const List& list, Tile<Engine::VECS>* tiles, int count, Scratch& s) {
   const FocusProblem& p = *w.p;
-  const int64_t size = p.head_size, kv = h / (p.query_heads / p.key_heads);
+  const int64_t kv = h / (p.query_heads / p.key_heads);
   const int64_t kbase = b * p.key_stride[0] + kv * p.key_stride[1], vbase = b * p.value_stride[0] + kv * p.value_stride[1];
   int64_t low = list.keys.size(), high = 0;
   for (int i = 0; i < count; ++i) low = std::min(low, tiles[i].begin), high = std::max(high, tiles[i].end);
@@ -375,42 +454,40 @@ void run_tiles(const Work& w, int64_t b, int64_t h, const List& list, Tile<VECS>
     const int64_t end = pass == 0 ? sinks : high;
     for (int64_t from = pass == 0 ? 0 : low; from < end; from += BLOCK) {
       const int64_t n = std::min<int64_t>(BLOCK, end - from);
-      for (int64_t j = 0; j < n; ++j) {
-        read_row(p, p.key, kbase + list.keys[from + j] * p.key_stride[2], s.keys + j * size);
-        read_row(p, p.value, vbase + list.keys[from + j] * p.value_stride[2], s.values + j * size);
-        if (from + n + j < end) {
-          prefetch_row(p, p.key, kbase + list.keys[from + n + j] * p.key_stride[2]);
-          prefetch_row(p, p.value, vbase + list.keys[from + n + j] * p.value_stride[2]);
-        }
-      }
+      Engine::read_block(p, kbase, vbase, &list.keys[from], n, s);
+      const int32_t* next = &list.keys[from] + n;
+      const int64_t ahead = std::min<int64_t>(BLOCK, end - from - n);
       for (int i = 0; i < count; ++i) {
+        for (int64_t j = ahead * i / count; j < ahead * (i + 1) / count; ++j) prefetch_pair(p, b, h, next[j]);  // beside the work
         const int64_t a = pass == 0 ? from : std::max(from, tiles[i].begin);
         const int64_t z = std::min(from + n, pass == 0 ? tiles[i].begin : tiles[i].end);
-        if (a < z)
-          step<VECS, RULE>(w, b, &list.keys[a], (int)(z - a), s.keys + (a - from) * size, s.values + (a - from) * size, s.scores, tiles[i]);
+        if (a < z) Engine::template step<RULE>(w, b, &list.keys[a], a - from, (int)(z - a), s, tiles[i]);
       }
     }
   }
 }
 
 // All the queries list.queries[begin, end), at most SUBTILES tiles of VECS vectors.
-template <int VECS, Rule RULE>
+template <class Engine, Rule RULE>
 void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t begin, int64_t end, bool resume, Scratch& s) {
   const FocusProblem& p = *w.p;
+  constexpr int VECS = Engine::VECS;
   Tile<VECS> tiles[SUBTILES];
   int count = 0;
   for (int64_t q = begin; q < end; q += LANES * VECS, ++count) {
     Tile<VECS>& t = tiles[count];
-    t.query = s.tiles + (size_t)count * 2 * p.head_size * LANES * VECS;
-    t.acc = t.query + p.head_size * LANES * VECS;
-    load_tile<VECS>(w, b, h, &list.queries[q], (int)std::min<int64_t>(LANES * VECS, end - q), resume, s.rows, t);
-    const int32_t last = t.token[t.count - 1];
+    t.query = s.tiles + (size_t)count * 2 * s.size * LANES * VECS;
+    t.acc = t.query + s.size * LANES * VECS;
+    const int32_t* queries = &list.queries[q];
+    const int queries_here = (int)std::min<int64_t>(LANES * VECS, end - q);
+    const int32_t last = queries[queries_here - 1];
     t.end = std::upper_bound(list.keys.begin(), list.keys.end(), last) - list.keys.begin();
     const int64_t back = RULE == LOCAL ? std::min(p.window, p.reach - 1) : p.reach - 1;
-    t.begin = back < t.token[0] ? std::lower_bound(list.keys.begin(), list.keys.end(), t.token[0] - back) - list.keys.begin() : 0;
+    t.begin = back < queries[0] ? std::lower_bound(list.keys.begin(), list.keys.end(), queries[0] - back) - list.keys.begin() : 0;
+    load_tile<Engine>(w, b, h, queries, queries_here, resume, s, t);
   }
-  run_tiles<VECS, RULE>(w, b, h, list, tiles, count, s);
-  for (int i = 0; i < count; ++i) save_tile<VECS>(w, b, h, s.rows, tiles[i]);
+  run_tiles<Engine, RULE>(w, b, h, list, tiles, count, s);
+  for (int i = 0; i < count; ++i) save_tile<VECS, RULE>(w, b, h, s.rows, tiles[i]);
 }
 
 // Runs `worker` on some threads, the caller's included, and waits.
@@ -446,27 +523,44 @@ struct Task {
   int64_t begin, end;
 };
 
-template <Rule RULE>
-void run(const Work& w, const std::vector<Task>& tasks, bool resume) {
+template <template <int> class Engine, class State, Rule RULE>
+void run_with(const Work& w, const std::vector<Task>& tasks, bool resume) {
   std::atomic<size_t> next{0};
   auto worker = [&] {
-    Scratch scratch(w.p->head_size);
+    State state;
+    (void)state;
+    Scratch scratch(Engine<1>::padded(w.p->head_size));
     for (size_t i; (i = next.fetch_add(1)) < tasks.size();) {
       const Task& t = tasks[i];
       if (t.end - t.begin <= LANES)
-        run_queries<1, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
+        run_queries<Engine<1>, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
       else
-        run_queries<VECTORS, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
+        run_queries<Engine<VECTORS>, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
     }
   };
   on_threads(*w.p, std::min<int64_t>(w.p->threads, tasks.size()), worker);
 }
 
+struct NoState {};
+
+template <Rule RULE>
+void run(const Work& w, const std::vector<Task>& tasks, bool resume) {
+#if MATRIX_TILES
+  if (multiplies_in_tiles(*w.p)) return run_with<MatrixTiles, TileState, RULE>(w, tasks, resume);
+#endif
+  run_with<Lanes, NoState, RULE>(w, tasks, resume);
+}
+
+constexpr int64_t FEWEST_TASKS = 32;  // of one pass over the whole text
+
 // The long rows first: what is left for the end is small, so threads finish together.
-void add_tasks(const FocusProblem& p, int64_t b, const List& list, std::vector<Task>& tasks) {
-  const int64_t chunk = (int64_t)SUBTILES * LANES * VECTORS, total = list.queries.size();
+void add_tasks(const Work& w, int64_t b, const List& list, std::vector<Task>& tasks) {
+  const FocusProblem& p = *w.p;
+  constexpr int64_t tile = LANES * VECTORS;
+  const int64_t share = p.batch * p.query_length * p.query_heads / FEWEST_TASKS;  // not by thread: their number changes no result
+  const int64_t chunk = std::min<int64_t>(SUBTILES, share / tile + 1) * tile, total = list.queries.size();
   for (int64_t end = total; end > 0; end = std::max<int64_t>(0, (end - 1) / chunk * chunk))
-    for (int64_t h = 0; h < p.query_heads; ++h) tasks.push_back({b, h, &list, (end - 1) / chunk * chunk, end});
+    for (int64_t h = w.first_head; h < w.first_head + w.heads; ++h) tasks.push_back({b, h, &list, (end - 1) / chunk * chunk, end});
 }
 
 bool is_real(const FocusProblem& p, int64_t b, int64_t i) { return !p.real || p.real[b * p.key_length + i]; }
@@ -649,13 +743,45 @@ void step_head(const FocusProblem& p, const Step& step, int64_t kv, std::vector<
       for (int64_t d = 0; d < size; d += LANES) store(acc + r * size + d, load(acc + r * size + d) + weight * lanes_of(p, p.value, row + d));
     }
   }
-  float* out = p.out + ((step.b * p.query_length + step.query) * p.query_heads + kv * shares) * size;
-  std::memcpy(out, acc, sizeof(float) * shares * size);
+  const int64_t place = ((step.b * p.query_length + step.query) * p.query_heads + kv * shares) * size;
+  if (p.element == 0)
+    std::memcpy((float*)p.out + place, acc, sizeof(float) * shares * size);
+  else
+    for (int64_t d = 0; d < shares * size; ++d) ((uint16_t*)p.out)[place + d] = narrow(acc[d]);
 }
+
+constexpr int64_t PARTIAL_BYTES = 8 << 20;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// All that heads [w.first_head, w.first_head + w.heads) need: by class where there are classes, else one pass over the text.
+void run_heads(const Work& w, const std::vector<List>& text, const std::vector<std::vector<List>>& classes, bool dense) {
+  FocusProblem& p = *w.p;
+  std::vector<Task> tasks, local_tasks;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    add_tasks(w, b, text[b], classes[b].empty() ? tasks : local_tasks);
+    for (const List& list : classes[b]) add_tasks(w, b, list, tasks);
+  }
+  const double start = now();
+  if (!local_tasks.empty()) run<LOCAL>(w, local_tasks, false);
+  const double local_done = now();
+  if (dense)
+    run<DENSE>(w, tasks, false);
+  else
+    run<CAUSAL>(w, tasks, !local_tasks.empty());
+  p.seconds[1] += local_done - start, p.seconds[2] += now() - local_done;
+}
+
 }  // namespace
+
+// 1 where bfloat16 is multiplied in the processor's matrix tiles.
+extern "C" int focus_matrix_tiles() {
+#if MATRIX_TILES
+  return tiles_permitted();
+#else
+  return 0;
+#endif
+}
 
 // Returns 0, or 1 when memory ran out.
 extern "C" int focus_attention_cpu(FocusProblem* p) try {
@@ -668,29 +794,30 @@ extern "C" int focus_attention_cpu(FocusProblem* p) try {
   for (int64_t b = 0; b < p->batch && by_class; ++b) by_class = count_classes(*p, b, rows[b]);
   if (by_class) full = full || std::all_of(rows.begin(), rows.end(), [](const Histogram& row) { return row.complete; });
   if (by_class && p->mode == 0) by_class = by_class_is_faster(*p, rows);
-  std::vector<Task> tasks, local_tasks;
   std::vector<List> text(p->batch);
   std::vector<std::vector<List>> classes(p->batch);
   for (int64_t b = 0; b < p->batch; ++b) {
     text[b] = whole_text(*p, b);
-    if (full || !by_class) {
-      add_tasks(*p, b, text[b], tasks);
-      continue;
-    }
-    build_classes(*p, b, rows[b], classes[b]);
-    for (const List& list : classes[b]) add_tasks(*p, b, list, tasks);
-    add_tasks(*p, b, text[b], local_tasks);
+    if (!full && by_class) build_classes(*p, b, rows[b], classes[b]);
   }
-  const double planned = now();
-  if (!local_tasks.empty()) run<LOCAL>(w, local_tasks, false);
-  const double local_done = now();
-  if (full)
-    run<CAUSAL>(w, tasks, false);
-  else if (by_class)
-    run<CAUSAL>(w, tasks, true);
-  else
-    run<DENSE>(w, tasks, false);
-  p->seconds[0] = planned - start, p->seconds[1] = local_done - planned, p->seconds[2] = now() - local_done;
+  p->seconds[0] = now() - start, p->seconds[1] = p->seconds[2] = 0;
+  std::unique_ptr<float[]> partial;
+  w.heads = p->query_heads;
+  if (full || !by_class) {
+    run_heads(w, text, classes, !by_class && !full);
+  } else if (p->element == 0) {
+    w.partial = (float*)p->out;
+    run_heads(w, text, classes, false);
+  } else {  // a few heads at a time: their fp32 numbers stay in the cache and in memory that is there already
+    const int64_t head_bytes = std::max<int64_t>(1, p->batch * p->query_length * p->head_size * (int64_t)sizeof(float));
+    const int64_t at_once = std::min<int64_t>(p->query_heads, std::max<int64_t>(p->threads, PARTIAL_BYTES / head_bytes));
+    partial.reset(new float[head_bytes / sizeof(float) * at_once]);
+    w.partial = partial.get();
+    for (; w.first_head < p->query_heads; w.first_head += at_once) {
+      w.heads = std::min(at_once, p->query_heads - w.first_head);
+      run_heads(w, text, classes, false);
+    }
+  }
   return 0;
 } catch (const std::exception&) {
   return 1;

@@ -27,9 +27,9 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 
 # `FocusProblem` of fused.cpp: addresses of query, key, value, out, lse, membership and real; three strides each of
 # query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks, reach;
-# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads; parallel; seconds. Packing them takes a
+# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles; parallel; seconds. Packing them takes a
 # third of the time that a `ctypes.Structure` takes, which matters in a decode step.
-_PROBLEM = struct.Struct("@7P9q9q2f3d3iP3d")
+_PROBLEM = struct.Struct("@7P9q9q2f3d4iP3d")
 _SECONDS = struct.Struct("@3d")
 
 
@@ -60,6 +60,12 @@ def fused_reason() -> str:
     return library()[1]
 
 
+def matrix_tiles_available() -> bool:
+    """True where the fused kernel multiplies bf16 in the processor's matrix tiles (AMX)."""
+    functions, _ = library()
+    return functions is not None and bool(functions.focus_matrix_tiles())
+
+
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous.
 
@@ -84,6 +90,7 @@ def _problem(
     rule: PairRule,
     scoring: Scoring,
     mode: str,
+    matrix_tiles: bool,
 ) -> ctypes.Array[ctypes.c_char]:
     """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
 
@@ -92,7 +99,7 @@ def _problem(
         real: (B, Tk) uint8, 1 for real tokens; None where all are.
         rule: window and sinks.
         scoring: scale and softcap.
-        mode: of `fused_attention`.
+        mode, matrix_tiles: of `fused_attention`.
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
@@ -122,6 +129,7 @@ def _problem(
         ELEMENTS[query.dtype],
         MODES[mode],
         torch.get_num_threads(),
+        matrix_tiles,
         _gomp_parallel() or 0,
         0.0,
         0.0,
@@ -140,6 +148,7 @@ def fused_attention(
     key_padding: Tensor | None = None,
     *,
     mode: str = "auto",
+    matrix_tiles: bool = True,
     clock: StageClock | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Focus attention by the fused kernel: any k, padding, softcap and Tq <= Tk.
@@ -152,6 +161,7 @@ def fused_attention(
         key_padding: (B, Tk) bool, True for real tokens.
         mode: "by class" walks tokens with the same groups together, "dense" masks every pair, "step" reads each
             query's keys where they lie, for decoding; "auto" estimates.
+        matrix_tiles: multiply bf16 in the processor's matrix tiles (AMX) where it has them, except by "step".
         clock: adds the seconds of "sort" (planning), "local" (with sinks) and "same_group" (all pairs when dense).
 
     Returns:
@@ -167,11 +177,11 @@ def fused_attention(
     if functions is None:
         raise InputError("the fused CPU kernel is not available: " + reason, fix='use backend="auto"')
     batch, heads, length, size = query.shape
-    out = torch.empty(batch, length, heads, size)
+    out = torch.empty(batch, length, heads, size, dtype=query.dtype)
     lse = torch.empty(batch, heads, length)
     real = None if key_padding is None else key_padding.to(torch.uint8).contiguous()
     arrays = (query, key, value, out, lse, membership.contiguous())  # the problem points into them and into `real`
-    problem = _problem(arrays, real, rule, scoring, mode)
+    problem = _problem(arrays, real, rule, scoring, mode, matrix_tiles)
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
     step = mode == "step" or (mode == "auto" and few)
     run = functions.focus_step_cpu if step else functions.focus_attention_cpu
@@ -181,4 +191,4 @@ def fused_attention(
         spent = _SECONDS.unpack_from(problem, _PROBLEM.size - _SECONDS.size)
         for name, seconds in zip(("sort", "local", "same_group"), spent, strict=True):
             clock.add(name, seconds)
-    return out.to(query.dtype).transpose(1, 2), lse
+    return out.transpose(1, 2), lse

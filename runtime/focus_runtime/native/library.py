@@ -14,6 +14,7 @@ from focus_runtime.files import replacing
 
 PACKAGE = Path(__file__).parents[1]
 SOURCES = (PACKAGE / "attention" / "fused.cpp", PACKAGE / "routing" / "few_tokens.cpp")
+HEADERS = (PACKAGE / "attention" / "matrix_tiles.h",)
 NATIVE = "-march=native"
 FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")
@@ -21,6 +22,7 @@ BUILD_SECONDS = 120
 _ADDRESS, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {
     "focus_attention_cpu": [ctypes.c_char_p],
+    "focus_matrix_tiles": [],
     "focus_step_cpu": [ctypes.c_char_p],
     "focus_route_cpu": [*[_ADDRESS] * 5, *[_NUMBER] * 5],
 }
@@ -47,7 +49,7 @@ def build(folder: Path) -> Path:
     if compiler is None:
         raise OSError("no C++ compiler was found (looked for " + ", ".join(COMPILERS) + ")")
     version = subprocess.run([compiler, "--version"], capture_output=True, timeout=BUILD_SECONDS, check=True).stdout
-    texts = [source.read_bytes() for source in SOURCES]
+    texts = [source.read_bytes() for source in (*SOURCES, *HEADERS)]
     key = hashlib.sha256(b"\0".join((*texts, " ".join(FLAGS).encode(), version, processor_identity())))
     target = folder / f"focus-attention-{key.hexdigest()[:20]}.so"
     if target.is_file():

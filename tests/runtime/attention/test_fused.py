@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention, fused
-from focus_runtime.attention.fused import fused_available
+from focus_runtime.attention.fused import fused_available, matrix_tiles_available
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
@@ -22,6 +22,8 @@ from focus_runtime.native import library
 from tests.runtime.attention.by_keyword import fused_attention, reference_attention
 
 needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
+needs_tiles = pytest.mark.skipif(not matrix_tiles_available(), reason="a processor without bfloat16 matrix tiles")
+in_vectors_and_tiles = pytest.mark.parametrize("matrix_tiles", [False, pytest.param(True, marks=needs_tiles)])
 
 
 def inputs(length, *, queries=None, heads=2, dim=8, dtype=torch.float32):
@@ -50,22 +52,26 @@ def test_lengths_around_tiles_and_blocks(mode, length, fresh_seed):
 
 
 @needs_compiler
+@in_vectors_and_tiles
 @pytest.mark.parametrize("mode", ["by class", "dense"])
 @pytest.mark.parametrize("length", [1, 2, 15, 17, 33, 63, 64, 65, 257, 600])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 3), (40, 70)])
-def test_bf16_around_tiles_and_blocks(mode, length, window, num_sinks, fresh_seed):
+def test_bf16_around_tiles_and_blocks(mode, length, window, num_sinks, matrix_tiles, fresh_seed):
     tensors, membership = inputs(length, dim=16, dtype=torch.bfloat16), membership_of(length, groups=3, top_k=2)
     settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.3}
-    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, 1.5e-2, **settings)
+    actual = fused_attention(*tensors, membership, mode=mode, matrix_tiles=matrix_tiles, **settings)
+    close(actual, tensors, membership, 1.5e-2, **settings)
 
 
 @needs_compiler
+@in_vectors_and_tiles
 @pytest.mark.parametrize("softcap", [None, 2.0])
-def test_bf16_padding_and_softcap(softcap, fresh_seed):
+def test_bf16_padding_and_softcap(softcap, matrix_tiles, fresh_seed):
     tensors, membership = inputs(90, dtype=torch.bfloat16), membership_of(90, top_k=2)
     settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": 0.35, "softcap": softcap}
     settings["key_padding"] = torch.rand(1, 90) > 0.3
-    close(fused_attention(*tensors, membership, mode="by class", **settings), tensors, membership, 1.5e-2, **settings)
+    actual = fused_attention(*tensors, membership, mode="by class", matrix_tiles=matrix_tiles, **settings)
+    close(actual, tensors, membership, 1.5e-2, **settings)
 
 
 @needs_compiler
@@ -129,9 +135,10 @@ def test_head_sizes(dim, dtype, fresh_seed):
 
 
 @needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_the_number_of_threads_changes_nothing(threads, monkeypatch, fresh_seed):
-    tensors, membership = inputs(300), membership_of(300, top_k=2)
+def test_the_number_of_threads_changes_nothing(threads, dtype, monkeypatch, fresh_seed):
+    tensors, membership = inputs(300, dtype=dtype), membership_of(300, top_k=2)
     one = fused_attention(*tensors, membership, window=9, num_sinks=2, scale=0.35, mode="by class")
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     more = fused_attention(*tensors, membership, window=9, num_sinks=2, scale=0.35, mode="by class")
@@ -148,6 +155,55 @@ def test_softmax_of_scores_far_apart(fresh_seed):
     expected, expected_lse = reference_attention(*(x.double() for x in tensors), membership, **settings)
     torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-5, atol=1e-3)
+
+
+@needs_tiles
+@pytest.mark.parametrize("dim", [8, 40, 64, 96, 256])
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+def test_tiles_sum_what_vectors_sum(dim, mode, fresh_seed):
+    """Both ways multiply the same bfloat16 numbers; only the weights are rounded for the second product of tiles."""
+    tensors, membership = inputs(700, queries=650, heads=3, dim=dim, dtype=torch.bfloat16), membership_of(700, top_k=2)
+    settings: dict[str, Any] = {"window": 30, "num_sinks": 5, "scale": dim**-0.5, "mode": mode}
+    tiles, vectors = (fused_attention(*tensors, membership, matrix_tiles=on, **settings) for on in (True, False))
+    torch.testing.assert_close(tiles[1], vectors[1], rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(tiles[0], vectors[0], rtol=1.6e-2, atol=1e-2)
+    assert not torch.equal(tiles[1], vectors[1])  # the tiles really ran
+
+
+@needs_tiles
+@pytest.mark.parametrize(("scale", "num_sinks"), [(30.0, 1), (1e-4, 0), (-0.3, 2)])
+def test_tiles_of_scores_far_apart_near_and_reversed(scale, num_sinks, fresh_seed):
+    tensors, membership = inputs(200, dtype=torch.bfloat16), membership_of(200)
+    settings: dict[str, Any] = {"window": 5, "num_sinks": num_sinks, "scale": scale}
+    out, lse = fused_attention(*tensors, membership, mode="by class", **settings)
+    expected, expected_lse = reference_attention(*(x.double() for x in tensors), membership, **settings)
+    torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(out.double(), expected, rtol=1.5e-2, atol=1.5e-2)
+
+
+@needs_tiles
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("reach", [1, 40, 1000])
+def test_tiles_inside_a_layers_own_sliding_window(mode, reach, fresh_seed):
+    tensors, membership = inputs(300, dtype=torch.bfloat16), membership_of(300, top_k=2)
+    rule, scoring = PairRule(9, 4, reach), Scoring(0.35)
+    position = token_positions(membership, None)
+    allowed = allowed_pairs(membership, membership, position, position, rule)
+    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
+    actual = fused.fused_attention(*tensors, membership, rule, scoring, mode=mode)
+    for result, reference in zip(actual, expected, strict=True):
+        torch.testing.assert_close(result.double(), reference, rtol=1.5e-2, atol=1.5e-2)
+
+
+@needs_tiles
+def test_tiles_leave_torch_as_it_was(fresh_seed):
+    """Torch's kernels configure the same tiles, and count the smallest numbers in full."""
+    left, right = torch.randn(2, 512, 512).bfloat16()
+    before, tiny = left @ right, torch.full((64,), 1e-40)
+    for _ in range(3):
+        fused_attention(*inputs(300, dtype=torch.bfloat16), membership_of(300), window=9, scale=0.35, mode="by class")
+        assert torch.equal(left @ right, before)
+        assert (tiny * 0.5 > 0).all()
 
 
 @needs_compiler

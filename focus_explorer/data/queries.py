@@ -183,7 +183,7 @@ QUERIES: dict[str, str] = {
     "training_evaluations": """
         WITH e AS (SELECT training_id, 'held-out:' || domain AS mode, step, loss FROM training_evaluations)
         SELECT e.*, NULL::DOUBLE AS dominance, NULL::DOUBLE AS dominance_max, NULL::DOUBLE AS retained_pairs,
-            NULL::DOUBLE AS tokens_per_second, NULL::DOUBLE AS learning_rate
+            NULL::DOUBLE AS tokens_per_second, NULL::DOUBLE AS learning_rate, NULL::DOUBLE AS layer_error
         FROM e LEFT JOIN (
             SELECT unnest($seen_ids) AS training_id, unnest($seen_modes) AS mode, unnest($seen_steps) AS step
         ) seen USING (training_id, mode)

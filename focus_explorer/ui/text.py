@@ -40,7 +40,10 @@ TRAIN_HELP = {
     "dtype": "Of the frozen model; auto is bfloat16 where the processor computes it natively, otherwise float32",
     "device": "What computes: the processor or a graphics card",
     "seed": "Same seed and text, same result",
-    "loss": "What is minimised: lm, the loss of the text; distil, the change of full attention's predictions; or both",
+    "loss": (
+        "What is minimised: lm, the loss of the text; distil, the change of full attention's predictions; both; or "
+        "layers, the change of each layer's output"
+    ),
     "hard_steps": "Last steps on the hard mask of later use; 0 for none",
 }
 HELP = {

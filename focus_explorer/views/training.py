@@ -102,6 +102,7 @@ def _curve(rows: pa.Table) -> CurvePayload:
     return {
         "step": step[stride - 1 :: stride].tolist() + ([int(step[-1])] if step.size % stride else []),
         "loss": column("loss"),
+        "layer_error": column("layer_error"),
         "dominance": column("dominance"),
         "dominance_max": column("dominance_max"),
         "retained_pairs": column("retained_pairs"),

@@ -847,6 +847,7 @@ export interface TrainingPayload {
 export interface CurvePayload {
   step: number[];
   loss: (number | null)[];
+  layer_error: (number | null)[];
   dominance: (number | null)[];
   dominance_max: (number | null)[];
   retained_pairs: (number | null)[];

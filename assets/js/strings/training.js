@@ -73,6 +73,7 @@ export const training = {
         : null,
       run.settings.learning_rate ? `learning rate ${run.settings.learning_rate}` : null,
       run.settings.loss === "distil" ? "distilled from full attention" : null,
+      run.settings.loss === "layers" ? "distilled layer by layer" : null,
       run.settings.loss === "both" ? `loss + ${run.settings.distil_weight} × distillation` : null,
       run.settings.hard_steps ? `last ${format.count(run.settings.hard_steps)} steps on the hard mask` : null,
       `seed ${run.seed}`,
@@ -110,6 +111,10 @@ export const training = {
   charts: {
     loss: { title: "Loss", help: "Lower is better. Faint: every step; bold: smoothed." },
     perplexity: { title: "Perplexity", help: "The loss in another unit: how many tokens the model hesitates between." },
+    layer_error: {
+      title: "Layer error",
+      help: "What Focus changes in a layer's output, relative to that output; mean over layers, lower is better.",
+    },
     dominance: {
       title: "Largest group",
       help: "Share of all tokens. Bold: mean over layers; dotted: most lopsided layer.",

@@ -37,11 +37,16 @@ const percent = (value) => format.percent(value, 1);
 const KINDS = {
   loss: { column: "loss", show: number, tickformat: "~g" },
   perplexity: { column: "loss", map: Math.exp, show: (value) => format.perplexity(value), tickformat: ",~r" },
+  layer_error: { column: "layer_error", show: number, tickformat: "~g" },
   dominance: { column: "dominance", also: "dominance_max", show: percent, tickformat: ".4~p", marks: true },
   retained_pairs: { column: "retained_pairs", show: percent, tickformat: ".4~p" },
   tokens_per_second: { column: "tokens_per_second", show: (value) => format.count(value), tickformat: ",~r" },
   learning_rate: { column: "learning_rate", show: (value) => value.toPrecision(3), tickformat: "~g", exact: true },
 };
+
+// A training minimises one of these; a chart that no training has values for is left out.
+/** @type {Kind[]} */
+const DEPENDS_ON_LOSS = ["loss", "perplexity", "layer_error"];
 
 const KIND_NAMES = /** @type {Kind[]} */ (Object.keys(KINDS));
 
@@ -105,6 +110,11 @@ export class TrainingCharts {
   /** @param {Kind} kind */
   draw(kind) {
     const node = this.nodes[kind];
+    const { column } = KINDS[kind];
+    const measured = this.lines.some((line) => line.curve.columns[column].some((value) => value !== null));
+    const section = node.closest("section");
+    if (section) section.hidden = !measured && DEPENDS_ON_LOSS.includes(kind);
+    if (section?.hidden) return;
     const domains = [...new Set(this.lines.flatMap((line) => domainOf(line.mode) ?? []))];
     const data = this.lines.flatMap((line) => {
       const domain = domainOf(line.mode);

@@ -9,6 +9,7 @@
 
 const COLUMNS = /** @type {Column[]} */ ([
   "loss",
+  "layer_error",
   "dominance",
   "dominance_max",
   "retained_pairs",
@@ -42,6 +43,7 @@ export class Curve {
     this.columns = {
       step: [],
       loss: [],
+      layer_error: [],
       dominance: [],
       dominance_max: [],
       retained_pairs: [],

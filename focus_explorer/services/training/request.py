@@ -59,9 +59,9 @@ class TrainRequest:
     loss: str = _option(
         "lm",
         "what is minimised: lm, the loss of the text; distil, the divergence from full attention's predictions, in a "
-        "second pass; or both, lm + --distil-weight x distil",
+        "second pass; both, lm + --distil-weight x distil; or layers, what Focus changes in the output of each layer",
         kind=str,
-        choices=("lm", "distil", "both"),
+        choices=("lm", "distil", "both", "layers"),
     )
     distil_weight: float = _option(1.0, "of the divergence in --loss both", kind=float)
     hard_steps: int = _option(

@@ -219,9 +219,14 @@ def snapshot_of(out: str, step: int) -> Path:
 
 def describe_step(step: Any) -> str:
     """The numbers of a step, for a progress bar."""
-    divergence = "" if math.isnan(step.divergence) else f"divergence {step.divergence:.4f}, "
+    parts = {
+        f"loss {step.loss:.3f}, perplexity {step.perplexity:.2f}, ": step.loss,
+        f"divergence {step.divergence:.4f}, ": step.divergence,
+        f"layer error {step.layer_error:.4f}, ": step.layer_error,
+    }
+    measured = "".join(words for words, value in parts.items() if not math.isnan(value))
     return (
-        f"loss {step.loss:.3f}, perplexity {step.perplexity:.2f}, {divergence}largest group {step.dominance:.1%}, "
+        f"{measured}largest group {step.dominance:.1%}, "
         f"pairs kept {step.retained_pairs:.1%}, {step.tokens_per_second:,.0f} tokens/s"
     )
 
@@ -377,8 +382,10 @@ def describe(result: dict[str, Any]) -> str:
     """The end of a training in a few lines."""
     training = result["training"]
     lines = [f"wrote {result['out']}  sha256 {result['sha256']}"]
-    if training["final_loss"] is not None:
+    if training.get("final_loss") is not None:
         lines.append(f"final loss {training['final_loss']:.4f} nats per token")
+    if training.get("final_layer_error") is not None:
+        lines.append(f"final layer error {training['final_layer_error']:.4f}")
     if training["steps"] != training["planned_steps"]:
         lines.append(f"the centroids of step {training['steps']:,} were kept: {training['stopped']}")
     lines += describe_scores(training.get("validation", {}))

@@ -172,7 +172,7 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
             made["window"], made["sinks"] = number("window"), number("sinks")
         with gr.Row():
             made["lr"], made["seed"] = number("lr"), number("seed")
-        made["loss"] = choice("loss", ["lm", "distil", "both"])
+        made["loss"] = choice("loss", ["lm", "distil", "both", "layers"])
         made["gate"] = choice("gate", ["log", "paper"])
         made["hard_steps"] = number("hard_steps")
         made["dtype"] = choice("dtype", ["auto", "float32", "bfloat16"])

@@ -77,6 +77,7 @@ class CurvePayload(TypedDict):
 
     step: list[int]
     loss: list[float | None]
+    layer_error: list[float | None]
     dominance: list[float | None]
     dominance_max: list[float | None]
     retained_pairs: list[float | None]

@@ -27,8 +27,8 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 
 # `FocusProblem` of fused.cpp: addresses of query, key, value, out, lse, membership and real; three strides each of
 # query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks, reach;
-# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles; parallel; seconds. Packing them takes a
-# third of the time that a `ctypes.Structure` takes, which matters in a decode step.
+# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles; parallel; seconds. Packing
+# them takes a third of the time that a `ctypes.Structure` takes, which matters in a decode step.
 _PROBLEM = struct.Struct("@7P9q9q2f3d4iP3d")
 _SECONDS = struct.Struct("@3d")
 

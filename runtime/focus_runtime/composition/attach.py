@@ -21,7 +21,7 @@ from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
-from focus_runtime.composition.state import STATE, Alternatives, FocusLayer, SoftGate
+from focus_runtime.composition.state import STATE, Alternatives, Comparison, FocusLayer, SoftGate
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
@@ -59,6 +59,7 @@ class FocusModel:
     paused: bool = False
     soft_gate: SoftGate | None = None
     alternatives: Alternatives | None = None
+    comparison: Comparison | None = None
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
@@ -192,6 +193,15 @@ class FocusModel:
             yield self.alternatives
         finally:
             self.alternatives = before
+
+    @contextmanager
+    def compared_by_layer(self) -> Iterator[Comparison]:
+        """Every layer returns full attention and notes what Focus would have changed in its output."""
+        before, self.comparison = self.comparison, Comparison()
+        try:
+            yield self.comparison
+        finally:
+            self.comparison = before
 
     def detach(self) -> nn.Module:
         """Take Focus off. The model's logits are then the untouched model's, bit for bit. Calling it twice is fine."""

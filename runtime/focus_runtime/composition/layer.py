@@ -27,12 +27,12 @@ from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
 from focus_runtime.composition.heads import LayerHeads, by_key_head, memberships, neighbours, query_heads
-from focus_runtime.composition.state import STATE, Alternatives, FocusLayer
+from focus_runtime.composition.state import STATE, Alternatives, Comparison, FocusLayer
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.models.structure import OTHER_MODEL
+from focus_runtime.models.structure import OTHER_MODEL, output_projection
 
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that
@@ -266,10 +266,23 @@ def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 def _sparse(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """Focus, (B, Q, H, D)."""
+    if layer.owner.comparison is not None:
+        return _compared(module, layer, call, layer.owner.comparison)
     out_BQHD = _executed(module, layer, call)
     if layer.owner.alternatives is None:
         return out_BQHD
     return _with_alternatives(module, layer, call, out_BQHD, layer.owner.alternatives)
+
+
+def _compared(module: nn.Module, layer: FocusLayer, call: Call, comparison: Comparison) -> Tensor:
+    """Full attention, (B, Q, H, D); the relative squared error of Focus after the output projection is noted."""
+    with torch.no_grad():
+        full_BQHD = _own(module, layer, call)
+    project = output_projection(module)
+    expected = project(full_BQHD).float().square().sum()
+    error = project(_executed(module, layer, call) - full_BQHD).float().square().sum()
+    comparison.errors[layer.index] = error / expected.clamp_min(torch.finfo(torch.float32).tiny)
+    return full_BQHD
 
 
 def _with_alternatives(

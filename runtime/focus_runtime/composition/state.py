@@ -56,6 +56,17 @@ class Alternatives:
         return self.weights[layer]
 
 
+@dataclass
+class Comparison:
+    """Errors of Focus in every layer while the model runs with full attention; see training/layerwise.py.
+
+    Attributes:
+        errors: by layer, scalar in fp32 that carries the gradient of the layer's router.
+    """
+
+    errors: dict[int, Tensor] = field(default_factory=dict)
+
+
 class Composition(Protocol):
     """State that all layers of one composition share.
 
@@ -68,6 +79,7 @@ class Composition(Protocol):
         paused: the model runs its own attention implementation; nothing is routed.
         soft_gate: set during training forward passes.
         alternatives: other settings whose effect on the loss is measured; None outside such a measurement.
+        comparison: takes what Focus changes in each layer, which returns full attention; None outside such a pass.
     """
 
     model: nn.Module
@@ -78,6 +90,7 @@ class Composition(Protocol):
     paused: bool
     soft_gate: SoftGate | None
     alternatives: Alternatives | None
+    comparison: Comparison | None
 
     @property
     def writer(self) -> str:

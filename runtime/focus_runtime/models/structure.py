@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from focus_runtime.errors import ModelError
 
@@ -46,6 +47,19 @@ def decoder_layers(model: nn.Module) -> dict[int, nn.Module]:
     if set(blocks) != set(modules):
         raise ModelError(f"{type(model).__name__} is not a list of layers with one attention each", fix=OTHER_MODEL)
     return dict(sorted(blocks.items()))
+
+
+def output_projection(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The linear map from an attention module's heads, (..., H, D), to its output, (..., d), without its bias.
+
+    Raises:
+        ModelError: the module has none that is known.
+    """
+    for name, transposed in (("o_proj", False), ("out_proj", False), ("dense", False), ("c_proj", True)):
+        linear = getattr(module, name, None)
+        if linear is not None:  # GPT-2 keeps its matrix the other way round
+            return lambda heads: heads.flatten(-2) @ (linear.weight if transposed else linear.weight.T)
+    raise ModelError(f"{type(module).__name__} has no output projection that Focus can find", fix=OTHER_MODEL)
 
 
 def hidden_size(model: nn.Module) -> int:

@@ -216,6 +216,13 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             membership BIGINT NOT NULL);
         """,
     ),
+    (
+        "0013_layer_error",
+        """
+        ALTER TABLE training_steps ADD COLUMN layer_error DOUBLE;
+        ALTER TABLE training_steps ALTER COLUMN loss DROP NOT NULL;
+        """,
+    ),
 )
 
 

@@ -52,6 +52,7 @@ _STEP_SCHEMA = pa.schema(
                 "tokens_per_second",
                 "elapsed",
                 "divergence",
+                "layer_error",
             )
         ),
     ]

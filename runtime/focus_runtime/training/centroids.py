@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -181,7 +182,7 @@ def _with_snapshots(
         if on_step is not None:
             on_step(step)
         if step.step < settings.steps and step.step % every == 0:
-            training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, "loss": step.loss}
+            training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, **_final(step)}
             on_snapshot(step.step, replace(centroids, training=training))
 
     return report
@@ -199,13 +200,10 @@ def _training_summary(loop: Loop, settings: TrainConfig) -> dict[str, Any]:
         "steps": kept,
         "planned_steps": settings.steps,
         "stopped": loop.stop_reason,
-        "final_loss": None if last is None else last.loss,
-        "final_dominance": None if last is None else last.dominance,
+        **_final(last),
         "tokens_seen": sequences * settings.seq_len,
         "training_tokens": loop.ids.numel(),
     }
-    if settings.loss != "lm" and last is not None:
-        summary["final_divergence"] = last.divergence
     if isinstance(loop.ids, Mixture):
         parts = zip(loop.ids.names, loop.ids.weights, loop.ids.streams, strict=True)
         summary["domains"] = [{"name": n, "weight": w, "tokens": stream.numel()} for n, w, stream in parts]
@@ -213,6 +211,14 @@ def _training_summary(loop: Loop, settings: TrainConfig) -> dict[str, Any]:
         summary["evaluations"] = [asdict(one) | {"mean": one.mean} for one in validation.history]
         summary["validation_every"], summary["patience"] = validation.plan.every, validation.plan.patience
     return summary
+
+
+def _final(step: TrainStep | None) -> dict[str, float | None]:
+    """What a file records of the step whose centroids it holds; parts that were not measured are left out."""
+    if step is None:
+        return {"final_loss": None, "final_dominance": None}
+    parts = {"final_loss": step.loss, "final_divergence": step.divergence, "final_layer_error": step.layer_error}
+    return {name: value for name, value in parts.items() if not math.isnan(value)} | {"final_dominance": step.dominance}
 
 
 @contextmanager

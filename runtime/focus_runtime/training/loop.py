@@ -25,7 +25,7 @@ from focus_runtime.measure.memory import failures_named, longest_that_fits
 from focus_runtime.text.sequences import Mixture, step_sequences
 from focus_runtime.training.checkpoint import load_state, save_state
 from focus_runtime.training.contexts import signals_deferred
-from focus_runtime.training.objective import LOSSES, StepLoss, with_values
+from focus_runtime.training.objective import LOSSES, StepLoss, StepValues, with_values
 from focus_runtime.training.processes import average
 from focus_runtime.training.shortage import Pass, training_shortage
 from focus_runtime.training.validation import Validation
@@ -49,7 +49,8 @@ class TrainConfig:
         steepness: lambda of the paper gate.
         hard: train on the hard mask with straight-through gradients (log gate only).
         loss: what is minimised: "lm", the language model's loss; "distil", the divergence from full attention's
-            predictions; "both", lm + distil_weight * distil. "distil" and "both" need a frozen output embedding.
+            predictions; "both", lm + distil_weight * distil; "layers", what Focus changes in the output of every layer
+            on full attention's input. All but "lm" need frozen weights.
         distil_weight: see `loss`.
         hard_steps: the last so many steps run on the hard mask at the settings of inference, with straight-through
             gradients (log gate only).
@@ -107,6 +108,11 @@ class TrainConfig:
             raise ConfigError(f"mixed_precision is {self.mixed_precision!r}", expected=" or ".join(PRECISIONS))
         if self.loss not in LOSSES:
             raise ConfigError(f"loss is {self.loss!r}", expected=" or ".join(LOSSES))
+        if self.loss == "layers" and self.gradient_checkpointing:
+            raise ConfigError(
+                "gradient_checkpointing goes with a backward pass through the model, which the loss 'layers' has not",
+                fix="leave it off",
+            )
         if not 0 < self.distil_weight < math.inf:
             raise ConfigError(f"distil_weight is {self.distil_weight}", expected="a number above 0")
         if self.hard_steps >= self.steps:
@@ -125,7 +131,8 @@ class TrainStep:
 
     Attributes:
         step: steps finished, this one included.
-        loss: negative log-likelihood in nats per token, mean over the step's sequences.
+        loss: negative log-likelihood in nats per token, mean over the step's sequences; nan where only layers are
+            compared.
         dominance: share of tokens whose most probable group is the largest, mean over layers; nan without groups.
         dominance_max: of the most lopsided layer.
         retained_pairs: pairs the hard mask keeps over causal pairs, mean over layers.
@@ -133,6 +140,7 @@ class TrainStep:
         tokens_per_second: over all processes.
         phase: which part of a training in several parts.
         divergence: KL from full attention's predictions in nats per token; nan where it is no part of the loss.
+        layer_error: mean over layers of the relative squared error of Focus's output; nan where it is not the loss.
     """
 
     step: int
@@ -144,11 +152,12 @@ class TrainStep:
     tokens_per_second: float
     phase: str = ""
     divergence: float = math.nan
+    layer_error: float = math.nan
 
     @property
     def perplexity(self) -> float:
-        """exp of the loss."""
-        return math.exp(min(self.loss, 700.0))
+        """exp of the loss, nan where that is."""
+        return self.loss if math.isnan(self.loss) else math.exp(min(self.loss, 700.0))
 
 
 def rate_at(step: int, config: TrainConfig) -> float:
@@ -369,7 +378,7 @@ class Loop:
         rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
         local_rows = rows[self.processes.process_index :: world].to(self.device)
         self.optimiser.zero_grad(set_to_none=True)
-        total = np.zeros(3)  # objective, loss, divergence
+        total = np.zeros(len(StepValues._fields))
         for part in local_rows.split(config.batch):
             with self.around_step(step):
                 with self._autocast():
@@ -378,14 +387,15 @@ class Loop:
                 if not math.isfinite(total[0]):
                     break
                 self.scaler.scale(objective / config.accumulation).backward()
-        value, loss, divergence = average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist()
-        self._check(value, step)
+        values = StepValues(*average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist())
+        self._check(values.objective, step)
         with signals_deferred():
             self._apply(step)
             shares = self.after_step(step)
             self.done = step + 1
             speed = rows.numel() / (time.perf_counter() - clock)
-            self.history.append(TrainStep(self.done, loss, *shares, rate, speed, self.phase, divergence))
+            parts = (self.phase, values.divergence, values.layer_error)
+            self.history.append(TrainStep(self.done, values.nll, *shares, rate, speed, *parts))
 
     def _check(self, value: float, step: int, quantity: str = "the loss") -> None:
         """Refuse a value that is not finite before it reaches the weights."""

@@ -1,4 +1,5 @@
-"""What a training minimises: the language model's loss, the divergence from full attention's predictions, or both.
+"""What a training minimises: the language model's loss, the divergence from full attention's predictions, both, or what
+Focus changes in every layer.
 
 Distillation needs the vocabulary twice for every token. The logits are computed in slabs of tokens, and the gradient of
 a slab is taken at once with respect to its hidden states: kept are hidden states and their gradient alone, so memory
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,30 +18,42 @@ from torch.autograd.function import once_differentiable
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden, slabs, token_nll, vocabulary_logits
+from focus_runtime.training.layerwise import layer_error
 
-LOSSES = ("lm", "distil", "both")
+LOSSES = ("lm", "distil", "both", "layers")
 
 
 @dataclass(frozen=True, slots=True)
 class StepLoss:
-    """The loss of one pass, with its parts.
+    """The loss of one pass, with its parts, which carry no gradient; None where a part was not measured.
 
     Attributes:
         objective: scalar that is minimised.
-        nll: scalar, negative log-likelihood of the text in nats per token; carries no gradient.
-        divergence: scalar, KL(full attention || Focus) in nats per token; carries no gradient.
+        nll: scalar, negative log-likelihood of the text in nats per token.
+        divergence: scalar, KL(full attention || Focus) in nats per token.
+        layer_error: scalar, see `layer_error`.
     """
 
     objective: Tensor
-    nll: Tensor
-    divergence: Tensor
+    nll: Tensor | None = None
+    divergence: Tensor | None = None
+    layer_error: Tensor | None = None
 
 
-def with_values(loss: Tensor | StepLoss) -> tuple[Tensor, tuple[float, float, float]]:
-    """What is minimised, and the values of objective, loss and divergence."""
-    if isinstance(loss, StepLoss):
-        return loss.objective, (loss.objective.item(), loss.nll.item(), loss.divergence.item())
-    return loss, (loss.item(), loss.item(), math.nan)
+class StepValues(NamedTuple):
+    """Values of a `StepLoss`, nan for parts that were not measured."""
+
+    objective: float
+    nll: float
+    divergence: float
+    layer_error: float
+
+
+def with_values(loss: Tensor | StepLoss) -> tuple[Tensor, StepValues]:
+    """What is minimised, and its values."""
+    made = loss if isinstance(loss, StepLoss) else StepLoss(loss, loss)
+    parts = (made.objective, made.nll, made.divergence, made.layer_error)
+    return made.objective, StepValues(*(math.nan if part is None else part.item() for part in parts))
 
 
 def distillation_loss(
@@ -102,13 +115,16 @@ def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: f
     Args:
         focus: the composed model, within its training gate.
         ids: (B, T) token ids.
-        loss: "lm"; "distil", which runs the same weights once more with full attention and without gradient; or
-            "both", lm + distil_weight * distil.
+        loss: "lm"; "distil", which runs the same weights once more with full attention and without gradient;
+            "both", lm + distil_weight * distil; or "layers", the mean error of the layers.
         distil_weight: see above.
 
     Returns:
         The mean negative log-likelihood for "lm", else the objective with its parts.
     """
+    if loss == "layers":
+        error = layer_error(focus, ids)
+        return StepLoss(error, layer_error=error.detach())
     if loss == "lm":
         return token_nll(focus.model, final_hidden(focus.model, ids), ids).mean()
     with torch.no_grad(), focus.full_attention():

@@ -22,7 +22,7 @@ from focus_runtime.attention import costs
 from focus_runtime.attention.costs import MachineCosts
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.flash import causal_flash
-from focus_runtime.attention.fused import ELEMENTS, fused_attention, fused_available
+from focus_runtime.attention.fused import ELEMENTS, fused_attention, fused_available, in_matrix_tiles
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.files import default_cache_dir, replacing
@@ -85,16 +85,17 @@ def measure(dtype: torch.dtype) -> MachineCosts:
                     seconds[name].append(time.perf_counter() - start)
     unit = statistics.median(seconds["full"]) / (SHORT * (SHORT + 1) / 2)
     units = {name: statistics.median(values) / unit for name, values in seconds.items()}
-    return fitted(units, few[0], many[0])
+    return fitted(units, few[0], many[0], tiles=in_matrix_tiles(dtype))
 
 
-def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor) -> MachineCosts:
+def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, tiles: bool) -> MachineCosts:
     """The costs that explain measured times.
 
     Args:
         units: time of "masked" on the short text, "decomposed" on the long one and, where it ran, "fused" by class on
             the short one, in units.
         short, long: (T,) memberships of the two texts.
+        tiles: whether "fused" ran in matrix tiles.
     """
     sizes = costs.set_sizes(long)
     assert sizes is not None
@@ -104,7 +105,9 @@ def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor) -> 
     masked = units["masked"] / costs.masked_cost(SHORT)
     if "fused" not in units:
         return MachineCosts(masked=masked, overhead=overhead)
-    return MachineCosts(masked=masked, overhead=overhead, fused=units["fused"] / costs.by_class_cost(short, RULE))
+    inside = MachineCosts(tiles=tiles).inside
+    fused = units["fused"] / costs.by_class_cost(short, RULE, inside)
+    return MachineCosts(masked=masked, overhead=overhead, fused=fused, tiles=tiles)
 
 
 def _name(dtype: torch.dtype, threads: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +24,29 @@ SINK_PAIR = 4.0  # not fitted: a few sinks cost little compared with the rest
 MASKED_PAIR, MASKED_BLOCK = 1.1, 256
 # The fused kernel, in units of its own pass by class: see `by_class_is_faster` in fused.cpp.
 FUSED_LOCAL, FUSED_DENSE, FUSED_COPY = 1.2, 1.1, 100.0
+# The same where it multiplies in matrix tiles, which make a pair cheap and leave masks and copies what they were: read
+# off 8 settings on a Xeon with AMX (LOG.md, 2026-11-23).
+TILES_LOCAL, TILES_DENSE, TILES_COPY = 3.4, 1.4, 170.0
 # Queries of its tile and vector, and those that share a copy of keys, with AVX-512: LANES, VECTORS and SUBTILES there.
 TILE, VECTOR, CHUNK = 32, 16, 1024
+
+
+class FusedCosts(NamedTuple):
+    """Costs in the fused kernel, over that of a pair in its pass by class.
+
+    Attributes:
+        local: of a pair near in the text.
+        dense: of a pair in the dense pass.
+        copy: of a key that is copied, for a chunk of queries.
+    """
+
+    local: float
+    dense: float
+    copy: float
+
+
+IN_VECTORS = FusedCosts(FUSED_LOCAL, FUSED_DENSE, FUSED_COPY)
+IN_TILES = FusedCosts(TILES_LOCAL, TILES_DENSE, TILES_COPY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +57,18 @@ class MachineCosts:
         masked: time of masked attention over the model's.
         overhead: time of the decomposition besides its pairs, over the model's.
         fused: the fused kernel's time for a pair of its pass by class, over torch's for a pair of full attention.
+        tiles: whether the fused kernel multiplies in matrix tiles.
     """
 
     masked: float = 1.0
     overhead: float = 1.0
     fused: float = 0.6
+    tiles: bool = False
+
+    @property
+    def inside(self) -> FusedCosts:
+        """Costs in the fused kernel."""
+        return IN_TILES if self.tiles else IN_VECTORS
 
 
 def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float]:
@@ -61,15 +90,16 @@ def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float
     return (queries * meets / 2).sum().item(), (copies * meets / 2).sum().item(), local
 
 
-def by_class_cost(membership: Tensor, rule: PairRule) -> float:
+def by_class_cost(membership: Tensor, rule: PairRule, inside: FusedCosts) -> float:
     """Time of the fused kernel's pass by class over one text, in pairs of that pass.
 
     Args:
         membership: (T,) int64 bit sets.
         rule: window and sinks.
+        inside: costs in the kernel.
     """
     pairs, copied, local = class_terms(membership, rule)
-    return pairs + FUSED_COPY * copied + FUSED_LOCAL * local
+    return pairs + inside.copy * copied + inside.local * local
 
 
 def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> float:
@@ -80,7 +110,8 @@ def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> flo
         rule: window and sinks.
         machine: see `MachineCosts`.
     """
-    return machine.fused * min(by_class_cost(membership, rule), FUSED_DENSE * membership.shape[0] ** 2 / 2)
+    dense = machine.inside.dense * membership.shape[0] ** 2 / 2
+    return machine.fused * min(by_class_cost(membership, rule, machine.inside), dense)
 
 
 def set_sizes(membership: Tensor) -> list[int] | None:

@@ -66,6 +66,11 @@ def matrix_tiles_available() -> bool:
     return functions is not None and bool(functions.focus_matrix_tiles())
 
 
+def in_matrix_tiles(dtype: torch.dtype) -> bool:
+    """Whether the fused kernel multiplies numbers of this type in matrix tiles here, except in decode steps."""
+    return dtype == torch.bfloat16 and matrix_tiles_available()
+
+
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous.
 
@@ -123,9 +128,7 @@ def _problem(
         min(rule.sliding_window or key.shape[2], key.shape[2]),
         scoring.scale,
         scoring.softcap or 0.0,
-        costs.FUSED_LOCAL,
-        costs.FUSED_DENSE,
-        costs.FUSED_COPY,
+        *(costs.IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else costs.IN_VECTORS),
         ELEMENTS[query.dtype],
         MODES[mode],
         torch.get_num_threads(),

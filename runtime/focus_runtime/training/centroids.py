@@ -218,7 +218,8 @@ def _final(step: TrainStep | None) -> dict[str, float | None]:
     if step is None:
         return {"final_loss": None, "final_dominance": None}
     parts = {"final_loss": step.loss, "final_divergence": step.divergence, "final_layer_error": step.layer_error}
-    return {name: value for name, value in parts.items() if not math.isnan(value)} | {"final_dominance": step.dominance}
+    measured: dict[str, float | None] = {name: value for name, value in parts.items() if not math.isnan(value)}
+    return measured | {"final_dominance": step.dominance}
 
 
 @contextmanager

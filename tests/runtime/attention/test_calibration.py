@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import astuple
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 from focus_runtime.attention import calibration, choose_backend, costs
 from focus_runtime.attention.calibration import GROUPS, LONG, RULE, SHORT, fitted, machine_costs, measure
 from focus_runtime.attention.costs import MachineCosts
+from focus_runtime.attention.fused import matrix_tiles_available
 from tests.runtime.attention.inputs import needs_compiler, random_membership
 
 
@@ -35,24 +35,28 @@ def measured(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("machine", [MachineCosts(), MachineCosts(1.4, 3.0, 4.5), MachineCosts(0.8, 0.2, 0.3)])
+@pytest.mark.parametrize(
+    "machine",
+    [MachineCosts(), MachineCosts(1.4, 3.0, 4.5), MachineCosts(0.8, 0.2, 0.3), MachineCosts(1.5, 2.0, 0.4, tiles=True)],
+)
 def test_the_fit_finds_the_machine_that_its_model_describes(machine):
     short, long = (random_membership(length, groups=GROUPS)[0] for length in (SHORT, LONG))
     sizes, terms = costs.set_sizes(long), costs.class_terms(short, RULE)
     units = {
         "masked": machine.masked * costs.masked_cost(SHORT),
         "decomposed": costs.decomposed_cost(sizes, LONG, RULE, machine),
-        "fused": machine.fused * (terms[0] + costs.FUSED_COPY * terms[1] + costs.FUSED_LOCAL * terms[2]),
+        "fused": machine.fused * (terms[0] + machine.inside.copy * terms[1] + machine.inside.local * terms[2]),
     }
-    assert astuple(fitted(units, short, long)) == pytest.approx(astuple(machine))
+    assert astuple(fitted(units, short, long, tiles=machine.tiles)) == pytest.approx(astuple(machine))
     del units["fused"]
-    assert fitted(units, short, long).fused == MachineCosts().fused
+    assert fitted(units, short, long, tiles=machine.tiles).fused == MachineCosts().fused
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_this_machine_is_measured(dtype):
     machine = measure(dtype)
-    assert all(math.isfinite(value) and 0.01 < value < 100 for value in astuple(machine))
+    assert all(0.01 < value < 100 for value in (machine.masked, machine.overhead, machine.fused))
+    assert machine.tiles == (dtype == torch.bfloat16 and matrix_tiles_available())
 
 
 def test_it_is_measured_once_by_type_and_threads_and_kept(cache, measured, monkeypatch):

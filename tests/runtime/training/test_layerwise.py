@@ -1,4 +1,4 @@
-"""The error of every layer against the layers' own modules called one by one in float64, and trainings that lower it."""
+"""The error of every layer against the layers' own modules called in float64, and trainings that lower it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,10 @@ TRAINING_INTRO = (
 )
 TRAIN_HELP = {
     "files": "Your text (.txt files); without any, the sample texts are used",
-    "val": "Held-out text (optional): scored at the end, never trained on",
+    "val": "Held-out texts (optional): scored at the end, never trained on",
+    "val_every": "Steps between scores on the held-out texts; 0 scores at the end only",
+    "patience": "Scores in a row without a better one that end the training, with the best kept; 0 for never",
+    "domains": "Every text file counts as one kind of text: trained on equally often, scored apart",
     "name": "Name it is listed under",
     "model": "Embedded name, Hugging Face id, folder or .gguf file",
     "groups": "K: groups in every layer; more groups, fewer pairs kept",
@@ -98,6 +101,9 @@ TRAIN_LABELS = {
     "seed": "Seed",
     "loss": "Loss",
     "hard_steps": "Hard steps",
+    "val_every": "Score every",
+    "patience": "Patience",
+    "domains": "A kind of text per file",
 }
 BUTTONS = {
     "explore": "Explore",

@@ -96,10 +96,10 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     expect(page.locator("#fe-centroids input")).to_have_value(f"harbour ({file['sha256'][:8]})")
 
 
-def record(service, name, loss, *, twin=False, held_out=False):
+def record(service, name, loss, *, twin=False, held_out=False, layers=False):
     """A finished training of 40 steps whose loss falls from `loss`, and one with full attention for a twin.
 
-    With `held_out` two domains are scored every ten steps.
+    With `held_out` two domains are scored every ten steps. With `layers` it is the layer error that falls.
     """
     info = TrainingInfo(
         name=name,
@@ -115,6 +115,7 @@ def record(service, name, loss, *, twin=False, held_out=False):
     with TrainingRecorder(service.database, info) as recorder:
         for number in range(1, 41):
             row = TrainStep(number, loss - number / 50, 0.3, 0.35, 0.4, 1e-3, 900.0)
+            row = replace(row, loss=math.nan, layer_error=row.loss) if layers else row
             recorder.step(row)
             if twin:
                 recorder.step(replace(row, loss=row.loss - 0.1, dominance=math.nan), mode="full")
@@ -166,6 +167,35 @@ def test_scores_on_held_out_text_are_points_of_their_own(tiny_page):
             break
     expect(tooltip).to_contain_text("scored, held-out code")
     expect(page.locator("#fe-training .fx-tooltip")).to_contain_text("scored, held-out novels")
+
+
+def test_a_training_layer_by_layer_has_a_curve_of_its_own(tiny_page):
+    open_one, service, _ = tiny_page
+    record(service, "layer by layer", 0.9, layers=True)
+    record(service, "whole model", 4.0)
+    page = open_tab(open_one)
+    listed = page.locator("[data-testid=fx-training-list]")
+    listed.get_by_role("button", name="layer by layer").click(timeout=60_000)
+    page.wait_for_function(
+        "document.querySelector('[data-testid=fx-curve-layer_error]').data?.length === 2", timeout=30_000
+    )
+    headings = page.locator(".fx-curves h3")
+    expect(headings.filter(has_text="Layer error", visible=True)).to_have_count(1)
+    for hidden in ("Loss", "Perplexity"):
+        expect(headings.filter(has_text=hidden, visible=True)).to_have_count(0)
+    listed.get_by_label("whole model").first.check()
+    expect(headings.filter(has_text="Loss", visible=True)).to_have_count(1, timeout=30_000)
+    page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 2", timeout=30_000)
+
+
+def test_an_early_end_without_held_out_text_is_refused(tiny_page):
+    open_one, _, text = tiny_page
+    page = open_tab(open_one)
+    page.get_by_text("More settings").last.click()
+    page.locator("#fe-train-patience input").fill("3")
+    page.get_by_text("More settings").last.click()
+    start(page, text, "patient", 30)
+    expect(page.locator("#fe-train-status [role=alert]")).to_contain_text("held-out text", timeout=60_000)
 
 
 def test_a_problem_of_the_process_is_one_message(tiny_page):

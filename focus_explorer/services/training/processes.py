@@ -10,6 +10,7 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -147,13 +148,16 @@ class Trainings:
                 return None
             return {"name": job.name, "out": job.out, "state": "failed", "message": _last_error(job.log, status)}
 
-    def start(self, request: TrainRequest, uploads: list[str], held_out: list[str] | None = None) -> str:
+    def start(
+        self, request: TrainRequest, uploads: list[str], held_out: list[str] | None = None, *, domains: bool = False
+    ) -> str:
         """Start a training in its own process.
 
         Args:
             request: what to train; its `text`, `val` and `out` are chosen here.
             uploads: text files, copied so that the training can be continued later; none means the sample texts.
-            held_out: text files scored at the end.
+            held_out: text files scored at the end, and during the training where `request` says so.
+            domains: every file is a domain of its own, named after it: drawn from equally often, scored apart.
 
         Returns:
             The path of its result, which identifies it in `payload`.
@@ -165,18 +169,20 @@ class Trainings:
             self._refuse_a_second()
             gather_texts([*uploads, *(held_out or [])] or [str(asset_path("samples"))])
             folder = self._folder / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-            request = replace(request, text=("later",), val=(), out=str((folder / "centroids.safetensors").resolve()))
+            later = ("later",)  # their files are copied once the settings are known to be good
+            out = str((folder / "centroids.safetensors").resolve())
+            request = replace(request, text=later, val=later if held_out else (), out=out)
             plan_training(request)  # a bad setting is refused before anything is written
             try:
-                texts = tuple(_copy(path, folder / "texts") for path in uploads)
-                val = tuple(_copy(path, folder / "held-out") for path in held_out or [])
+                texts = tuple(_copy(path, folder / "texts", named=domains) for path in uploads)
+                val = tuple(_copy(path, folder / "held-out", named=domains) for path in held_out or [])
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise InputError(
                     f"cannot keep the texts in {folder}: {error.strerror}", fix="free some space"
                 ) from error
-            samples = tuple(str(asset_path("samples", name)) for name in SAMPLES.values())
+            samples = tuple(_word(str(asset_path("samples", name)), named=domains) for name in SAMPLES.values())
             request = replace(request, text=texts or samples, val=val)
             self._spawn(
                 ["train", *request.to_arguments()], request.out, request.name or "centroids", folder, folder / "log.txt"
@@ -308,15 +314,27 @@ class Trainings:
             print(f"the training {self._job.name} continues; `kill -INT {pid}` stops it", file=sys.stderr)
 
 
-def _copy(source: str, folder: Path) -> str:
+def _copy(source: str, folder: Path, *, named: bool) -> str:
+    """Keep a text under a name of its own; returns the word that `--text` or `--val` takes for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / Path(source).name
+    stem = _domain_name(source) if named else Path(source).stem
+    target = folder / f"{stem}{Path(source).suffix}"
     number = 2
     while target.exists():
-        target = folder / f"{Path(source).stem}-{number}{Path(source).suffix}"
+        target = folder / f"{stem}-{number}{Path(source).suffix}"
         number += 1
     shutil.copyfile(source, target)
-    return str(target.resolve())
+    return _word(str(target.resolve()), named=named)
+
+
+def _word(path: str, *, named: bool) -> str:
+    """PATH, or NAME=PATH with the file's name for the domain's."""
+    return f"{_domain_name(path)}={path}" if named else path
+
+
+def _domain_name(path: str) -> str:
+    """The file's name as `--text NAME=PATH` takes it."""
+    return re.sub(r"[^\w.-]+", "-", Path(path).stem)
 
 
 def _last_error(log: Path, status: int) -> str:

@@ -30,7 +30,19 @@ const start = () => {
 };
 start();
 """
-_WHOLE = ("groups", "top_k", "steps", "window", "sinks", "seq_len", "batch", "seed", "hard_steps")
+_WHOLE = (
+    "groups",
+    "top_k",
+    "steps",
+    "window",
+    "sinks",
+    "seq_len",
+    "batch",
+    "seed",
+    "hard_steps",
+    "val_every",
+    "patience",
+)
 _FIELDS = (
     "name",
     "model",
@@ -47,7 +59,10 @@ _FIELDS = (
     "seed",
     "device",
     "loss",
-    "hard_steps",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
+    "hard_steps",
+    "val_every",
+    "patience",
+    "domains",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
 )
 DEFAULTS = TrainRequest(
     text=(), out="", name="my centroids", groups=GROUPS, top_k=1, dtype="auto", checkpoint_every=25
@@ -74,11 +89,13 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
         with gr.Column(scale=3, min_width=280):
             view = _view(trainings)
 
-    def begin(paths: list[str] | None, val: str | None, *values: Any) -> tuple[Any, Any]:
+    def begin(paths: list[str] | None, val: list[str] | str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
         try:
-            chosen = _request(dict(zip(_FIELDS, values, strict=True)))
-            out = trainings.start(chosen, paths or [], [val] if val else [])
+            fields = dict(zip(_FIELDS, values, strict=True))
+            held_out_texts = [val] if isinstance(val, str) else val or []  # one file alone, as programs may send it
+            chosen = _request(fields, scored=bool(held_out_texts))
+            out = trainings.start(chosen, paths or [], held_out_texts, domains=bool(fields["domains"]))
         except InputError as error:
             return alert(str(error)), gr.skip()
         return done(MESSAGES["training"]), out
@@ -132,7 +149,7 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
     def number(name: str) -> gr.Number:
         precision = None if name == "lr" else 0
         return gr.Number(
-            getattr(DEFAULTS, name),
+            getattr(DEFAULTS, name) or 0,
             label=TRAIN_LABELS[name],
             info=TRAIN_HELP[name],
             precision=precision,
@@ -180,13 +197,23 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
             request.device or "auto", label=TRAIN_LABELS["device"], info=TRAIN_HELP["device"], elem_id="fe-train-device"
         )
         held_out = gr.File(
-            label=TRAIN_HELP["val"], file_types=[".txt"], type="filepath", height=110, elem_id="fe-train-val"
+            label=TRAIN_HELP["val"],
+            file_types=[".txt"],
+            file_count="multiple",
+            type="filepath",
+            height=110,
+            elem_id="fe-train-val",
+        )
+        with gr.Row():
+            made["val_every"], made["patience"] = number("val_every"), number("patience")
+        made["domains"] = gr.Checkbox(
+            False, label=TRAIN_LABELS["domains"], info=TRAIN_HELP["domains"], elem_id="fe-train-domains"
         )
     list_devices(more, made["device"], training=True)
     return [made[name] for name in _FIELDS], held_out
 
 
-def _request(values: dict[str, Any]) -> TrainRequest:
+def _request(values: dict[str, Any], *, scored: bool) -> TrainRequest:
     for name in _WHOLE:
         if values[name] is None:
             raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
@@ -194,6 +221,13 @@ def _request(values: dict[str, Any]) -> TrainRequest:
         raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
     chosen: dict[str, Any] = {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
     chosen |= {name: int(values[name]) for name in _WHOLE}
+    for name in ("val_every", "patience"):
+        if chosen[name] and not scored:
+            raise InputError(
+                f"{TRAIN_LABELS[name]} is {chosen[name]}, but there is no held-out text to score",
+                fix="add held-out texts, or set it to 0",
+            )
+    chosen["val_every"] = chosen["val_every"] or None
     chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
     chosen["device"] = values["device"] or "auto"
     return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)

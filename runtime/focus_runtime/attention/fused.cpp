@@ -605,14 +605,17 @@ struct Histogram {  // distinct memberships of one batch row, and how many token
 constexpr size_t MOST_CLASSES = 1024;
 constexpr int64_t MOST_LISTED = 64;  // entries of all key lists together, per token: memory stays linear in the text
 
+constexpr int64_t FEWEST_TOKENS = 8;  // a class, on average, for a pass by class to be worth a closer look
+
 bool count_classes(const FocusProblem& p, int64_t b, Histogram& histogram) {
+  const size_t most = p.mode == 1 ? MOST_CLASSES : std::min<size_t>(MOST_CLASSES, p.key_length / FEWEST_TOKENS + 1);
   const int64_t* membership = p.membership + b * p.key_length;
   std::unordered_map<int64_t, int32_t> codes;
   histogram.code.resize(p.key_length);
   for (int64_t i = 0; i < p.key_length; ++i) {
     auto [it, fresh] = codes.try_emplace(membership[i], (int32_t)histogram.signature.size());
     if (fresh) {
-      if (histogram.signature.size() == MOST_CLASSES) return false;
+      if (histogram.signature.size() == most) return false;
       histogram.signature.push_back(membership[i]), histogram.tokens.push_back(0);
     }
     histogram.code[i] = it->second;

@@ -7,14 +7,18 @@ import os
 import sys
 import threading
 import time
+from dataclasses import fields, replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from focus_explorer.cli.main import parser
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
+from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import TrainRequest
 from tests.explorer.conftest import TEXT
@@ -139,6 +143,38 @@ def test_a_childs_error_is_one_message(trainings, text_file):
     assert "who-knows" in job["message"]
     assert "Traceback" not in job["message"]
     assert "error:" not in job["message"]
+
+
+@pytest.mark.parametrize("domains", [False, True])
+def test_texts_and_held_out_texts_of_a_training(domains, trainings, model_folder, tmp_path, monkeypatch):
+    """As domains each file has a name, which its own name gives, however it is spelled and wherever it lay."""
+    spawned = []
+    monkeypatch.setattr(trainings, "_spawn", lambda words, *others: spawned.append(words))
+    files = {}
+    for folder in ("train", "held-out"):
+        (tmp_path / folder).mkdir()
+        files[folder] = [tmp_path / folder / name for name in ("manual.txt", "old = novels.txt")]
+        for file in files[folder]:
+            file.write_text(f"{folder} {file.name}")
+    wanted = replace(request(model_folder, 5), val_every=2, patience=1)
+    texts, held_out = ([str(file) for file in files[folder]] for folder in ("train", "held-out"))
+    trainings.start(wanted, texts, held_out, domains=domains)
+    [words] = spawned
+    given = vars(parser(("train",)).parse_args(words))
+    made = TrainRequest(**{option.name: given[option.name] for option in fields(TrainRequest)})
+    assert (made.val_every, made.patience) == (2, 1)
+    plan = plan_training(made)
+    for sources, folder in ((plan.domains, "train"), (plan.held_out, "held-out")):
+        names = ["manual", "old-novels"] if domains else [""]
+        assert [source.name for source in sources] == names
+        kept = [Path(path).read_text() for source in sources for path in source.sources]
+        assert kept == [f"{folder} manual.txt", f"{folder} old = novels.txt"]
+
+
+def test_an_early_end_needs_held_out_text(trainings, model_folder, text_file, tmp_path):
+    with pytest.raises(InputError, match="without held-out text"):
+        trainings.start(replace(request(model_folder, 5), patience=2), [str(text_file)])
+    assert not (tmp_path / "trainings").exists()
 
 
 def test_bad_requests_start_nothing(trainings, model_folder, text_file, tmp_path):

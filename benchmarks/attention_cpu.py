@@ -24,6 +24,7 @@ from focus_runtime.assets import asset_path
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.speed import LayerSetting, layer_error, layer_speed
 from focus_runtime.measure.timing import machine
+from focus_runtime.routing.centroid_file import load_centroids
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 SEVERAL: tuple[dict[str, Any], ...] = (
@@ -49,9 +50,9 @@ def repeats_for(length: int) -> int:
     return 15 if length <= 4096 else 7 if length <= 8192 else 5 if length <= 16384 else 3
 
 
-def default_memberships(text: str, lengths: tuple[int, ...]) -> dict[int, list[Tensor]]:
-    """Groups that the shipped centroids give a text in layers 5, 15 and 25, at the lengths the text reaches."""
-    from focus_runtime import compose, load_centroids, load_model
+def default_memberships(centroids: Any, text: str, lengths: tuple[int, ...]) -> dict[int, list[Tensor]]:
+    """Groups that centroids give a text in layers 5, 15 and 25, at the lengths the text reaches."""
+    from focus_runtime import compose, load_model
 
     model, tokenizer = load_model("smollm2-135m")
     ids = tokenizer(text, return_tensors="pt")["input_ids"]
@@ -59,7 +60,7 @@ def default_memberships(text: str, lengths: tuple[int, ...]) -> dict[int, list[T
     for length in lengths:
         if length > ids.shape[1]:
             continue
-        focus = compose(model, load_centroids("default"), top_k=1)
+        focus = compose(model, centroids, top_k=1)
         try:
             with torch.no_grad():
                 final_hidden(model, ids[:, :length])
@@ -106,9 +107,10 @@ def main() -> None:
             if length <= FEW_LENGTHS or changes in (SETTINGS[0], SETTINGS[2]):
                 add(LayerSetting(**changes), length)
     given = () if arguments.several else tuple(x for x in lengths if x <= 8192)
-    for length, memberships in default_memberships(text, given).items():
+    centroids = load_centroids("default")
+    for length, memberships in default_memberships(centroids, text, given).items():
         for membership in memberships:
-            add(LayerSetting(num_groups=4), length, membership=membership)
+            add(LayerSetting(num_groups=centroids.config.num_groups), length, membership=membership)
     add_same_kernel(rows)
     errors = [{**changes, **layer_error(LayerSetting(**changes), 2048, seed=1)} for changes in settings]
     for row in errors:

@@ -7,6 +7,7 @@ import json
 import math
 import random
 
+import gradio as gr
 import pytest
 import torch
 
@@ -16,6 +17,8 @@ from focus_explorer.services.centroids.budgets import use_budget
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.service import Service
+from focus_explorer.ui.api.centroids import functions as centroid_functions
+from focus_explorer.ui.api.functions import readable_errors
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -230,6 +233,24 @@ def test_the_same_point_is_the_same_file(tuned):
     assert use_budget(service, sha256, 1)["sha256"] == sha256
     assert use_budget(service, first["sha256"], 1)["name"] == "tuned.safetensors"
     assert len(uploaded_centroids(service.database)) == 3
+
+
+def test_programs_read_and_use_measured_budgets(tuned):
+    service, _, sha256 = tuned
+    read = {name: readable_errors(function) for name, function in centroid_functions(service).items()}
+    listed = json.loads(json.dumps(read["budgets"](sha256)))
+    assert [each["retained_pairs"] for each in listed["points"]] == [0.3, 0.41, 0.52]
+    assert [each["own"] for each in listed["points"]] == [False, True, False]
+    used = json.loads(json.dumps(read["use_budget"](sha256, 2)))
+    assert used == use_budget(service, sha256, 2)
+    assert read["budgets"](used["sha256"])["points"][2]["own"]
+    with pytest.raises(gr.Error, match="has no budget 3; expected a whole number from 0 to 2"):
+        read["use_budget"](sha256, 3)
+    with pytest.raises(gr.Error, match="no centroid"):
+        read["budgets"]("0" * 64)
+    plain = next(card["sha256"] for card in read["centroids"]() if card["name"] == "novels")
+    with pytest.raises(gr.Error, match="holds no measured budgets"):
+        read["budgets"](plain)
 
 
 def test_points_of_nearly_equal_shares_have_names_of_their_own(tuned, tmp_path):

@@ -86,9 +86,9 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     # the page asks for a training that does not run every few seconds only
     expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}", timeout=30_000)
 
-    page.get_by_test_id("fx-training-resume").click()
-    expect(page.locator(RUN)).to_have_text("running", timeout=120_000)
-    expect(page.locator(RUN)).to_have_text("done", timeout=180_000)
+    page.get_by_test_id("fx-training-resume").click()  # a fast machine is done before the page asks again
+    expect(page.locator(RUN)).to_have_text("done", timeout=300_000)
+    assert Trainings(service).rows()[0]["step"] == STEPS
     page.get_by_test_id("fx-training-use").click()
     expect(page.locator("#fe-run")).to_be_visible(timeout=60_000)
     [file] = [file for file in uploaded_centroids(service.database) if file["sha256"] not in before]

@@ -31,7 +31,8 @@ newest AS (SELECT * FROM modes m WHERE mode = 'focus' OR NOT EXISTS (
     SELECT 1 FROM modes f WHERE f.training_id = m.training_id AND f.mode = 'focus')),
 tails AS (
     SELECT s.training_id, max(s.step) AS step, max(s.elapsed) AS elapsed, avg(s.loss) AS loss,
-        exp(least(avg(s.loss), 700)) AS perplexity, avg(s.dominance) AS dominance,
+        CASE WHEN avg(s.loss) IS NOT NULL THEN exp(least(avg(s.loss), 700)) END AS perplexity,
+        avg(s.layer_error) AS layer_error, avg(s.dominance) AS dominance,
         avg(s.dominance_max) AS dominance_max, avg(s.retained_pairs) AS retained_pairs,
         avg(s.tokens_per_second) AS tokens_per_second,
         (max(s.elapsed) - min(s.elapsed)) / nullif(max(s.step) - min(s.step), 0) AS seconds_per_step

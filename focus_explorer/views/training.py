@@ -42,6 +42,7 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
         "elapsed": _plain(row["elapsed"]),
         "loss": _plain(row["loss"]),
         "perplexity": _plain(row["perplexity"]),
+        "layer_error": _plain(row["layer_error"]),
         "dominance": _plain(row["dominance"]),
         "dominance_max": _plain(row["dominance_max"]),
         "retained_pairs": _plain(row["retained_pairs"]),

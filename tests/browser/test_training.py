@@ -181,10 +181,14 @@ def test_a_training_layer_by_layer_has_a_curve_of_its_own(tiny_page):
     )
     headings = page.locator(".fx-curves h3")
     expect(headings.filter(has_text="Layer error", visible=True)).to_have_count(1)
+    values = page.locator("[data-testid=fx-training-values]")
+    expect(values.locator("td[data-label='Layer error']")).to_have_text("0.2900")  # mean of 0.9 - step / 50, 20 steps
+    expect(values.locator("td[data-label=Perplexity]")).to_have_count(0)
     for hidden in ("Loss", "Perplexity"):
         expect(headings.filter(has_text=hidden, visible=True)).to_have_count(0)
     listed.get_by_label("whole model").first.check()
     expect(headings.filter(has_text="Loss", visible=True)).to_have_count(1, timeout=30_000)
+    expect(values.locator("td[data-label=Perplexity]").first).to_have_text("–")
     page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 2", timeout=30_000)
 
 

@@ -827,6 +827,7 @@ export interface TrainingPayload {
   elapsed: number;
   loss: number | null;
   perplexity: number | null;
+  layer_error: number | null;
   dominance: number | null;
   dominance_max: number | null;
   retained_pairs: number | null;

@@ -10,21 +10,56 @@ import { runSwatch } from "./swatch.js";
 
 const MEAN_OF = 20;
 
+/** @typedef {keyof typeof text.table.columns} ColumnName */
+/**
+ * What a column shows of a training, null where that was not measured.
+ * @type {Record<Exclude<ColumnName, "run">, (run: TrainingPayload) => string | null>}
+ */
+const VALUES = {
+  step: (run) => format.count(run.step),
+  loss: (run) => some(run.loss, (value) => format.decimal(value, 3)),
+  perplexity: (run) => some(run.perplexity, format.perplexity),
+  layerError: (run) => some(run.layer_error, (value) => format.decimal(value, 4)),
+  dominance: (run) => some(run.dominance, percent),
+  worst: (run) => some(run.dominance_max, percent),
+  pairs: (run) => some(run.retained_pairs, percent),
+  speed: (run) => some(run.tokens_per_second, format.count),
+};
+
+const NAMES = /** @type {(keyof typeof VALUES)[]} */ (Object.keys(VALUES));
+
+// A training minimises one of these; a column that no shown training has values for is left out.
+/** @type {(keyof typeof VALUES)[]} */
+const DEPENDS_ON_LOSS = ["loss", "perplexity", "layerError"];
+
+/** @param {number} value */
+const percent = (value) => format.percent(value, 1);
+
+/**
+ * @param {number | null} value
+ * @param {(value: number) => string} show
+ */
+function some(value, show) {
+  return value === null ? null : show(value);
+}
+
 export class Newest {
   /** @param {Tooltip} tooltip */
   constructor(tooltip) {
     /** @type {Record<string, string>} */
     const hints = text.table.hints;
-    const heads = Object.entries(text.table.columns).map(([name, label]) => {
+    /** @type {Record<string, HTMLElement>} */
+    this.heads = {};
+    for (const [name, label] of Object.entries(text.table.columns)) {
       const hint = hints[name];
-      return el("th", { scope: "col" }, label, hint ? hintButton(tooltip, label, hint) : null);
-    });
+      this.heads[name] = el("th", { scope: "col" }, label, hint ? hintButton(tooltip, label, hint) : null);
+    }
     this.body = el("tbody");
     this.table = el(
       "table",
       { class: "fx-table fx-stacked", "data-testid": "fx-training-values" },
       el("caption", {}, text.table.caption(MEAN_OF)),
-      el("thead", {}, el("tr", {}, heads)),
+      el("thead", {}, el("tr", {}, Object.values(this.heads))),
       this.body,
     );
     this.node = el("div", { class: "fx-table-wrap fx-newest" }, this.table);
@@ -35,28 +70,19 @@ export class Newest {
    * @param {(id: string) => string} colourOf
    */
   update(runs, colourOf) {
-    /** @param {number | null} value @param {(value: number) => string} show */
-    const some = (value, show) => (value === null ? text.none : show(value));
-    /** @param {number} value */
-    const percent = (value) => format.percent(value, 1);
-    const labels = Object.values(text.table.columns).slice(1);
-    const rows = runs.map((run) => {
-      const values = [
-        format.count(run.step),
-        some(run.loss, (value) => format.decimal(value, 3)),
-        some(run.perplexity, format.perplexity),
-        some(run.dominance, percent),
-        some(run.dominance_max, percent),
-        some(run.retained_pairs, percent),
-        some(run.tokens_per_second, format.count),
-      ];
-      return el(
+    const measured = runs.some((run) => DEPENDS_ON_LOSS.some((name) => VALUES[name](run) !== null));
+    const shown = NAMES.filter(
+      (name) => !measured || !DEPENDS_ON_LOSS.includes(name) || runs.some((run) => VALUES[name](run) !== null),
+    );
+    for (const name of NAMES) this.heads[name].hidden = !shown.includes(name);
+    const rows = runs.map((run) =>
+      el(
         "tr",
         {},
         el("th", { scope: "row" }, runSwatch(colourOf(run.training_id)), run.name),
-        values.map((value, i) => el("td", { "data-label": labels[i] }, value)),
-      );
-    });
+        shown.map((name) => el("td", { "data-label": text.table.columns[name] }, VALUES[name](run) ?? text.none)),
+      ),
+    );
     this.body.replaceChildren(...rows);
   }
 }

@@ -56,6 +56,7 @@ class TrainingPayload(TypedDict):
     elapsed: float
     loss: float | None
     perplexity: float | None
+    layer_error: float | None
     dominance: float | None
     dominance_max: float | None
     retained_pairs: float | None

@@ -23,7 +23,7 @@ def steps_table(count, mode="focus", training_id="a"):
             "mode": [mode] * count,
             "step": pa.array(range(1, count + 1)),
             **dict.fromkeys(("loss", "retained_pairs", "tokens_per_second", "learning_rate"), numbers),
-            **{name: pa.array([None] * count, pa.float64()) for name in ("dominance", "dominance_max")},
+            **{name: pa.array([None] * count, pa.float64()) for name in ("layer_error", "dominance", "dominance_max")},
         }
     )
 

@@ -44,7 +44,7 @@ export function sentences(cells, byKey) {
     lines.push(
       text.best(
         text.setting(closest),
-        .../** @type {[any, any, any]} */ (ends(closest)),
+        .../** @type {[string, string, string]} */ (ends(closest)),
         format.percent(closest.retained_pairs),
         format.ratio(timeRatio(closest)),
         hedge(closest),
@@ -60,7 +60,7 @@ export function sentences(cells, byKey) {
         ? text.quickest(
             text.setting(quickest),
             format.ratio(timeRatio(quickest)),
-            .../** @type {[any, any, any]} */ (ends(quickest)),
+            .../** @type {[string, string, string]} */ (ends(quickest)),
           )
         : text.noneFaster,
     );

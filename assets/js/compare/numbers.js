@@ -38,7 +38,7 @@ export const runNumbers = (answer, tooltip) => {
     el(
       "div",
       { class: "fx-verdict" },
-      el("p", {}, text.differentTexts(.../** @type {[any, any]} */ (tokens))),
+      el("p", {}, text.differentTexts(.../** @type {[string, string]} */ (tokens))),
       el("p", {}, text.caution),
     ),
     scrollRegion("fx-table-wrap fx-grid-wrap", text.caption, table),

@@ -215,8 +215,8 @@ export class AttentionPart {
     this.showFinding();
     this.table.refresh();
     drawPlot(app, this.plot, [trace], this.layout(columns, layerIndex), {
-      hover: (point) => this.describe(.../** @type {[any, any]} */ (point.pointNumber)),
-      click: (point) => this.click(.../** @type {[any, any]} */ (point.pointNumber)),
+      hover: (point) => this.describe(.../** @type {[number, number]} */ (point.pointNumber)),
+      click: (point) => this.click(.../** @type {[number, number]} */ (point.pointNumber)),
     });
   }
 
@@ -279,8 +279,8 @@ export class AttentionPart {
     const counts = [layers.length, this.heads, answer.num_tokens].map(format.count);
     this.denominator.textContent =
       answer.num_tokens < app.run.numTokens
-        ? text.denominatorCut(.../** @type {[any, any, any]} */ (counts), format.count(app.run.numTokens))
-        : text.denominator(.../** @type {[any, any, any]} */ (counts));
+        ? text.denominatorCut(.../** @type {[string, string, string]} */ (counts), format.count(app.run.numTokens))
+        : text.denominator(.../** @type {[string, string, string]} */ (counts));
   }
 
   /**

@@ -131,7 +131,7 @@ export class MaskCursor {
   describe() {
     const { mask } = this;
     const point = { pointNumber: this.cell() };
-    this.description.textContent = this.words(.../** @type {[any, any]} */ (point.pointNumber));
+    this.description.textContent = this.words(.../** @type {[number, number]} */ (point.pointNumber));
     const area = mask.plot.querySelector(".nsewdrag");
     const content = mask.hover(point);
     if (!area || !content || document.activeElement !== mask.plot) return;
@@ -165,7 +165,7 @@ export class MaskCursor {
     }
     const { blockTitle, causes, pairs } = sparsityText;
     const title = blockTitle(
-      .../** @type {[any, any, any, any]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
+      .../** @type {[string, string, string, string]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
     );
     const parts = counts.flatMap((count, i) =>
       count > 0

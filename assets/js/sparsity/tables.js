@@ -96,7 +96,7 @@ export function rowTable(app, mask) {
   const { numTokens } = app.run;
   /** @param {number} row */
   const button = (row) => {
-    const words = text.range(.../** @type {[any, any]} */ (blockRange(mask, row, numTokens).map(format.count)));
+    const words = text.range(.../** @type {[string, string]} */ (blockRange(mask, row, numTokens).map(format.count)));
     const selection = rowSelection(mask, row, numTokens);
     return buttonOf(words, () => app.toggleSelection(selection), {
       class: "fx-button fx-row-choose",

@@ -297,7 +297,7 @@ export class SparsityView {
    */
   describeBlock(tile, row, column) {
     const title = text.blockTitle(
-      .../** @type {[any, any, any, any]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
+      .../** @type {[string, string, string, string]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
     );
     return countRows(title, tile.causes, tile.blockCounts(row, column));
   }

@@ -164,9 +164,8 @@ export class MaskCursor {
       );
     }
     const { blockTitle, causes, pairs } = sparsityText;
-    const title = blockTitle(
-      .../** @type {[string, string, string, string]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
-    );
+    const ends = [...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count);
+    const title = blockTitle(.../** @type {[string, string, string, string]} */ (ends));
     const parts = counts.flatMap((count, i) =>
       count > 0
         ? [text.part(causes[tile.causes[i]], pairs(format.count(count), format.percent(count / total, 1)))]

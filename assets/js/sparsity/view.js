@@ -296,9 +296,8 @@ export class SparsityView {
    * @param {number} column
    */
   describeBlock(tile, row, column) {
-    const title = text.blockTitle(
-      .../** @type {[string, string, string, string]} */ ([...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count)),
-    );
+    const ends = [...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count);
+    const title = text.blockTitle(.../** @type {[string, string, string, string]} */ (ends));
     return countRows(title, tile.causes, tile.blockCounts(row, column));
   }
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.dispatch import prepare_choice
-from focus_runtime.attention.fused import fused_available, fused_reason
+from focus_runtime.attention.fused import fused_available, fused_reason, matrix_tiles_available
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import compute_devices
@@ -155,6 +155,12 @@ def peak_bytes(device: torch.device) -> int:
         return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
+def _fused_kernel() -> str:
+    if not fused_available():
+        return f"not available: {fused_reason()}"
+    return "compiled, bfloat16 in matrix tiles" if matrix_tiles_available() else "compiled"
+
+
 def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
     facts = {
@@ -165,7 +171,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "fused_kernel": "compiled" if fused_available() else f"not available: {fused_reason()}",
+        "fused_kernel": _fused_kernel(),
     }
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name()

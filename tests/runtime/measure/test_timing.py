@@ -6,6 +6,7 @@ import time
 
 import torch
 
+from focus_runtime.attention.fused import matrix_tiles_available
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, machine, milliseconds, timed_pass
@@ -65,5 +66,6 @@ def test_the_machine_is_named():
     facts = machine()
     assert facts["torch"] == torch.__version__
     assert facts["threads"] == torch.get_num_threads()
-    assert facts["fused_kernel"] == "compiled" or facts["fused_kernel"].startswith("not available: ")
+    assert facts["fused_kernel"].startswith(("compiled", "not available: "))
+    assert ("matrix tiles" in facts["fused_kernel"]) == matrix_tiles_available()
     assert "gpu" not in facts

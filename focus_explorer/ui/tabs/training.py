@@ -228,6 +228,17 @@ def _request(values: dict[str, Any], *, scored: bool) -> TrainRequest:
                 fix="add held-out texts, or set it to 0",
             )
     chosen["val_every"] = chosen["val_every"] or None
+    if chosen["hard_steps"] and chosen["hard_steps"] >= chosen["steps"]:
+        raise InputError(
+            f"{TRAIN_LABELS['hard_steps']} is {chosen['hard_steps']} of {chosen['steps']} steps",
+            expected="fewer than all: they follow steps on the soft gate",
+        )
+    if chosen["hard_steps"] and values["gate"] != "log":
+        raise InputError(
+            f"{TRAIN_LABELS['hard_steps']} is {chosen['hard_steps']}, but the gate is {values['gate']}",
+            expected="the log gate, or no hard steps",
+            fix=f"choose the log gate, or set {TRAIN_LABELS['hard_steps']} to 0",
+        )
     chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
     chosen["device"] = values["device"] or "auto"
     return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)

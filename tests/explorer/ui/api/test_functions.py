@@ -52,6 +52,48 @@ def test_analyze_takes_device_precision_and_backend(service, model_folder):
         function(TEXT, backend="quick")
 
 
+# What `start_training` takes after the two lists of files, by place; new fields come at the end.
+TRAINING = {
+    "name": "mine",
+    "model": "nobody/knows",
+    "groups": 4,
+    "top_k": 1,
+    "steps": 20,
+    "seq_len": 64,
+    "batch": 1,
+    "window": 8,
+    "sinks": 4,
+    "lr": 0.003,
+    "gate": "log",
+    "dtype": "auto",
+    "seed": 0,
+    "device": "cpu",
+    "loss": "layers",
+    "hard_steps": 0,
+    "val_every": 0,
+    "patience": 0,
+    "domains": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"patience": 2}, "Patience is 2, but there is no held-out text to score; add held-out texts, or set it to 0"),
+        ({"val_every": 5}, "Score every is 5, but there is no held-out text"),
+        ({"gate": "paper", "hard_steps": 3}, "Hard steps is 3, but the gate is paper; expected the log gate"),
+        ({"steps": None}, "Steps is empty; expected a whole number"),
+        ({"hard_steps": 20}, "Hard steps is 20 of 20 steps; expected fewer than all"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused_in_the_forms_words(service, changes, message):
+    blocks = build_app(database=service.database.path).blocks
+    function = next(each.fn for each in blocks.fns.values() if each.api_name == "start_training")
+    answer, _ = function(None, None, *(TRAINING | changes).values())
+    assert message in answer
+    assert "--" not in answer
+
+
 def test_functions_for_programs_have_stable_names_and_descriptions(service):
     endpoints = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
     assert set(endpoints) >= {

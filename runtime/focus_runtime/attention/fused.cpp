@@ -158,6 +158,10 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   // GOMP_parallel of the OpenMP library torch has loaded, or null. Its workers spin for a while after each of torch's own
   // operations; threads of ours would share their cores with that.
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned);
+  // In steps heads may differ: the setting of each key head, and of each setting its plane of the membership and window;
+  // null where one setting, with the window above, is that of all.
+  const int64_t *head_setting, *setting_plane, *setting_window;
+  int64_t settings, plane_stride, batch_stride;  // strides of the membership in steps, in elements; tokens lie side by side
   double seconds[3];  // out: planning, local pass, pass over groups or the whole text
 };
 
@@ -673,18 +677,20 @@ struct Step {
   std::vector<int32_t> keys;
 };
 
+// Of every setting in turn: all queries of all texts.
 std::vector<Step> visible_keys(const FocusProblem& p) {
   std::vector<Step> steps;
-  for (int64_t b = 0; b < p.batch; ++b) {
-    const int64_t first = first_real(p, b);
-    const int64_t* membership = p.membership + b * p.key_length;
+  for (int64_t i = 0; i < p.settings * p.batch; ++i) {
+    const int64_t setting = i / p.batch, b = i % p.batch, first = first_real(p, b);
+    const int64_t plane = p.setting_plane ? p.setting_plane[setting] : 0, window = p.setting_window ? p.setting_window[setting] : p.window;
+    const int64_t* membership = p.membership + plane * p.plane_stride + b * p.batch_stride;
     for (int64_t q = 0; q < p.query_length; ++q) {
       const int64_t own = p.key_length - p.query_length + q, groups = membership[own];
       std::vector<int32_t> keys(own + 1);
       int32_t* next = keys.data();
       for (int64_t j = first; j <= own; ++j) {
         *next = (int32_t)j;
-        next += own - j < p.reach && ((membership[j] & groups) != 0 || own - j <= p.window || j - first < p.num_sinks);
+        next += own - j < p.reach && ((membership[j] & groups) != 0 || own - j <= window || j - first < p.num_sinks);
       }
       keys.resize(next - keys.data());
       if (p.real) keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int32_t j) { return !is_real(p, b, j); }), keys.end());
@@ -831,15 +837,19 @@ extern "C" int focus_step_cpu(FocusProblem* p) try {
   const double start = now();
   const std::vector<Step> steps = visible_keys(*p);
   const double planned = now();
-  int64_t attended = 0;
-  for (const Step& step : steps) attended += step.keys.size();
-  std::atomic<size_t> next{0};
+  const int64_t queries = p->batch * p->query_length;
+  auto step_of = [&](int64_t query, int64_t kv) -> const Step& { return steps[(p->head_setting ? p->head_setting[kv] : 0) * queries + query]; };
+  int64_t attended = 0;  // by all key heads
+  for (int64_t query = 0; query < queries; ++query)
+    for (int64_t kv = 0; kv < p->key_heads; ++kv) attended += step_of(query, kv).keys.size();
+  std::atomic<int64_t> next{0};
   auto worker = [&] {
     std::vector<float> memory;
-    for (size_t i; (i = next.fetch_add(1)) < steps.size() * p->key_heads;) step_head(*p, steps[i / p->key_heads], i % p->key_heads, memory);
+    for (int64_t i; (i = next.fetch_add(1)) < queries * p->key_heads;)
+      step_head(*p, step_of(i / p->key_heads, i % p->key_heads), i % p->key_heads, memory);
   };
   // Numbers of keys that repay a second thread: starting one costs some 20 us, waking one that spins about 2.
-  const int64_t worth = attended * p->key_heads * p->head_size / (p->parallel ? 1 << 15 : 1 << 20) + 1;
+  const int64_t worth = attended * p->head_size / (p->parallel ? 1 << 15 : 1 << 20) + 1;
   on_threads(*p, std::min<int64_t>(p->threads, worth), worker);
   p->seconds[0] = planned - start, p->seconds[1] = 0, p->seconds[2] = now() - planned;
   return 0;

@@ -21,16 +21,32 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.native.library import library
 
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
+_ALIKE = (0, 0, 0)
 MODES = {"auto": 0, "by class": 1, "dense": 2, "step": 3}
 STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 
 
 # `FocusProblem` of fused.cpp: addresses of query, key, value, out, lse, membership and real; three strides each of
 # query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks, reach;
-# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles; parallel; seconds. Packing
-# them takes a third of the time that a `ctypes.Structure` takes, which matters in a decode step.
-_PROBLEM = struct.Struct("@7P9q9q2f3d4iP3d")
+# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles; parallel; head_setting,
+# setting_plane, setting_window, settings, plane_stride, batch_stride; seconds. Packing them takes a third of the time
+# that a `ctypes.Structure` takes, which matters in a decode step.
+_PROBLEM = struct.Struct("@7P9q9q2f3d4i4P3q3d")
 _SECONDS = struct.Struct("@3d")
+
+
+class StepHeads:
+    """Which keys the key-value heads of one layer see in a decode step, by setting.
+
+    Args:
+        heads: (Hkv) number of each head's setting.
+        planes: (S) number of each setting's groups among those that are given.
+        windows: (S) w of each setting; a number beyond the text for full attention.
+    """
+
+    def __init__(self, heads: list[int], planes: list[int], windows: list[int]) -> None:
+        self.head, self.plane, self.window = (torch.tensor(x, dtype=torch.int64) for x in (heads, planes, windows))
+        self.addresses = (self.head.data_ptr(), self.plane.data_ptr(), self.window.data_ptr())
 
 
 @functools.cache
@@ -96,6 +112,7 @@ def _problem(
     scoring: Scoring,
     mode: str,
     matrix_tiles: bool,
+    step: StepHeads | None = None,
 ) -> ctypes.Array[ctypes.c_char]:
     """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
 
@@ -105,6 +122,7 @@ def _problem(
         rule: window and sinks.
         scoring: scale and softcap.
         mode, matrix_tiles: of `fused_attention`.
+        step: of `fused_step`; membership is then (S, B, Tk), its last dimension contiguous.
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
@@ -134,6 +152,8 @@ def _problem(
         torch.get_num_threads(),
         matrix_tiles,
         _gomp_parallel() or 0,
+        *(_ALIKE if step is None else step.addresses),
+        *((1, 0, key.shape[2]) if step is None else (len(step.window), *arrays[5].stride()[:2])),
         0.0,
         0.0,
         0.0,
@@ -195,3 +215,50 @@ def fused_attention(
         for name, seconds in zip(("sort", "local", "same_group"), spent, strict=True):
             clock.add(name, seconds)
     return out.transpose(1, 2), lse
+
+
+def fused_step(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    heads: StepHeads,
+    num_sinks: int,
+    scoring: Scoring,
+    clock: StageClock,
+) -> Tensor:
+    """A decode step of all heads of a layer in one call, whatever sees what; `step_fits` says whether it can be.
+
+    Args:
+        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
+        membership: (P, B, Tk) int64 bit sets, its last dimension contiguous.
+        heads: of the layer.
+        num_sinks: s.
+        scoring: scale and softcap.
+        clock: adds the seconds of "sort" (finding keys) and "same_group" (attending to them).
+
+    Returns:
+        (B, Hq, Tq, D), a transposed view of (B, Tq, Hq, D).
+    """
+    functions, _ = library()
+    assert functions is not None, "step_fits asks for it"
+    batch, query_heads, length, size = query.shape
+    out, lse = query.new_empty(batch, length, query_heads, size), torch.empty(batch, query_heads, length)
+    arrays = (query, key, value, out, lse, membership)
+    problem = _problem(arrays, None, PairRule(0, num_sinks), scoring, "step", False, heads)
+    if functions.focus_step_cpu(problem) != 0:
+        raise MemoryError("the fused CPU kernel ran out of memory")
+    sort, _, attend = _SECONDS.unpack_from(problem, _PROBLEM.size - _SECONDS.size)
+    clock.add("sort", sort)
+    clock.add("same_group", attend)
+    return out.transpose(1, 2)
+
+
+def step_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether `fused_step` takes these: few queries that `fused_fits`, a head size of whole vectors, no gradient.
+
+    Args:
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+    """
+    few = query.shape[2] <= STEP_QUERIES and query.shape[3] % 16 == 0 and not torch.is_grad_enabled()
+    return few and fused_fits(query, key, value) and fused_available()

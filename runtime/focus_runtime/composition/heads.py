@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.fused import StepHeads
 from focus_runtime.budget import HeadGroup
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, top_k_membership
+
+EVERYTHING = 2**62  # a window that no text is longer than
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,21 @@ class LayerHeads:
     def uniform(self) -> bool:
         """Whether all heads run Focus with one setting."""
         return len(self.groups) == 1 and not self.groups[0].setting.full
+
+    @property
+    def num_heads(self) -> int:
+        """Key-value heads."""
+        return sum(len(group.heads) for group in self.groups)
+
+    def step_heads(self) -> StepHeads:
+        """What the heads see in a decode step."""
+        number = {head: place for place, group in enumerate(self.groups) for head in group.heads}
+        settings = [group.setting for group in self.groups]
+        return StepHeads(
+            [number[head] for head in range(self.num_heads)],
+            [0 if each.full else self.top_ks.index(each.top_k) for each in settings],
+            [EVERYTHING if each.full else each.window for each in settings],
+        )
 
 
 @dataclass(frozen=True, slots=True)

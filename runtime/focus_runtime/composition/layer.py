@@ -21,6 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, one_dtype, rows_together
+from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
@@ -80,7 +81,8 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         current.history = history_of(current.cached)
         _check_past(layer, current.history)
     hidden = args[0] if args else kwargs["hidden_states"]
-    layer.router.config = owner.config
+    if layer.router.config is not owner.config:  # setting an attribute of a module takes a microsecond and more
+        layer.router.config = owner.config
     with owner.seconds("routing"):
         current.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=owner.config.assignment)
 
@@ -163,12 +165,48 @@ def focus_forward(
     layer.current_pass.called = True
     owner = layer.owner
     _refuse_unsupported(layer, kwargs)
+    if attention_mask is None and _is_step(layer, query, key, value):
+        scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
+        with owner.seconds("attention"):
+            out_BQHD = _step(layer, query, key, value, scoring)
+        owner.seconds.calls += 1
+        return out_BQHD, None
     call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
     with owner.seconds("attention"):
         own = owner.measuring_full or layer.router is None
         out_BQHD = _own(module, layer, call) if own else _sparse(module, layer, call)
     owner.seconds.calls += 1
     return out_BQHD, None
+
+
+def _is_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether these are the newest tokens of a cache that Focus filled, which one call of the fused kernel takes.
+
+    What goes another way is judged there: a layer's own sliding window, a cache that holds more than the text.
+    """
+    owner, history = layer.owner, layer.current_pass.history
+    if history is None or layer.router is None or layer.sliding is not None or owner.backend not in ("auto", "fused"):
+        return False
+    if owner.measuring_full or owner.soft_gate is not None or owner.alternatives is not None:
+        return False
+    seen, new = history.seen, query.shape[2]
+    follows = key.shape[2] == seen == history.length + new > new
+    return follows and owner.config.assignment != "sinkhorn" and step_fits(query, key, value)
+
+
+def _step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+    """Focus for the newest tokens, (B, Q, H, D): all heads in one call, those with full attention too."""
+    owner, current = layer.owner, layer.current_pass
+    assert current.assignment is not None, "the pre-hook runs before attention"
+    assert current.history is not None, "see _is_step"
+    current.num_heads = key.shape[1]
+    heads = layer.heads(current.num_heads)
+    new_SBT = memberships(current.assignment, heads.top_ks, owner.config.top_k)
+    current.history.append(new_SBT, None, owner.writer)
+    current.backend = ", ".join({FULL if group.setting.full else "fused": None for group in heads.groups})
+    groups_SBT, sees = current.history.membership, layer.step_heads(heads)
+    out_BHQD = fused_step(query, key, value, groups_SBT, sees, owner.config.num_sinks, scoring, owner.seconds)
+    return out_BHQD.transpose(1, 2)
 
 
 def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.clock import PassClock
+from focus_runtime.attention.fused import StepHeads
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.heads import LayerHeads, layer_heads
@@ -139,6 +140,7 @@ class FocusLayer:
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
     _heads: tuple[FocusConfig, int, LayerHeads] | None = None
+    _step: tuple[LayerHeads, StepHeads] | None = None
 
     def heads(self, num_heads: int) -> LayerHeads:
         """What the layer's key-value heads execute under the settings in force."""
@@ -146,3 +148,10 @@ class FocusLayer:
         if known is None or known[0] is not config or known[1] != num_heads:
             self._heads = known = (config, num_heads, layer_heads(config, self.index, num_heads))
         return known[2]
+
+    def step_heads(self, heads: LayerHeads) -> StepHeads:
+        """What the same heads see in a decode step, kept from one to the next."""
+        known = self._step
+        if known is None or known[0] is not heads:
+            self._step = known = (heads, heads.step_heads())
+        return known[1]

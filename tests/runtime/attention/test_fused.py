@@ -12,7 +12,14 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention, fused
-from focus_runtime.attention.fused import fused_available, matrix_tiles_available
+from focus_runtime.attention.clock import StageClock
+from focus_runtime.attention.fused import (
+    StepHeads,
+    fused_available,
+    fused_step,
+    matrix_tiles_available,
+    step_fits,
+)
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
@@ -231,6 +238,32 @@ def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
     assert membership.unique().numel() > 1024
     settings: dict[str, Any] = {"window": 9, "num_sinks": 1, "scale": 0.35}
     close(fused_attention(*tensors, membership, mode="by class", **settings), tensors, membership, **settings)
+
+
+@needs_compiler
+@torch.no_grad()
+@pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1.5e-2)])
+@pytest.mark.parametrize("queries", [1, 3, 8])
+def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_seed):
+    """Each key-value head by its own groups and window, or with everything; a batch, in a buffer longer than the text."""
+    length, heads = 150, StepHeads([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62])
+    query = torch.randn(2, 8, queries, 32).to(dtype)
+    key, value = (torch.randn(2, 4, length, 32).to(dtype) for _ in range(2))
+    buffer = torch.zeros(2, 2, 200, dtype=torch.int64)
+    buffer[:, 0, :length], buffer[:, 1, :length] = membership_of(length), membership_of(length, top_k=2)
+    groups = buffer[..., :length].transpose(0, 1)
+    assert step_fits(query, key, value)
+    clock = StageClock()
+    actual = fused_step(query, key, value, groups, heads, 3, Scoring(0.3, softcap), clock)
+    assert actual.dtype == dtype
+    assert set(clock.seconds) == {"sort", "same_group"}
+    for head, (plane, window) in enumerate([(0, 30), (1, 4), (0, length), (0, 30)]):
+        tensors = (query[:, 2 * head : 2 * head + 2], key[:, head : head + 1], value[:, head : head + 1])
+        settings: dict[str, Any] = {"window": window, "num_sinks": 3, "scale": 0.3, "softcap": softcap}
+        expected, _ = reference_attention(*(x.double() for x in tensors), groups[plane], **settings)
+        got = actual[:, 2 * head : 2 * head + 2].double()
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_without_a_compiler_everything_still_runs(broken_library, fresh_seed):

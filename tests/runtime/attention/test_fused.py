@@ -246,7 +246,7 @@ def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1.5e-2)])
 @pytest.mark.parametrize("queries", [1, 3, 8])
 def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_seed):
-    """Each key-value head by its own groups and window, or with everything; a batch, in a buffer longer than the text."""
+    """Each key-value head by its own groups and window, or with everything, in a buffer longer than the text."""
     length, heads = 150, StepHeads([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62])
     query = torch.randn(2, 8, queries, 32).to(dtype)
     key, value = (torch.randn(2, 4, length, 32).to(dtype) for _ in range(2))

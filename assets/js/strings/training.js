@@ -93,7 +93,7 @@ export const training = {
       step: "Step",
       loss: "Loss",
       perplexity: "Perplexity",
-      layerError: "Layer error",
+      layer_error: "Layer error",
       dominance: "Largest group",
       worst: "Most lopsided layer",
       pairs: "Pairs kept",
@@ -102,7 +102,7 @@ export const training = {
     hints: {
       loss: "Mean surprise per token of the training text, in nats, with the soft gate; lower is better",
       perplexity: "The same as e to the power of the loss: as if choosing between so many equally likely tokens",
-      layerError: "What Focus changes in a layer's output, relative to that output; mean over layers, lower is better",
+      layer_error: "What Focus changes in a layer's output, relative to that output; mean over layers, lower is better",
       dominance:
         "Share of tokens in the largest group, mean over layers. 1/K would be even; near 100 % the groups have " +
         "collapsed",

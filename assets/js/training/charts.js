@@ -6,6 +6,7 @@ import { asChart, drawPlot, plotAxis, plotElement, plotLayout } from "../core/pl
 import { cssColour } from "../core/theme.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
+import { DEPENDS_ON_LOSS } from "./curve.js";
 import { runSwatch } from "./swatch.js";
 /** @import { PlotElement, PlotHost } from "../core/types.js" */
 /** @import { TrainingPayload } from "../core/payloads.js" */
@@ -43,10 +44,6 @@ const KINDS = {
   tokens_per_second: { column: "tokens_per_second", show: (value) => format.count(value), tickformat: ",~r" },
   learning_rate: { column: "learning_rate", show: (value) => value.toPrecision(3), tickformat: "~g", exact: true },
 };
-
-// A training minimises one of these; a chart that no training has values for is left out.
-/** @type {Kind[]} */
-const DEPENDS_ON_LOSS = ["loss", "perplexity", "layer_error"];
 
 const KIND_NAMES = /** @type {Kind[]} */ (Object.keys(KINDS));
 

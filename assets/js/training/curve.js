@@ -17,6 +17,9 @@ const COLUMNS = /** @type {Column[]} */ ([
   "learning_rate",
 ]);
 
+/** A training minimises one of these; what no shown training has values for is left out. */
+export const DEPENDS_ON_LOSS = ["loss", "perplexity", "layer_error"];
+
 const SMOOTHED_SHARE = 30;
 
 /**

@@ -4,6 +4,7 @@ import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
+import { DEPENDS_ON_LOSS } from "./curve.js";
 import { runSwatch } from "./swatch.js";
 /** @import { TrainingPayload } from "../core/payloads.js" */
 /** @import { Tooltip } from "../core/tooltip.js" */
@@ -19,7 +20,7 @@ const VALUES = {
   step: (run) => format.count(run.step),
   loss: (run) => some(run.loss, (value) => format.decimal(value, 3)),
   perplexity: (run) => some(run.perplexity, format.perplexity),
-  layerError: (run) => some(run.layer_error, (value) => format.decimal(value, 4)),
+  layer_error: (run) => some(run.layer_error, (value) => format.decimal(value, 4)),
   dominance: (run) => some(run.dominance, percent),
   worst: (run) => some(run.dominance_max, percent),
   pairs: (run) => some(run.retained_pairs, percent),
@@ -27,10 +28,6 @@ const VALUES = {
 };
 
 const NAMES = /** @type {(keyof typeof VALUES)[]} */ (Object.keys(VALUES));
-
-// A training minimises one of these; a column that no shown training has values for is left out.
-/** @type {(keyof typeof VALUES)[]} */
-const DEPENDS_ON_LOSS = ["loss", "perplexity", "layerError"];
 
 /** @param {number} value */
 const percent = (value) => format.percent(value, 1);
@@ -70,10 +67,11 @@ export class Newest {
    * @param {(id: string) => string} colourOf
    */
   update(runs, colourOf) {
-    const measured = runs.some((run) => DEPENDS_ON_LOSS.some((name) => VALUES[name](run) !== null));
-    const shown = NAMES.filter(
-      (name) => !measured || !DEPENDS_ON_LOSS.includes(name) || runs.some((run) => VALUES[name](run) !== null),
-    );
+    /** @param {keyof typeof VALUES} name */
+    const measured = (name) => runs.some((run) => VALUES[name](run) !== null);
+    const losses = NAMES.filter((name) => DEPENDS_ON_LOSS.includes(name));
+    const missing = losses.some(measured) ? losses.filter((name) => !measured(name)) : [];
+    const shown = NAMES.filter((name) => !missing.includes(name));
     for (const name of NAMES) this.heads[name].hidden = !shown.includes(name);
     const rows = runs.map((run) =>
       el(

@@ -411,6 +411,7 @@ void attend(const Work& w, int64_t b, const int32_t* list, int n, const float* k
 // Everything in fp32 vectors; bfloat16 is widened as it is read.
 template <int V>
 struct Lanes {
+  struct State {};  // of a thread, while it works
   static constexpr int VECS = V;
   static int64_t padded(int64_t head_size) { return head_size; }
 
@@ -527,12 +528,11 @@ struct Task {
   int64_t begin, end;
 };
 
-template <template <int> class Engine, class State, Rule RULE>
+template <template <int> class Engine, Rule RULE>
 void run_with(const Work& w, const std::vector<Task>& tasks, bool resume) {
   std::atomic<size_t> next{0};
   auto worker = [&] {
-    State state;
-    (void)state;
+    [[maybe_unused]] typename Engine<1>::State state;
     Scratch scratch(Engine<1>::padded(w.p->head_size));
     for (size_t i; (i = next.fetch_add(1)) < tasks.size();) {
       const Task& t = tasks[i];
@@ -545,14 +545,12 @@ void run_with(const Work& w, const std::vector<Task>& tasks, bool resume) {
   on_threads(*w.p, std::min<int64_t>(w.p->threads, tasks.size()), worker);
 }
 
-struct NoState {};
-
 template <Rule RULE>
 void run(const Work& w, const std::vector<Task>& tasks, bool resume) {
 #if MATRIX_TILES
-  if (multiplies_in_tiles(*w.p)) return run_with<MatrixTiles, TileState, RULE>(w, tasks, resume);
+  if (multiplies_in_tiles(*w.p)) return run_with<MatrixTiles, RULE>(w, tasks, resume);
 #endif
-  run_with<Lanes, NoState, RULE>(w, tasks, resume);
+  run_with<Lanes, RULE>(w, tasks, resume);
 }
 
 constexpr int64_t FEWEST_TASKS = 32;  // of one pass over the whole text
@@ -759,7 +757,7 @@ void step_head(const FocusProblem& p, const Step& step, int64_t kv, std::vector<
     for (int64_t d = 0; d < shares * size; ++d) ((uint16_t*)p.out)[place + d] = narrow(acc[d]);
 }
 
-constexpr int64_t PARTIAL_BYTES = 8 << 20;
+constexpr int64_t PARTIAL_BYTES = 8 << 20;  // of what the local pass leaves in fp32, unless that is less than a head a thread
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -161,6 +163,13 @@ def _problem(
     return problem
 
 
+def _seconds(function: Callable[[Any], int], problem: ctypes.Array[ctypes.c_char]) -> tuple[float, ...]:
+    """Run the kernel; what it spent on planning, on the local pass and on the rest."""
+    if function(problem) != 0:
+        raise MemoryError("the fused CPU kernel ran out of memory")
+    return _SECONDS.unpack_from(problem, _PROBLEM.size - _SECONDS.size)
+
+
 def fused_attention(
     query: Tensor,
     key: Tensor,
@@ -207,11 +216,8 @@ def fused_attention(
     problem = _problem(arrays, real, rule, scoring, mode, matrix_tiles)
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
     step = mode == "step" or (mode == "auto" and few)
-    run = functions.focus_step_cpu if step else functions.focus_attention_cpu
-    if run(problem) != 0:
-        raise MemoryError("the fused CPU kernel ran out of memory")
+    spent = _seconds(functions.focus_step_cpu if step else functions.focus_attention_cpu, problem)
     if clock is not None:
-        spent = _SECONDS.unpack_from(problem, _PROBLEM.size - _SECONDS.size)
         for name, seconds in zip(("sort", "local", "same_group"), spent, strict=True):
             clock.add(name, seconds)
     return out.transpose(1, 2), lse
@@ -246,9 +252,7 @@ def fused_step(
     out, lse = query.new_empty(batch, length, query_heads, size), torch.empty(batch, query_heads, length)
     arrays = (query, key, value, out, lse, membership)
     problem = _problem(arrays, None, PairRule(0, num_sinks), scoring, "step", False, heads)
-    if functions.focus_step_cpu(problem) != 0:
-        raise MemoryError("the fused CPU kernel ran out of memory")
-    sort, _, attend = _SECONDS.unpack_from(problem, _PROBLEM.size - _SECONDS.size)
+    sort, _, attend = _seconds(functions.focus_step_cpu, problem)
     clock.add("sort", sort)
     clock.add("same_group", attend)
     return out.transpose(1, 2)

@@ -76,6 +76,7 @@ inline __m512i pairs(__m512 first, __m512 second) {
 
 template <int V>
 struct MatrixTiles {
+  using State = TileState;
   static constexpr int VECS = V, Q = LANES * V;
   static int64_t padded(int64_t head_size) { return (head_size + DEPTH - 1) / DEPTH * DEPTH; }
 
@@ -134,6 +135,30 @@ struct MatrixTiles {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));
   }
 
+  // Adds to sums 0 to 3 the product of 32 rows of `left` with 16 pairs of rows of `right`, Q columns.
+  static void multiply_add(const uint16_t* left, int64_t stride, const float* right) {
+    _tile_loadd(4, left, 2 * stride);
+    _tile_loadd(5, left + 16 * stride, 2 * stride);
+    _tile_loadd(6, right, 4 * Q);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 5, 6);
+    if (VECS == 2) {
+      _tile_loadd(7, right + LANES, 4 * Q);
+      _tile_dpbf16ps(2, 4, 7);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+
+  // Sums 0 to 3 as 32 rows of Q columns.
+  static void store_sums(float* to) {
+    _tile_stored(0, to, 4 * Q);
+    _tile_stored(1, to + 16 * Q, 4 * Q);
+    if (VECS == 2) {
+      _tile_stored(2, to + LANES, 4 * Q);
+      _tile_stored(3, to + 16 * Q + LANES, 4 * Q);
+    }
+  }
+
   // scores (n, Q); rows past n up to a multiple of 32 hold anything.
   static void multiply_keys(const uint16_t* keys, int n, int64_t size, const float* query, float* scores) {
     fence();
@@ -142,24 +167,8 @@ struct MatrixTiles {
       _tile_zero(1);
       _tile_zero(2);
       _tile_zero(3);
-      for (int64_t d = 0; d < size; d += DEPTH) {
-        _tile_loadd(4, keys + j * size + d, 2 * size);
-        _tile_loadd(5, keys + (j + 16) * size + d, 2 * size);
-        _tile_loadd(6, query + d / 2 * Q, 4 * Q);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 5, 6);
-        if (VECS == 2) {
-          _tile_loadd(7, query + d / 2 * Q + LANES, 4 * Q);
-          _tile_dpbf16ps(2, 4, 7);
-          _tile_dpbf16ps(3, 5, 7);
-        }
-      }
-      _tile_stored(0, scores + j * Q, 4 * Q);
-      _tile_stored(1, scores + (j + 16) * Q, 4 * Q);
-      if (VECS == 2) {
-        _tile_stored(2, scores + j * Q + LANES, 4 * Q);
-        _tile_stored(3, scores + (j + 16) * Q + LANES, 4 * Q);
-      }
+      for (int64_t d = 0; d < size; d += DEPTH) multiply_add(keys + j * size + d, size, query + d / 2 * Q);
+      store_sums(scores + j * Q);
     }
     fence();
   }
@@ -242,24 +251,8 @@ struct MatrixTiles {
         _tile_loadd(2, sum + LANES, 4 * Q);
         _tile_loadd(3, sum + 16 * Q + LANES, 4 * Q);
       }
-      for (int j = 0; j < n; j += DEPTH) {
-        _tile_loadd(4, values + d * WIDTH + j, 2 * WIDTH);
-        _tile_loadd(5, values + (d + 16) * WIDTH + j, 2 * WIDTH);
-        _tile_loadd(6, weights + j / 2 * Q, 4 * Q);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 5, 6);
-        if (VECS == 2) {
-          _tile_loadd(7, weights + j / 2 * Q + LANES, 4 * Q);
-          _tile_dpbf16ps(2, 4, 7);
-          _tile_dpbf16ps(3, 5, 7);
-        }
-      }
-      _tile_stored(0, sum, 4 * Q);
-      _tile_stored(1, sum + 16 * Q, 4 * Q);
-      if (VECS == 2) {
-        _tile_stored(2, sum + LANES, 4 * Q);
-        _tile_stored(3, sum + 16 * Q + LANES, 4 * Q);
-      }
+      for (int j = 0; j < n; j += DEPTH) multiply_add(values + d * WIDTH + j, WIDTH, weights + j / 2 * Q);
+      store_sums(sum);
     }
     fence();
   }

@@ -187,7 +187,7 @@ def _is_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor) -> bo
     owner, history = layer.owner, layer.current_pass.history
     if history is None or layer.router is None or layer.sliding is not None or owner.backend not in ("auto", "fused"):
         return False
-    if owner.measuring_full or owner.soft_gate is not None or owner.alternatives is not None:
+    if owner.measuring_full or not (owner.soft_gate is owner.alternatives is owner.comparison is None):
         return False
     seen, new = history.seen, query.shape[2]
     follows = key.shape[2] == seen == history.length + new > new

@@ -22,7 +22,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.layer import FULL
+from focus_runtime.composition.step import FULL
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.routing.centroid_file import save_centroids

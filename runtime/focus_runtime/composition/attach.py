@@ -13,15 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
 from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadException, HeadSetting
+from focus_runtime.composition.added_pairs import check_added_pairs
 from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
-from focus_runtime.composition.state import STATE, Alternatives, Comparison, FocusLayer, SoftGate
+from focus_runtime.composition.state import (
+    STATE,
+    Alternatives,
+    AttentionObserver,
+    Comparison,
+    FocusLayer,
+    SoftGate,
+)
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
@@ -60,6 +68,8 @@ class FocusModel:
     soft_gate: SoftGate | None = None
     alternatives: Alternatives | None = None
     comparison: Comparison | None = None
+    added_pairs: Mapping[int, Tensor] = field(default_factory=dict)
+    observer: AttentionObserver | None = None
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
@@ -193,6 +203,23 @@ class FocusModel:
             yield self.alternatives
         finally:
             self.alternatives = before
+
+    @contextmanager
+    def with_added_pairs(self, pairs: Mapping[int, Tensor]) -> Iterator[nn.Module]:
+        """Let some queries attend to single keys that their mask drops, in one head each.
+
+        Args:
+            pairs: by focused layer, (N, 3) int64: query head, position of the query, position of the key.
+
+        Raises:
+            InputError: a layer is not focused, or a key comes after its query.
+        """
+        check_added_pairs(pairs, self.focused_layers)
+        before, self.added_pairs = self.added_pairs, pairs
+        try:
+            yield self.model
+        finally:
+            self.added_pairs = before
 
     @contextmanager
     def compared_by_layer(self) -> Iterator[Comparison]:

@@ -3,7 +3,7 @@
 transformers calls `focus_forward` with queries, keys and values after QK-norm, rotary embedding and cache update; hooks
 before and after the module read the hidden states and check that the call was made.
 
-The state of a layer, and of the composition it belongs to, is defined in state.py.
+The state of a layer, and of the composition it belongs to, is defined in state.py; step.py computes decode steps.
 
 Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk) or, where the text is read at once, tokens, D
 head size, K groups.
@@ -21,14 +21,22 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, one_dtype, rows_together
-from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting
+from focus_runtime.composition.added_pairs import attend_with_added
 from focus_runtime.composition.cache import START_OVER, GroupHistory, check_continues, history_of, layer_of
-from focus_runtime.composition.heads import LayerHeads, by_key_head, memberships, neighbours, query_heads
+from focus_runtime.composition.heads import (
+    LayerHeads,
+    by_key_head,
+    head_masks,
+    memberships,
+    neighbours,
+    query_heads,
+)
 from focus_runtime.composition.state import STATE, Alternatives, Comparison, FocusLayer
+from focus_runtime.composition.step import FULL, attend_step, is_step
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
@@ -36,7 +44,6 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import OTHER_MODEL, output_projection
 
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
-FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
 
 
@@ -165,10 +172,10 @@ def focus_forward(
     layer.current_pass.called = True
     owner = layer.owner
     _refuse_unsupported(layer, kwargs)
-    if attention_mask is None and _is_step(layer, query, key, value):
+    if attention_mask is None and is_step(layer, query, key, value):
         scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
         with owner.seconds("attention"):
-            out_BQHD = _step(layer, query, key, value, scoring)
+            out_BQHD = attend_step(layer, query, key, value, scoring)
         owner.seconds.calls += 1
         return out_BQHD, None
     call = _call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
@@ -177,36 +184,6 @@ def focus_forward(
         out_BQHD = _own(module, layer, call) if own else _sparse(module, layer, call)
     owner.seconds.calls += 1
     return out_BQHD, None
-
-
-def _is_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether these are the newest tokens of a cache that Focus filled, which one call of the fused kernel takes.
-
-    What goes another way is judged there: a layer's own sliding window, a cache that holds more than the text.
-    """
-    owner, history = layer.owner, layer.current_pass.history
-    if history is None or layer.router is None or layer.sliding is not None or owner.backend not in ("auto", "fused"):
-        return False
-    if owner.measuring_full or not (owner.soft_gate is owner.alternatives is owner.comparison is None):
-        return False
-    seen, new = history.seen, query.shape[2]
-    follows = key.shape[2] == seen == history.length + new > new
-    return follows and owner.config.assignment != "sinkhorn" and step_fits(query, key, value)
-
-
-def _step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
-    """Focus for the newest tokens, (B, Q, H, D): all heads in one call, those with full attention too."""
-    owner, current = layer.owner, layer.current_pass
-    assert current.assignment is not None, "the pre-hook runs before attention"
-    assert current.history is not None, "see _is_step"
-    current.num_heads = key.shape[1]
-    heads = layer.heads(current.num_heads)
-    new_SBT = memberships(current.assignment, heads.top_ks, owner.config.top_k)
-    current.history.append(new_SBT, None, owner.writer)
-    current.backend = ", ".join({FULL if group.setting.full else "fused": None for group in heads.groups})
-    groups_SBT, sees = current.history.membership, layer.step_heads(heads)
-    out_BHQD = fused_step(query, key, value, groups_SBT, sees, owner.config.num_sinks, scoring, owner.seconds)
-    return out_BHQD.transpose(1, 2)
 
 
 def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
@@ -307,6 +284,8 @@ def _sparse(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     if layer.owner.comparison is not None:
         return _compared(module, layer, call, layer.owner.comparison)
     out_BQHD = _executed(module, layer, call)
+    if layer.owner.observer is not None:
+        layer.owner.observer(layer, call, out_BQHD)
     if layer.owner.alternatives is None:
         return out_BQHD
     return _with_alternatives(module, layer, call, out_BQHD, layer.owner.alternatives)
@@ -345,13 +324,27 @@ def _with_alternatives(
 
 
 def _executed(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
-    """What the settings in force give, (B, Q, H, D): heads of equal settings together."""
-    current = layer.current_pass
+    """What the settings in force give, (B, Q, H, D), pairs added by hand included."""
+    current, owner = layer.current_pass, layer.owner
     current.num_heads = call.key.shape[1]
     heads = layer.heads(current.num_heads)
-    groups_SBT = None if layer.owner.soft_gate is not None else _groups(layer, call, heads)
+    groups_SBT = None if owner.soft_gate is not None else _groups(layer, call, heads)
     if heads.uniform:
-        return _focused(layer, call, heads.groups[0].setting, None if groups_SBT is None else groups_SBT[0])
+        out_BQHD = _focused(layer, call, heads.groups[0].setting, None if groups_SBT is None else groups_SBT[0])
+    else:
+        out_BQHD = _by_setting(module, layer, call, heads, groups_SBT)
+    pairs_N3 = owner.added_pairs.get(layer.index)
+    if pairs_N3 is None or groups_SBT is None:
+        return out_BQHD
+    masks = head_masks(heads, groups_SBT, owner.config, layer.sliding)
+    return attend_with_added(call.query, call.key, call.value, call.scoring, masks, out_BQHD, pairs_N3, call.total)
+
+
+def _by_setting(
+    module: nn.Module, layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor | None
+) -> Tensor:
+    """Heads of equal settings together, (B, Q, H, D)."""
+    current = layer.current_pass
     out_BQHD = call.query.new_empty(call.query.shape).transpose(1, 2)
     backends: dict[str, None] = {}
     for group in heads.groups:

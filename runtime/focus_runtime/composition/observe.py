@@ -19,7 +19,7 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 
 from focus_runtime.composition.attach import IMPLEMENTATION as FOCUS
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.layer import focus_forward
+from focus_runtime.composition.layer import Call, focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
@@ -29,6 +29,7 @@ OBSERVER = "_focus_observer"
 
 OnTensor = Callable[[int, Tensor], object]  # the result is ignored
 Assign = Callable[[int, CentroidRouter, Tensor, Tensor | None], Assignment]
+OnFocus = Callable[[FocusLayer, Call, Tensor], object]
 OnAttention = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
 
 
@@ -168,3 +169,19 @@ def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[
         network.set_attn_implementation(FOCUS)
         for module in modules:
             del module.__dict__[OBSERVER]
+
+
+@contextmanager
+def observe_focus(focus: FocusModel, on_focus: OnFocus) -> Iterator[None]:
+    """Call a function with what every Focus call took and returned. Blocks of this kind do not nest.
+
+    Args:
+        focus: the composition.
+        on_focus: called with the layer, the call (query, key and value after norms and rotary embedding, scale,
+            softcap) and what it returned, (B, T, Hq, D), attached to the autograd graph.
+    """
+    focus.observer = on_focus
+    try:
+        yield
+    finally:
+        focus.observer = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -68,6 +69,10 @@ class Comparison:
     errors: dict[int, Tensor] = field(default_factory=dict)
 
 
+# Called with the layer, its call and what the call returned; see `observe_focus` in observe.py.
+AttentionObserver = Callable[["FocusLayer", Any, Tensor], object]
+
+
 class Composition(Protocol):
     """State that all layers of one composition share.
 
@@ -81,6 +86,8 @@ class Composition(Protocol):
         soft_gate: set during training forward passes.
         alternatives: other settings whose effect on the loss is measured; None outside such a measurement.
         comparison: takes what Focus changes in each layer, which returns full attention; None outside such a pass.
+        added_pairs: by layer, (N, 3) query head, query and key positions that attend in addition to the mask.
+        observer: called after every Focus call; None where nobody listens.
     """
 
     model: nn.Module
@@ -92,6 +99,8 @@ class Composition(Protocol):
     soft_gate: SoftGate | None
     alternatives: Alternatives | None
     comparison: Comparison | None
+    added_pairs: Mapping[int, Tensor]
+    observer: AttentionObserver | None
 
     @property
     def writer(self) -> str:

@@ -516,7 +516,7 @@ def test_what_is_known_of_the_groups_goes_to_the_attention(tiny_model, ids, monk
         return dataclasses.replace(router.own_assignment(hidden), uniform=False)
 
     monkeypatch.setattr(layer, "choose_backend", noting)
-    monkeypatch.setattr(layer, "step_fits", lambda *given: False)  # as on a GPU
+    monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)  # as on a GPU
     focus = compose(tiny_model, build_centroids(tiny_model, num_groups=5, top_k=2))
     with torch.no_grad():
         past = tiny_model(ids, use_cache=True).past_key_values

@@ -116,7 +116,7 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
     steps = []
     run = dispatch.decode_attention
     monkeypatch.setattr(dispatch, "fused_available", lambda: False)
-    monkeypatch.setattr(layer_module, "step_fits", lambda *given: False)
+    monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)
     monkeypatch.setattr(dispatch, "decode_attention", lambda *a, **k: steps.append(1) or run(*a, **k))
     model, _ = composed(window=16)
     ids = random_ids(1305, seed=fresh_seed)
@@ -415,7 +415,7 @@ def test_after_an_exception_in_attention_the_cache_can_be_cropped(composed, ids,
 
     with monkeypatch.context() as patch:
         patch.setattr(layer_module, "attend", fail)
-        patch.setattr(layer_module, "fused_step", fail)
+        patch.setattr("focus_runtime.composition.step.fused_step", fail)
         with pytest.raises(KeyError):
             in_steps(model, ids[:, 30:], [1], cache)
     lengths = [int(entry.get_seq_length()) for entry in cache.layers]

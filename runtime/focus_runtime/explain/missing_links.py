@@ -1,0 +1,283 @@
+"""Which dropped pairs made Focus predict one token worse, by layer and head.
+
+Adding a dropped key j to what query i of one head sees changes that head's output from o to o + p (v_j - o), where p is
+the probability that the key gets. To first order the token's loss changes by the scalar product p g (v_j - o), where g is
+the gradient of the loss with respect to o: one forward and one backward pass give it for every dropped pair in closed
+form. The pairs that promise most are then verified: each is really added to the mask and the model run on from there.
+
+Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.heads import HeadMask, head_masks, memberships
+from focus_runtime.composition.layer import Call
+from focus_runtime.composition.observe import observe_focus
+from focus_runtime.composition.state import FocusLayer
+from focus_runtime.errors import Cancelled, InputError
+from focus_runtime.explain.replay import Replay
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.totals import pair_totals
+from focus_runtime.measure.loss import final_hidden, token_nll, vocabulary_logits
+from focus_runtime.models.device_map import input_device
+
+CANDIDATES, VERIFIED = 64, 10
+ROWS = 32  # queries of one head whose keys are looked at together
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLink:
+    """One dropped pair of one head, and what adding it does to the loss of one token.
+
+    Attributes:
+        layer: layer number.
+        head: query head.
+        query, key: positions.
+        probability: that the key would get beside the keys which the query sees.
+        predicted: first-order change of the token's loss in nats; negative where the link would help.
+        nll: the token's loss in nats with the link added; None where it was not verified.
+    """
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    probability: float
+    predicted: float
+    nll: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLinks:
+    """The dropped pairs that would help one token most.
+
+    Attributes:
+        token: position of the token that is predicted; the queries lie before it.
+        nll_full, nll_focus: its loss in nats.
+        links: the most promising, verified ones first, each kind by what it gains.
+        nll_together: the loss in nats with all verified links added at once; None where none was verified.
+        dropped_pairs: how many pairs were compared, over all layers and query heads.
+    """
+
+    token: int
+    nll_full: float
+    nll_focus: float
+    links: tuple[MissingLink, ...]
+    nll_together: float | None
+    dropped_pairs: int
+
+    @property
+    def verified(self) -> tuple[MissingLink, ...]:
+        """Links that were really added."""
+        return tuple(link for link in self.links if link.nll is not None)
+
+
+def missing_links(
+    focus: FocusModel,
+    ids: Sequence[int],
+    token: int,
+    *,
+    candidates: int = CANDIDATES,
+    verify: int = VERIFIED,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> MissingLinks:
+    """Find and verify the dropped pairs that explain one token's loss.
+
+    Args:
+        focus: the composition, its backend "auto": the others have no gradient everywhere.
+        ids: T token ids; those before `token` are read.
+        token: position of the predicted token, 1 to T - 1.
+        candidates: links kept by their first-order gain.
+        verify: of these, how many are added and run.
+        progress: takes each stage and the fraction done; may raise to stop.
+        cancelled: called between steps; True stops.
+
+    Raises:
+        InputError: there is no such token. Cancelled: `cancelled` returned True.
+    """
+    if not 1 <= token < len(ids):
+        raise InputError(
+            f"token {token} has no prediction", expected=f"1 to {len(ids) - 1}: the first token has none before it"
+        )
+
+    def step(stage: str, fraction: float) -> None:
+        if cancelled():
+            raise Cancelled("stopped")
+        progress(stage, fraction)
+
+    step("Reading with Focus, forward and back", 0.02)
+    found = attribute(focus, ids, token, candidates=candidates)
+    step("Reading with full attention", 0.3)
+    text = torch.tensor([list(ids[: token + 1])], device=input_device(focus.model))
+    with torch.no_grad(), focus.measured_full_attention():
+        nll_full = float(token_nll(focus.model, final_hidden(focus.model, text[:, :-1]), text)[0, -1])
+    links = [link for link in found.links if link.predicted < 0]
+    chosen, others = links[:verify], links[verify:]
+    if not chosen:
+        return replace(found, nll_full=nll_full, links=tuple(others))
+    step("Keeping the hidden states", 0.4)
+    kept = Replay(focus, list(ids[:token]))
+    nll_focus = _loss(focus.model, kept.hidden, ids[token])
+    checked = []
+    for number, link in enumerate(chosen):
+        step(f"Adding link {number + 1} of {len(chosen)}", 0.5 + 0.4 * number / len(chosen))
+        checked.append(replace(link, nll=_with_links(kept, [link], ids[token])))
+    step("Adding all of them", 0.92)
+    together = _with_links(kept, chosen, ids[token])
+    checked.sort(key=lambda link: link.nll or 0.0)
+    return MissingLinks(token, nll_full, nll_focus, (*checked, *others), together, found.dropped_pairs)
+
+
+def _with_links(kept: Replay, links: Sequence[MissingLink], target: int) -> float:
+    """The loss in nats of the token after the text, with links added."""
+    pairs: dict[int, list[tuple[int, int, int]]] = {}
+    for link in links:
+        pairs.setdefault(link.layer, []).append((link.head, link.query, link.key))
+    tensors = {layer: torch.tensor(own) for layer, own in pairs.items()}
+    hidden = kept.changed(min(pairs), min(link.query for link in links), tensors)
+    return _loss(kept.focus.model, hidden, target)
+
+
+def _loss(model: Any, hidden: Tensor, target: int) -> float:
+    with torch.no_grad():
+        return float(_last_nll(model, hidden, target))
+
+
+def _last_nll(model: Any, hidden: Tensor, target: int) -> Tensor:
+    """Loss in nats of the token that follows the last one."""
+    logits_V = vocabulary_logits(model, hidden[:, -1:])[0, 0]
+    return torch.logsumexp(logits_V, dim=0) - logits_V[target]
+
+
+@dataclass(slots=True)
+class _LayerCall:
+    """What one layer's Focus call took and returned."""
+
+    layer: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    out: Tensor
+    scoring: Scoring
+    masks: tuple[HeadMask, ...]
+
+
+def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: int = CANDIDATES) -> MissingLinks:
+    """First-order effect of adding each dropped pair on one token's loss; the most helpful ones, none verified.
+
+    Args:
+        focus, ids, token, candidates: as in `missing_links`.
+
+    Returns:
+        With `nll_full` NaN: only Focus was run.
+    """
+    calls: list[_LayerCall] = []
+
+    def observe(layer: FocusLayer, call: Call, out_BQHD: Tensor) -> None:
+        assert layer.current_pass.assignment is not None
+        heads = layer.heads(call.key.shape[1])
+        groups = memberships(layer.current_pass.assignment, heads.top_ks, focus.config.top_k)
+        masks = head_masks(heads, groups, focus.config, layer.sliding)
+        out_BQHD.retain_grad()
+        calls.append(_LayerCall(layer.index, call.query, call.key, call.value, out_BQHD, call.scoring, masks))
+
+    network: Any = focus.model
+    text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
+    start = network.get_input_embeddings().register_forward_hook(lambda module, args, out: out.requires_grad_())
+    try:
+        with torch.enable_grad(), observe_focus(focus, observe):
+            loss = _last_nll(focus.model, final_hidden(focus.model, text), ids[token])
+            gradients = torch.autograd.grad(loss, [call.out for call in calls], allow_unused=True)
+    finally:
+        start.remove()
+    best = _Best(candidates)
+    with torch.no_grad():
+        dropped = sum(_layer_links(call, gradient, best) for call, gradient in zip(calls, gradients, strict=True))
+    return MissingLinks(token, float("nan"), float(loss.detach()), best.links(), None, dropped)
+
+
+class _Best:
+    """The links with the most negative change so far."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._heap: list[tuple[float, tuple[int, int, int, int, float]]] = []  # the worst of the best comes first
+
+    @property
+    def bar(self) -> float:
+        """Change in nats that a link must beat."""
+        return -self._heap[0][0] if len(self._heap) == self.most else 0.0
+
+    def add(self, change: float, layer: int, head: int, query: int, key: int, probability: float) -> None:
+        entry = (-change, (layer, head, query, key, probability))
+        (heapq.heappush if len(self._heap) < self.most else heapq.heappushpop)(self._heap, entry)
+
+    def links(self) -> tuple[MissingLink, ...]:
+        ordered = sorted(self._heap, reverse=True)
+        return tuple(MissingLink(*where, predicted=-gain) for gain, where in ordered)
+
+
+def _layer_links(call: _LayerCall, gradient: Tensor | None, best: _Best) -> int:
+    """Look through one layer; returns how many pairs its heads drop."""
+    shared, dropped = call.query.shape[1] // call.key.shape[1], 0
+    for mask in call.masks:
+        heads = [key_head * shared + number for key_head in mask.group.heads for number in range(shared)]
+        dropped += len(heads) * _dropped_pairs(mask.membership[0], mask)
+        if gradient is not None and not mask.group.setting.full:
+            for head in heads:
+                _head_links(call, mask, head, gradient[0, :, head], best)
+    return dropped
+
+
+def _head_links(call: _LayerCall, mask: HeadMask, head: int, slope_QD: Tensor, best: _Best) -> None:
+    """Look through one head.
+
+    A link changes the loss by at most |g| (|v| + |o|), so rows whose bound does not beat the links known are skipped:
+    the gradient of one token's loss lies on few queries.
+    """
+    exact, bits_T = torch.promote_types(call.query.dtype, torch.float32), mask.membership[0]
+    length, key_head = bits_T.numel(), head * call.key.shape[1] // call.query.shape[1]
+    position_T = torch.arange(length, device=bits_T.device)
+    key_TD, value_TD = call.key[0, key_head].to(exact), call.value[0, key_head].to(exact)
+    query_QD, out_QD, slope_QD = call.query[0, head].to(exact), call.out[0, :, head].to(exact), slope_QD.to(exact)
+    bound_Q = slope_QD.norm(dim=1) * (value_TD.norm(dim=1).max() + out_QD.norm(dim=1))
+    for rows_Q in bound_Q.argsort(descending=True).split(ROWS):
+        if -float(bound_Q[rows_Q[0]]) >= best.bar:
+            break
+        scores_QT = query_QD[rows_Q] @ key_TD.T * call.scoring.scale
+        if call.scoring.softcap is not None:
+            scores_QT = call.scoring.softcap * torch.tanh(scores_QT / call.scoring.softcap)
+        allowed_QT = allowed_pairs(bits_T[rows_Q], bits_T, position_T[rows_Q], position_T, mask.rule)
+        distance_QT = position_T[rows_Q][:, None] - position_T
+        missing_QT = ~allowed_QT & (distance_QT >= 0) & (distance_QT <= mask.rule.farthest(length))
+        seen_Q1 = scores_QT.masked_fill(~allowed_QT, float("-inf")).logsumexp(dim=1, keepdim=True)
+        share_QT = torch.sigmoid(scores_QT - seen_Q1)  # of the added key among it and those that are seen
+        pull_QT = slope_QD[rows_Q] @ value_TD.T - (slope_QD * out_QD)[rows_Q].sum(dim=1, keepdim=True)
+        change_QT = (share_QT * pull_QT).masked_fill(~missing_QT, 0.0)
+        changes, places = change_QT.flatten().topk(min(best.most, change_QT.numel()), largest=False)
+        for change, place in zip(changes.tolist(), places.tolist(), strict=True):
+            if change >= best.bar:
+                break
+            row, key = divmod(place, length)
+            best.add(change, call.layer, head, int(rows_Q[row]), key, float(share_QT[row, key]))
+
+
+def _dropped_pairs(bits_T: Tensor, mask: HeadMask) -> int:
+    """Pairs within the layer's reach that one head drops."""
+    if mask.group.setting.full:
+        return 0
+    counts = pair_totals(bits_T.cpu().numpy()[None], [mask.rule])[0]
+    return int(counts[CAUSES.index("dropped")]) - mask.rule.unreached(bits_T.numel())

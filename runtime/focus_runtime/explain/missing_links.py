@@ -1,8 +1,8 @@
 """Which dropped pairs made Focus predict one token worse, by layer and head.
 
 Adding a dropped key j to what query i of one head sees changes that head's output from o to o + p (v_j - o), where p is
-the probability that the key gets. To first order the token's loss changes by the scalar product p g (v_j - o), where g is
-the gradient of the loss with respect to o: one forward and one backward pass give it for every dropped pair in closed
+the probability that the key gets. To first order the token's loss changes by the scalar product p g (v_j - o), where g
+is the gradient of the loss with respect to o: a forward and a backward pass give it for every dropped pair in closed
 form. The pairs that promise most are then verified: each is really added to the mask and the model run on from there.
 
 Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, V vocabulary.

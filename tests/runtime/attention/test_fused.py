@@ -268,6 +268,7 @@ def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_s
 
 def test_without_a_compiler_everything_still_runs(broken_library, fresh_seed):
     broken_library.setattr(library, "COMPILERS", ("no-such-compiler",))
+    broken_library.setattr(library, "PACKAGED", "no-such-package")
     tensors, membership = inputs(64), membership_of(64)
     assert not fused_available()
     assert "no-such-compiler" in fused.fused_reason()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 
 import pytest
 
@@ -34,6 +36,34 @@ def test_a_compiler_that_fails_says_so(broken_library, tmp_path):
     assert library.library()[0] is None
     assert "failed" in library.library()[1]
     assert list((tmp_path / "kernels").iterdir()) == []
+
+
+def test_a_machine_without_a_compiler_takes_the_one_from_pypi(broken_library, tmp_path):
+    broken_library.setattr(library, "COMPILERS", ("no-such-compiler",))
+    broken_library.setattr(library, "PACKAGED", "json")  # a module that is there; it compiles nothing
+    command = library.compiler_command(tmp_path)
+    assert command[-4:] == [sys.executable, "-m", "json", "c++"]
+    assert any(word.startswith("ZIG_GLOBAL_CACHE_DIR=") for word in command) is (os.name == "posix")
+    broken_library.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
+    assert library.library()[0] is None
+    assert library.library()[1]
+
+
+def test_without_any_compiler_the_reason_names_what_to_install(broken_library, tmp_path):
+    broken_library.setattr(library, "COMPILERS", ("no-such-compiler",))
+    broken_library.setattr(library, "PACKAGED", "no-such-package")
+    with pytest.raises(OSError, match=r"no-such-compiler.*pip install no-such-package"):
+        library.compiler_command(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
+def test_the_compiler_from_pypi_builds_what_is_called(broken_library, tmp_path):
+    broken_library.setattr(library, "COMPILERS", ())
+    source = tmp_path / "short.cpp"
+    source.write_text('extern "C" int one() { return 1; }\n')
+    broken_library.setattr(library, "SOURCES", (source,))
+    assert library.build(tmp_path).is_file()
 
 
 @needs_compiler

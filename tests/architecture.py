@@ -43,13 +43,13 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{R}/tasks": _runtime("composition measure"),
     f"{R}/corpus": _runtime("models text mask routing composition measure"),
     f"{R}/studies": _runtime("models text routing composition measure training baselines"),
-    f"{R}/store": _runtime("text mask routing measure training baselines run"),
+    f"{R}/store": _runtime("text mask routing measure training baselines run explain"),
     X: _runtime(""),
     f"{X}/data": _runtime("mask measure corpus store") | {X},
     f"{X}/statistics": _runtime("text mask measure store") | {X, f"{X}/data"},
     f"{X}/views": _runtime("mask measure") | {X, f"{X}/data"},
     f"{X}/services": _runtime(
-        "models text mask routing composition measure training tuning baselines run tasks corpus store"
+        "models text mask routing composition measure explain training tuning baselines run tasks corpus store"
     )
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views"},
     f"{X}/exports": _runtime("models text mask measure store")

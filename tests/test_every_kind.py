@@ -57,6 +57,7 @@ STARTED = {  # requests that start work -> the one that says how far it is
     "compare_grid_start": "compare_grid",
     "compare_lengths_start": "compare_lengths",
     "compare_generation_start": "compare_generation",
+    "compare_links_start": "compare_links",
     "measure_attention": "attention",
     "statistics_measure": "statistics_job",
 }
@@ -291,6 +292,8 @@ def test_every_view(analysed):
         "compare_numbers": {"other": other},
         "compare_grid_start": {"top_k": [2], "window": [8], "repeats": 1},
         "compare_lengths_start": {**of_layer, "seconds": 1},
+        "compare_links": {"token": 40},
+        "compare_links_start": {"token": 40},
         "compare_generation_start": {"prompt": "The harbour", "max_tokens": 4},
         "export_command": {"kind": "table", "name": "groups", "format": "csv"},
     }

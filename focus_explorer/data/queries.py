@@ -241,6 +241,19 @@ QUERIES: dict[str, str] = {
         JOIN groups q ON q.layer = k.layer AND q.position = k.query
         JOIN groups o ON o.layer = k.layer AND o.position = k.key
         WHERE k.run_id = $run_id ORDER BY k.layer, k.kind, k.head, k.rank""",
+    "explained_tokens": "SELECT * FROM explained_tokens WHERE run_id = $run_id ORDER BY token",
+    "missing_links": """
+        SELECT layer, head, query, key, probability, predicted, nll, random_keeps
+        FROM missing_links WHERE run_id = $run_id AND token = $token ORDER BY rank""",
+    "missing_link_table": """
+        SELECT m.token, p.piece, e.nll_full, e.nll_focus, m.rank, m.layer, m.head, m.query, q.piece AS query_piece,
+            m.key, k.piece AS key_piece, m.probability, m.predicted, m.nll, m.nll - e.nll_focus AS change,
+            m.random_keeps, e.nll_together, e.dropped_pairs
+        FROM missing_links m JOIN explained_tokens e USING (run_id, token)
+        JOIN tokens p ON p.run_id = m.run_id AND p.position = m.token
+        JOIN tokens q ON q.run_id = m.run_id AND q.position = m.query
+        JOIN tokens k ON k.run_id = m.run_id AND k.position = m.key
+        WHERE m.run_id = $run_id ORDER BY m.token, m.rank""",
     "measured": """
         SELECT t.tagger, b.seed AS random_seed, b.balanced_on, b.perplexity AS random_perplexity,
             (SELECT max(num_tokens) FROM attention_mass a WHERE a.run_id = r.run_id) AS attention_tokens,

@@ -133,6 +133,11 @@ def token_ids(database: Database, run_id: str) -> list[int]:
     return [int(value) for value in fetch(database, "token_ids", run_id=run_id)["token_id"].to_pylist()]
 
 
+def token_pieces(database: Database, run_id: str) -> list[str]:
+    """The text of every token of a run."""
+    return [str(piece) for piece in fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()]
+
+
 def run_config(run: dict[str, Any]) -> FocusConfig:
     """The settings a run was executed with, from its row."""
     return FocusConfig.from_json(run["config"])

@@ -29,9 +29,13 @@ export class Overview {
   /** @type {Selection | null} */
   marked;
 
-  /** @param {App} app */
-  constructor(app) {
+  /**
+   * @param {App} app
+   * @param {(token: number) => unknown} explain
+   */
+  constructor(app, explain) {
     this.app = app;
+    this.explain = explain;
     this.verdict = el("div", { class: "fx-verdict" });
     this.table = el("div", { class: "fx-table-wrap" });
     this.chart = plotElement("fx-loss", text.lossTitle, "fx-loss-chart");
@@ -131,7 +135,7 @@ export class Overview {
    * @param {string} none
    */
   tokenList(name, positions, none) {
-    const items = positions.map((pos) => el("li", {}, this.tokenItem(pos)));
+    const items = positions.map((pos) => el("li", {}, this.tokenItem(pos), name === "hurt" ? this.why(pos) : null));
     const words = selectionText;
     const choose = () => this.app.toggleSelection(selectTokens(positions, "row", words.label[name]));
     const button = buttonOf(words.choose, choose, {
@@ -150,6 +154,14 @@ export class Overview {
       head,
       positions.length ? el("ol", { class: "fx-ranked" }, items) : el("p", { class: "fx-muted" }, none),
     );
+  }
+
+  /** @param {number} pos */
+  why(pos) {
+    return buttonOf(text.why, () => this.explain(pos), {
+      "aria-label": text.whyToken(format.count(pos)),
+      "data-testid": "fx-why",
+    });
   }
 
   /** @param {number} pos */

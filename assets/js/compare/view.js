@@ -2,6 +2,7 @@
 // The Compare view: Focus against full attention on the same text, and the parts that compare with something else.
 import { CompareGeneration } from "./generation.js";
 import { CompareLengths } from "./lengths.js";
+import { CompareLinks } from "./missing-links.js";
 import { Overview } from "./overview.js";
 import { CompareRuns } from "./runs.js";
 import { CompareSettings } from "./settings.js";
@@ -27,17 +28,24 @@ export class CompareView {
   constructor(app, panel) {
     this.app = app;
     const words = partsText;
+    const links = new CompareLinks(app);
+    /** @param {number} token */
+    const explain = (token) => {
+      this.showLinks();
+      return links.explain(token);
+    };
     this.parts = {
-      overview: new Overview(app),
+      overview: new Overview(app, explain),
+      links,
       settings: new CompareSettings(app),
       runs: new CompareRuns(app),
       lengths: new CompareLengths(app),
       generation: new CompareGeneration(app),
     };
     this.open = addressedPart(/** @type {PartName[]} */ (Object.keys(this.parts)), "overview");
-    const choice = choiceOf(words.label, words.names, this.open, (name) => this.choose(name));
-    choice.classList.add("fx-compare-choice");
-    panel.append(choice, ...Object.values(this.parts).map((part) => part.node));
+    this.choice = choiceOf(words.label, words.names, this.open, (name) => this.choose(name));
+    this.choice.classList.add("fx-compare-choice");
+    panel.append(this.choice, ...Object.values(this.parts).map((part) => part.node));
   }
 
   // For the address: nothing for the part that opens by itself.
@@ -47,7 +55,17 @@ export class CompareView {
 
   // For the address: the run compared with this one, while it is shown.
   get parameters() {
-    return { with: this.open === "runs" ? this.parts.runs.other : null };
+    const { runs, links } = this.parts;
+    return {
+      with: this.open === "runs" ? runs.other : null,
+      why: this.open === "links" ? links.token : null,
+    };
+  }
+
+  showLinks() {
+    const option = /** @type {HTMLInputElement} */ (this.choice.querySelector("input[value=links]"));
+    option.checked = true;
+    this.choose("links");
   }
 
   /** @param {PartName} name */

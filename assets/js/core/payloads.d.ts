@@ -508,6 +508,36 @@ export interface LengthsPayload {
   job: JobPayload | null;
 }
 
+/** A dropped pair of one query head; `predicted` in nats to first order, `nll` once it was really added. */
+export interface MissingLinkPayload {
+  layer: number;
+  head: number;
+  query: number;
+  key: number;
+  probability: number;
+  predicted: number;
+  nll: number | null;
+  random_keeps: boolean | null;
+}
+
+/** The dropped pairs that would have helped one token, verified ones first; losses in nats. */
+export interface ExplainedTokenPayload {
+  token: number;
+  measured_at: string;
+  nll_full: number;
+  nll_focus: number;
+  nll_together: number | null;
+  dropped_pairs: number;
+  links: MissingLinkPayload[];
+}
+
+/** compare_links and compare_links_start. */
+export interface MissingLinksPayload {
+  tokens: number[];
+  explained: ExplainedTokenPayload | null;
+  job: JobPayload | null;
+}
+
 /** One side of a generation (focus_explorer/services/generate.py); `groups` by layer number, for each token. */
 export interface GeneratedSidePayload {
   text: string;

@@ -105,6 +105,8 @@ export interface Answers {
   compare_numbers: P.RunNumbersPayload;
   compare_lengths: P.LengthsPayload;
   compare_lengths_start: P.LengthsPayload;
+  compare_links: P.MissingLinksPayload;
+  compare_links_start: P.MissingLinksPayload;
   compare_generation: P.GenerationPayload;
   compare_generation_start: P.GenerationPayload;
   statistics: P.StatisticsPayload | P.ComputingPayload;

@@ -67,6 +67,8 @@ export const overview = {
   goTo: (pos) => `Show token ${pos} in the text`,
   at: (pos) => `token ${pos}`,
   losses: (full, focus) => `${full} → ${focus} nats`,
+  why: "Why?",
+  whyToken: (pos) => `Why is token ${pos} predicted worse?`,
 };
 
 /** @satisfies {Words} */
@@ -74,6 +76,7 @@ export const parts = {
   label: "Compare with",
   names: {
     overview: "Full attention",
+    links: "Missing links",
     settings: "Other settings",
     runs: "Another run",
     lengths: "Longer texts",
@@ -369,6 +372,48 @@ export const lengths = {
   columns: ["Tokens", "Full attention", "Focus attention", "Routing", "Pairs kept", "Focus against full"],
   table: "The measured points as a table",
   span: (median, low, high) => `${median} ms (${low}–${high})`,
+};
+
+/** @satisfies {Words} */
+export const links = {
+  title: "Why is a token predicted worse?",
+  help:
+    "Of all token pairs that the mask drops before a token, those are found that would have helped to predict it: a " +
+    "forward and a backward pass give the effect of adding each pair to first order. The ten that promise most are " +
+    "then really added, one at a time and all together, and the model is run on from there.",
+  token: "Token (position)",
+  start: "Find missing links",
+  again: "Find them again",
+  known: "Explained so far:",
+  stored: (full, focus) => `${full} nats with full attention, ${focus} with Focus.`,
+  noToken: (last) => `Choose a token from 1 to ${last}.`,
+  loss: (piece, pos, full, focus) =>
+    `“${piece}” (token ${pos}): ${full} nats with full attention, ${focus} with Focus.`,
+  explains: (count, together, gained, lost) =>
+    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats: ` +
+    `that explains ${gained} of the ${lost} nats that Focus loses.`,
+  gains: (count, together, gained) =>
+    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats, ` +
+    `${gained} less, although Focus does not predict this token worse.`,
+  single: (sum, overlap) =>
+    `Added one at a time they gain ${sum} nats in sum${overlap ? ": they partly do the same work" : ""}.`,
+  baselines: (kept, count) =>
+    `Window and sinks alone would have dropped all ${count}; random groups of the same shape would have kept ${kept}.`,
+  found: (pairs) => `${pairs} dropped pairs were compared, over all layers and heads.`,
+  none: (pairs) => `None of ${pairs} dropped pairs would have helped, to first order.`,
+  arcs: { label: "The missing links in the text", go: (pos) => `Show token ${pos} in the text` },
+  query: "From",
+  key: "to",
+  details: (layer, head, distance, share, predicted) => [
+    `layer ${layer}, head ${head}`,
+    `${distance} tokens back`,
+    `would get ${share} of the attention`,
+    `predicted ${predicted}`,
+  ],
+  random: (kept) => (kept ? "kept by random groups" : "dropped by random groups"),
+  open: (query, key, layer, change) =>
+    `From token ${query} to token ${key} in layer ${layer}: ${change} nats. Show it in the text.`,
+  label: (query, key) => `missing link ${query} to ${key}`,
 };
 
 /** @satisfies {Words} */

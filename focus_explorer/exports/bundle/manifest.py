@@ -185,12 +185,14 @@ def describe_measured(database: Database, run_id: str) -> Row:
     lengths = _rows(
         database, "SELECT * EXCLUDE (run_id) FROM crossovers WHERE run_id = ? ORDER BY layer, tokens", run_id
     )
+    explained = _rows(database, "SELECT token FROM explained_tokens WHERE run_id = ? ORDER BY token", run_id)
     return {
         "attention": mass[0] | {"queries": [row["centroids"] for row in queries]} if mass else None,
         "tags": tags[0] if tags else None,
         "random_centroids": baseline[0] if baseline else None,
         "comparisons": settings or None,
         "lengths": lengths or None,
+        "explained_tokens": [row["token"] for row in explained] or None,
     }
 
 

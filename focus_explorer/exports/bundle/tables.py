@@ -14,8 +14,10 @@ from focus_runtime.store.database import Database
 
 # With the model, a token can be recovered from its loss, from its groups in all layers, or from a list of ids; so
 # without the text no table has rows by place in the text.
-BY_PLACE = ("tokens", "assignments", "losses", "masks", "links", "pairs")
-PLACES = frozenset({"position", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"})
+BY_PLACE = ("tokens", "assignments", "losses", "masks", "links", "pairs", "missing_links")
+PLACES = frozenset(
+    {"position", "token", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"}
+)
 DATA_ONLY = ("assignments", "losses", "masks")  # for programs; too many rows for a spreadsheet
 FORMATS_FOR_READING = ("csv", "json", "latex", "markdown")
 NOT_WITHOUT_TEXT = "its rows stand in the order of the text, which is not included"

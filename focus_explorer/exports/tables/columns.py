@@ -184,6 +184,18 @@ READING: dict[str, tuple[Column, ...]] = {
         Column("random", "Random"),
         Column("window_only", "Window only"),
     ),
+    "missing_links": (
+        _whole("token", "Token"),
+        PIECE,
+        LAYER,
+        _whole("head", "Head"),
+        Column("query_piece", "Query", "piece"),
+        Column("key_piece", "Key", "piece"),
+        Column("probability", "Share"),
+        Column("predicted", "Predicted (nats)"),
+        Column("change", "Verified (nats)"),
+        Column("random_keeps", "Random keeps", "word"),
+    ),
     "links": (
         LAYER,
         _whole("head", "Head"),

@@ -40,6 +40,7 @@ TABLES: dict[str, str] = {  # of a run
     "distances": "Pairs kept by distance, beside shuffled groups, random centroids and window only.",
     "links": "The strongest kept and dropped links of full attention.",
     "pairs": "The strongest pairs of the same group that are far apart.",
+    "missing_links": "Dropped pairs that would have helped the tokens that were explained, the best of them verified.",
 }
 CORPUS_TABLES = {name: TABLES[name] for name in OF_CORPUS} | {
     "documents": "Every document of a corpus with its perplexities and the time of its forward passes."
@@ -54,6 +55,7 @@ _QUERIES = {  # tables that are the rows of one named query
     "masks": "mask_table",
     "attention": "attention_mass",
     "comparisons": "comparisons",
+    "missing_links": "missing_link_table",
 }
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, "budget")

@@ -7,6 +7,7 @@ from typing import cast
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.services.compare.lengths import check_seconds, measure_lengths
+from focus_explorer.services.compare.missing_links import check_token, explain_token
 from focus_explorer.services.compare.settings import check_grid, measure_grid
 from focus_explorer.services.generate import check_generation, generate
 from focus_explorer.services.jobs import JobRunner
@@ -82,6 +83,24 @@ class Comparisons:
                 self.service, run_id, layer, seconds=seconds, progress=job.step, cancelled=job.stop_requested
             ),
             kind="lengths",
+            run_id=run_id,
+        )
+
+    def start_links(self, run_id: str, token: int) -> None:
+        """Start `explain_token`.
+
+        Args:
+            run_id: of the run.
+            token: position of the token that is predicted.
+
+        Raises:
+            InputError: the token or the run cannot be used, or another comparison is under way.
+        """
+        check_token(fetch_run(self.service.database, run_id), token)
+        self._jobs.start(
+            ("links", run_id, token),
+            lambda job: explain_token(self.service, run_id, token, progress=job.step, cancelled=job.stop_requested),
+            kind="links",
             run_id=run_id,
         )
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from focus_explorer.services.compare.missing_links import explain_token, measured_links
 from focus_explorer.services.compare.runs import NO_PARTNER
+from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api.request import ask
 
 
 class ComparisonFunctions:
-    """Functions about comparisons; they measure nothing themselves."""
+    """Functions about comparisons; only `missing_links` measures."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -48,6 +50,26 @@ class ComparisonFunctions:
         """
         return {"layers": ask(self.service, "compare_lengths", run_id)["layers"]}
 
+    def missing_links(self, run_id: str, token: int) -> dict:
+        """Why Focus predicts a token worse: the dropped pairs that would have helped, the best ten added and run.
+
+        Args:
+            run_id: as listed by runs.
+            token: position of the predicted token, 1 or more; its hurt most are in the Compare view.
+
+        Returns:
+            token; nll_full, nll_focus: its loss in nats; nll_together: the same with all verified links added, null
+            without any; dropped_pairs: pairs compared over all layers and query heads; links: verified ones first, each
+            with layer, head (query head), query and key (positions), probability the key would get, predicted (change
+            in nats to first order), nll (with the link added, null where it was not verified) and random_keeps
+            (whether random centroids would have kept the pair, null where unknown). Measured unless it is stored;
+            takes some seconds for a thousand tokens.
+        """
+        service = self.service
+        check_run(service.database, run_id)
+        stored = measured_links(service, run_id, token)["explained"]
+        return dict(explain_token(service, run_id, token) if stored is None else stored)
+
     def beside(self, run_id: str, other: str) -> dict:
         """Two runs of exactly the same tokens, the second one's groups matched with those of the first.
 
@@ -72,4 +94,9 @@ class ComparisonFunctions:
 def functions(service: Service) -> dict[str, Callable[..., Any]]:
     """Name -> function."""
     made = ComparisonFunctions(service)
-    return {"settings": made.settings, "lengths": made.lengths, "beside": made.beside}
+    return {
+        "settings": made.settings,
+        "lengths": made.lengths,
+        "beside": made.beside,
+        "missing_links": made.missing_links,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from focus_explorer.services.compare.jobs import Comparisons
 from focus_explorer.services.compare.lengths import lengths
+from focus_explorer.services.compare.missing_links import measured_links
 from focus_explorer.services.compare.runs import compare_numbers, compare_runs, partners
 from focus_explorer.services.compare.settings import REPEATS, grid
 from focus_explorer.services.service import Service
@@ -13,6 +14,7 @@ from focus_explorer.views.payloads.comparisons import (
     GridPayload,
     LengthsPayload,
     MatchedRunsPayload,
+    MissingLinksPayload,
     PartnersPayload,
     RunNumbersPayload,
 )
@@ -69,6 +71,18 @@ def start_lengths(service: Service, request: Request) -> LengthsPayload:
     return times_by_length(service, request)
 
 
+def missing_links(service: Service, request: Request) -> MissingLinksPayload:
+    """Tokens explained so far, and one of them: run, token."""
+    token = whole_number(request, "token") if request.get("token") is not None else None
+    return {**measured_links(service, run_of(request), token), "job": _job(service)}
+
+
+def start_missing_links(service: Service, request: Request) -> MissingLinksPayload:
+    """Explain a token: run, token."""
+    service.part(Comparisons).start_links(run_of(request), whole_number(request, "token"))
+    return missing_links(service, request)
+
+
 def start_generation(service: Service, request: Request) -> GenerationPayload:
     """Continue a prompt both ways: run, prompt, max_tokens, temperature, seed."""
     service.part(Comparisons).start_generation(
@@ -95,6 +109,8 @@ REQUESTS = {
     "compare_numbers": numbers,
     "compare_lengths": times_by_length,
     "compare_lengths_start": start_lengths,
+    "compare_links": missing_links,
+    "compare_links_start": start_missing_links,
     "compare_generation": generation,
     "compare_generation_start": start_generation,
 }

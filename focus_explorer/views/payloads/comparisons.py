@@ -231,6 +231,44 @@ class LengthsPayload(MeasuredLengths):
     job: JobPayload | None
 
 
+class MissingLinkPayload(TypedDict):
+    """A dropped pair of one query head; `predicted` in nats to first order, `nll` once it was really added."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    probability: float
+    predicted: float
+    nll: float | None
+    random_keeps: bool | None
+
+
+class ExplainedTokenPayload(TypedDict):
+    """The dropped pairs that would have helped one token, verified ones first; losses in nats."""
+
+    token: int
+    measured_at: str
+    nll_full: float
+    nll_focus: float
+    nll_together: float | None
+    dropped_pairs: int
+    links: list[MissingLinkPayload]
+
+
+class MeasuredLinks(TypedDict):
+    """Tokens that were explained, and one of them."""
+
+    tokens: list[int]
+    explained: ExplainedTokenPayload | None
+
+
+class MissingLinksPayload(MeasuredLinks):
+    """Tokens that were explained, one of them, and the job that explains another."""
+
+    job: JobPayload | None
+
+
 class GeneratedSidePayload(TypedDict):
     """Text generated in one mode; `groups`: for each token, group by layer number."""
 

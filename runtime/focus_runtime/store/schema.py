@@ -223,6 +223,18 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ALTER TABLE training_steps ALTER COLUMN loss DROP NOT NULL;
         """,
     ),
+    (
+        "0014_missing_links",
+        """
+        CREATE TABLE explained_tokens (
+            run_id VARCHAR NOT NULL, token BIGINT NOT NULL, measured_at TIMESTAMPTZ NOT NULL,
+            nll_full DOUBLE NOT NULL, nll_focus DOUBLE NOT NULL, nll_together DOUBLE, dropped_pairs BIGINT NOT NULL);
+        CREATE TABLE missing_links (
+            run_id VARCHAR NOT NULL, token BIGINT NOT NULL, rank INTEGER NOT NULL, layer INTEGER NOT NULL,
+            head INTEGER NOT NULL, query BIGINT NOT NULL, key BIGINT NOT NULL, probability DOUBLE NOT NULL,
+            predicted DOUBLE NOT NULL, nll DOUBLE, random_keeps BOOLEAN);
+        """,
+    ),
 )
 
 

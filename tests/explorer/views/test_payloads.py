@@ -147,6 +147,7 @@ def ask(begin):
         ("compare_grid", {}, ["GridPayload"]),
         ("compare_stop", {}, ["JobAnswerPayload"]),
         ("compare_lengths", {}, ["LengthsPayload"]),
+        ("compare_links", {}, ["MissingLinksPayload"]),
         ("compare_generation", {}, ["GenerationPayload"]),
         ("statistics", {}, ["StatisticsPayload"]),
         ("statistics_layer", {"layer": 0}, ["LayerStatisticsPayload"]),
@@ -179,6 +180,10 @@ def test_what_was_measured_is_its_payload(ask, begin):
     check(ask("compare_grid"), "GridPayload")
     begin("compare_lengths_start", layer=0, seconds=1)
     check(ask("compare_lengths"), "LengthsPayload")
+    begin("compare_links_start", token=30)
+    explained = ask("compare_links", token=30)
+    assert explained["explained"]["links"]
+    check(explained, "MissingLinksPayload")
     begin("compare_generation_start", prompt="The cat", max_tokens=2)
     generation = ask("compare_generation")
     assert set(generation["sides"]) == {"full", "focus", "prompt_tokens"}

@@ -38,6 +38,7 @@ VIEWS = (
     "settings",
     "lengths",
     "beside",
+    "missing_links",
     "statistics",
 )
 
@@ -168,6 +169,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
         "mask": (run_id, layers[0], 0, 9, 0, 9),
         "beside": (run_id, other_run),
         "attention_links": (run_id, layers[0]),
+        "missing_links": (run_id, 30),
     }
     answers = {name: views[name](*arguments[name]) for name in VIEWS}
     json.dumps(answers)
@@ -181,6 +183,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     assert answers["attention"]["state"] == "none"
     assert answers["attention_links"] == {"dropped": [], "kept": []}
     assert answers["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
+    assert answers["missing_links"]["token"] == 30
     assert answers["lengths"] == {"layers": {}}
     assert {row["statistic"] for row in answers["statistics"]} >= {"nmi", "purity", "pairs_kept"}
     assert {row["layer"] for row in views["statistics"](run_id, "categories", layers[0])} == {layers[0]}

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from focus_explorer.data.queries import fetch
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.compare.lengths import lengths
+from focus_explorer.services.compare.missing_links import explained, most_hurt
 from focus_explorer.services.compare.runs import compare_runs
 from focus_explorer.services.compare.settings import grid_rows
 from focus_explorer.services.runs import list_runs, run_summary
@@ -142,6 +143,40 @@ def test_a_small_grid_is_measured_kept_and_drawn(tiny_page):
     reload(page)  # kept with the run
     page.wait_for_selector("[data-testid=fx-header]")
     expect(shown).to_be_visible(timeout=20_000)
+
+
+def test_why_a_token_is_hurt_is_measured_drawn_and_linked(tiny_page):
+    open_one, service, _ = tiny_page
+    run_id = list_runs(service.database)[-1]["run_id"]
+    page = open_one(f"?run={run_id}&view=compare")
+    button = page.locator("[data-testid=fx-why]").first
+    token = int(re.search(r"token ([\d,]+)", button.get_attribute("aria-label"))[1].replace(",", ""))
+    assert token == most_hurt(service, run_id)
+    button.click()
+    part = page.locator("[data-testid=fx-compare-links]")
+    items = part.locator("[data-testid=fx-missing-links] li")
+    expect(items.first).to_be_visible(timeout=MEASURED)
+    found = explained(service, run_id, token)
+    verified = [link for link in found["links"] if link["nll"] is not None]
+    assert items.count() == len(verified)
+    best = verified[0]
+    expect(items.first).to_contain_text(f"layer {best['layer']}, head {best['head']}")
+    expect(items.first).to_contain_text(f"{found['nll_focus'] - best['nll']:.2f}")
+    verdict = part.locator("[data-testid=fx-links-verdict]")
+    expect(verdict).to_contain_text(f"bring it to {found['nll_together']:.2f} nats")
+    assert part.locator(".fx-arcs path").count() == len(verified)
+    shown = part.locator("[data-kind=target]")
+    expect(shown).to_have_attribute("data-pos", str(token))
+    items.first.get_by_role("button").hover()
+    assert part.locator(".fx-arcs path.fx-marked").get_attribute("data-number") == "0"
+    reload(page)  # the address names the token, and what was found is kept
+    page.wait_for_selector("[data-testid=fx-header]")
+    assert address(page, "why") == str(token)
+    expect(items.first).to_be_visible(timeout=20_000)
+    items.first.get_by_role("button").click()
+    expect(page.locator("[data-testid=fx-tokens]")).to_be_visible()
+    assert address(page, "layer") == str(best["layer"])
+    expect(page.locator("[data-testid=fx-selection]")).to_contain_text(f"{best['query']} to {best['key']}")
 
 
 def test_a_grid_can_be_stopped(open_part, pair):

@@ -46,7 +46,14 @@ export class CompareLinks extends ComparePart {
     this.verdict = el("div", { class: "fx-verdict", "data-testid": "fx-links-verdict" });
     this.arcs = new ArcText(text.arcs, (pos) => app.goToToken(pos));
     this.list = el("ol", { class: "fx-missing-links", "data-testid": "fx-missing-links" });
-    this.results = el("div", { class: "fx-compare-results", hidden: true }, this.verdict, this.arcs.node, this.list);
+    this.results = el(
+      "div",
+      { class: "fx-compare-results", hidden: true },
+      this.verdict,
+      this.arcs.node,
+      el("h4", { class: "fx-link-title fx-missing-title" }, text.listTitle),
+      this.list,
+    );
     this.node.append(
       el("p", { class: "fx-help" }, text.help),
       this.form,

@@ -401,6 +401,7 @@ export const links = {
     `Window and sinks alone would have dropped all ${count}; random groups of the same shape would have kept ${kept}.`,
   found: (pairs) => `${pairs} dropped pairs were compared, over all layers and heads.`,
   none: (pairs) => `None of ${pairs} dropped pairs would have helped, to first order.`,
+  listTitle: "Change of the token's loss, in nats, with one link added",
   arcs: { label: "The missing links in the text", go: (pos) => `Show token ${pos} in the text` },
   query: "From",
   key: "to",

@@ -191,10 +191,9 @@ READING: dict[str, tuple[Column, ...]] = {
         _whole("head", "Head"),
         Column("query_piece", "Query", "piece"),
         Column("key_piece", "Key", "piece"),
-        Column("probability", "Share"),
-        Column("predicted", "Predicted (nats)"),
-        Column("change", "Verified (nats)"),
-        Column("random_keeps", "Random keeps", "word"),
+        Column("predicted", "Predicted"),
+        Column("change", "Verified"),
+        Column("random_keeps", "Random", "word"),
     ),
     "links": (
         LAYER,

@@ -205,8 +205,10 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
         start.remove()
     best = _Best(candidates)
     with torch.no_grad():
-        dropped = sum(_layer_links(call, gradient, best) for call, gradient in zip(calls, gradients, strict=True))
-    return MissingLinks(token, float("nan"), float(loss.detach()), best.links(), None, dropped)
+        heads = [head for call, own in zip(calls, gradients, strict=True) for head in _heads(call, own)]
+        for head in sorted(heads, key=lambda one: float(one.bound.max()), reverse=True):
+            _look_through(head, best)
+    return MissingLinks(token, float("nan"), float(loss.detach()), best.links(), None, sum(map(_dropped_pairs, calls)))
 
 
 class _Best:
@@ -230,54 +232,82 @@ class _Best:
         return tuple(MissingLink(*where, predicted=-gain) for gain, where in ordered)
 
 
-def _layer_links(call: _LayerCall, gradient: Tensor | None, best: _Best) -> int:
-    """Look through one layer; returns how many pairs its heads drop."""
-    shared, dropped = call.query.shape[1] // call.key.shape[1], 0
-    for mask in call.masks:
-        heads = [key_head * shared + number for key_head in mask.group.heads for number in range(shared)]
-        dropped += len(heads) * _dropped_pairs(mask.membership[0], mask)
-        if gradient is not None and not mask.group.setting.full:
-            for head in heads:
-                _head_links(call, mask, head, gradient[0, :, head], best)
-    return dropped
+@dataclass(slots=True)
+class _Head:
+    """One query head of one layer: what its links can change, before they are looked at.
 
-
-def _head_links(call: _LayerCall, mask: HeadMask, head: int, slope_QD: Tensor, best: _Best) -> None:
-    """Look through one head.
-
-    A link changes the loss by at most |g| (|v| + |o|), so rows whose bound does not beat the links known are skipped:
-    the gradient of one token's loss lies on few queries.
+    Attributes:
+        call, mask, head: which.
+        slope: (T, D) gradient of the loss with respect to the head's output.
+        out: (T, D) that output.
+        bound: (T,) by how many nats a link of each query can lower the loss at most, its share of attention being 1.
     """
-    exact, bits_T = torch.promote_types(call.query.dtype, torch.float32), mask.membership[0]
-    length, key_head = bits_T.numel(), head * call.key.shape[1] // call.query.shape[1]
-    position_T = torch.arange(length, device=bits_T.device)
-    key_TD, value_TD = call.key[0, key_head].to(exact), call.value[0, key_head].to(exact)
-    query_QD, out_QD, slope_QD = call.query[0, head].to(exact), call.out[0, :, head].to(exact), slope_QD.to(exact)
-    bound_Q = slope_QD.norm(dim=1) * (value_TD.norm(dim=1).max() + out_QD.norm(dim=1))
-    for rows_Q in bound_Q.argsort(descending=True).split(ROWS):
-        if -float(bound_Q[rows_Q[0]]) >= best.bar:
+
+    call: _LayerCall
+    mask: HeadMask
+    head: int
+    slope: Tensor
+    out: Tensor
+    bound: Tensor
+
+    @property
+    def key_head(self) -> int:
+        """Of the query head."""
+        return self.head * self.call.key.shape[1] // self.call.query.shape[1]
+
+
+def _heads(call: _LayerCall, gradient: Tensor | None) -> list[_Head]:
+    """The query heads of one layer that drop pairs."""
+    if gradient is None:
+        return []
+    shared, exact = call.query.shape[1] // call.key.shape[1], torch.promote_types(call.query.dtype, torch.float32)
+    heads = []
+    for mask in call.masks:
+        if mask.group.setting.full:
+            continue
+        for key_head in mask.group.heads:
+            value_TD = call.value[0, key_head].to(exact)
+            for head in range(key_head * shared, (key_head + 1) * shared):
+                slope_QD, out_QD = gradient[0, :, head].to(exact), call.out[0, :, head].to(exact)
+                bound_Q = (slope_QD * out_QD).sum(dim=1) - (slope_QD @ value_TD.T).amin(dim=1)
+                heads.append(_Head(call, mask, head, slope_QD, out_QD, bound_Q))
+    return heads
+
+
+def _look_through(one: _Head, best: _Best) -> None:
+    """The links of one head, in blocks of queries; those that cannot beat the links known are skipped."""
+    call, mask, slope_QD = one.call, one.mask, one.slope
+    bits_T, exact = mask.membership[0], slope_QD.dtype
+    position_T = torch.arange(bits_T.numel(), device=bits_T.device)
+    key_TD, value_TD = call.key[0, one.key_head].to(exact), call.value[0, one.key_head].to(exact)
+    for rows_Q in one.bound.argsort(descending=True).split(ROWS):
+        if -float(one.bound[rows_Q[0]]) >= best.bar:
             break
-        scores_QT = query_QD[rows_Q] @ key_TD.T * call.scoring.scale
+        scores_QT = call.query[0, one.head][rows_Q].to(exact) @ key_TD.T * call.scoring.scale
         if call.scoring.softcap is not None:
             scores_QT = call.scoring.softcap * torch.tanh(scores_QT / call.scoring.softcap)
         allowed_QT = allowed_pairs(bits_T[rows_Q], bits_T, position_T[rows_Q], position_T, mask.rule)
         distance_QT = position_T[rows_Q][:, None] - position_T
-        missing_QT = ~allowed_QT & (distance_QT >= 0) & (distance_QT <= mask.rule.farthest(length))
+        missing_QT = ~allowed_QT & (distance_QT >= 0) & (distance_QT <= mask.rule.farthest(bits_T.numel()))
         seen_Q1 = scores_QT.masked_fill(~allowed_QT, float("-inf")).logsumexp(dim=1, keepdim=True)
         share_QT = torch.sigmoid(scores_QT - seen_Q1)  # of the added key among it and those that are seen
-        pull_QT = slope_QD[rows_Q] @ value_TD.T - (slope_QD * out_QD)[rows_Q].sum(dim=1, keepdim=True)
+        pull_QT = slope_QD[rows_Q] @ value_TD.T - (slope_QD * one.out)[rows_Q].sum(dim=1, keepdim=True)
         change_QT = (share_QT * pull_QT).masked_fill(~missing_QT, 0.0)
         changes, places = change_QT.flatten().topk(min(best.most, change_QT.numel()), largest=False)
         for change, place in zip(changes.tolist(), places.tolist(), strict=True):
             if change >= best.bar:
                 break
-            row, key = divmod(place, length)
-            best.add(change, call.layer, head, int(rows_Q[row]), key, float(share_QT[row, key]))
+            row, key = divmod(place, bits_T.numel())
+            best.add(change, call.layer, one.head, int(rows_Q[row]), key, float(share_QT[row, key]))
 
 
-def _dropped_pairs(bits_T: Tensor, mask: HeadMask) -> int:
-    """Pairs within the layer's reach that one head drops."""
-    if mask.group.setting.full:
-        return 0
-    counts = pair_totals(bits_T.cpu().numpy()[None], [mask.rule])[0]
-    return int(counts[CAUSES.index("dropped")]) - mask.rule.unreached(bits_T.numel())
+def _dropped_pairs(call: _LayerCall) -> int:
+    """Pairs within the layer's reach that its query heads drop."""
+    dropped, shared = 0, call.query.shape[1] // call.key.shape[1]
+    for mask in call.masks:
+        if mask.group.setting.full:
+            continue
+        counts = pair_totals(mask.membership[0].cpu().numpy()[None], [mask.rule])[0]
+        own = int(counts[CAUSES.index("dropped")]) - mask.rule.unreached(mask.membership.shape[1])
+        dropped += own * shared * len(mask.group.heads)
+    return dropped

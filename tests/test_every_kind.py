@@ -292,6 +292,7 @@ def test_every_view(analysed):
         "compare_numbers": {"other": other},
         "compare_grid_start": {"top_k": [2], "window": [8], "repeats": 1},
         "compare_lengths_start": {**of_layer, "seconds": 1},
+        "predictions": {"token": 40},
         "compare_links": {"token": 40},
         "compare_links_start": {"token": 40},
         "compare_generation_start": {"prompt": "The harbour", "max_tokens": 4},

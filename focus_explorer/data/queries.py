@@ -241,6 +241,19 @@ QUERIES: dict[str, str] = {
         JOIN groups q ON q.layer = k.layer AND q.position = k.query
         JOIN groups o ON o.layer = k.layer AND o.position = k.key
         WHERE k.run_id = $run_id ORDER BY k.layer, k.kind, k.head, k.rank""",
+    "predictions": """
+        SELECT position, mode, rank, pieces, probabilities FROM predictions
+        WHERE run_id = $run_id AND position BETWEEN $first AND $last ORDER BY position, mode""",
+    "prediction_changes": """
+        SELECT f.position, f.token_ids[1] <> o.token_ids[1] AS changed, f.rank = 1 AS full_right,
+            o.rank = 1 AS focus_right
+        FROM predictions f JOIN predictions o USING (run_id, position)
+        WHERE run_id = $run_id AND f.mode = 'full' AND o.mode = 'focus' ORDER BY f.position""",
+    "prediction_table": """
+        SELECT p.position, t.piece, p.mode, p.rank, unnest(range(1, len(p.token_ids) + 1)) AS place,
+            unnest(p.pieces) AS predicted, unnest(p.token_ids) AS predicted_id, unnest(p.probabilities) AS probability
+        FROM predictions p JOIN tokens t USING (run_id, position)
+        WHERE run_id = $run_id ORDER BY p.position, p.mode, place""",
     "explained_tokens": "SELECT * FROM explained_tokens WHERE run_id = $run_id ORDER BY token",
     "missing_links": """
         SELECT layer, head, query, key, probability, predicted, nll, random_keeps

@@ -18,7 +18,14 @@ from focus_explorer.data.parts import full_layers, head_memberships, part_pairs,
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.runs import run_config
-from focus_explorer.views.payloads.runs import LayerCellsPayload, RunPayload, WordClassesPayload
+from focus_explorer.views.payloads.runs import (
+    LayerCellsPayload,
+    PredictionChangesPayload,
+    PredictionPayload,
+    PredictionsPayload,
+    RunPayload,
+    WordClassesPayload,
+)
 from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
@@ -85,6 +92,43 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayloa
             raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
         others = _other_memberships(database, fetch_run(database, run_id), layer)
     return _cells(rows, np.array([layer]), rows.num_rows, others)[str(layer)]
+
+
+def predictions(database: Database, run_id: str, token: int) -> PredictionsPayload:
+    """The most probable tokens at one place under both kinds of attention.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+        token: position of the token that is predicted.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    fetch_run(database, run_id)
+    modes: dict[str, PredictionPayload] = {}
+    for row in fetch(database, "predictions", run_id=run_id, first=token, last=token).to_pylist():
+        tokens = list(zip(row["pieces"], row["probabilities"], strict=True))
+        modes[row["mode"]] = {"rank": row["rank"], "tokens": tokens}
+    return {"token": token, "full": modes.get("full"), "focus": modes.get("focus")}
+
+
+def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayload:
+    """Where the most probable token differs between full attention and Focus, and where each is right.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    run = fetch_run(database, run_id)
+    rows = fetch(database, "prediction_changes", run_id=run_id)
+    codes = np.zeros(run["num_tokens"], dtype=np.uint8)
+    for bit, name in enumerate(("changed", "full_right", "focus_right")):
+        codes[rows["position"].to_numpy()] |= rows[name].to_numpy(zero_copy_only=False).astype(np.uint8) << bit
+    return {"stored": rows.num_rows > 0, "codes": encode(codes)}
 
 
 def word_classes(database: Database, run_id: str) -> WordClassesPayload:

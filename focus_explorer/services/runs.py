@@ -120,12 +120,28 @@ def token_rows(database: Database, run_id: str, first: int, count: int) -> list[
     Raises:
         InputError: the part is negative or too long, or there is no such run.
     """
+    return _rows_of_tokens(database, "token_table", run_id, first, count)
+
+
+def prediction_rows(database: Database, run_id: str, first: int, count: int) -> list[dict[str, Any]]:
+    """The most probable tokens at every place of a part of a run, by position and mode.
+
+    Args:
+        database, run_id, first, count: as in `token_rows`.
+
+    Raises:
+        InputError: the part is negative or too long, or there is no such run.
+    """
+    return _rows_of_tokens(database, "predictions", run_id, first, count)
+
+
+def _rows_of_tokens(database: Database, query: str, run_id: str, first: int, count: int) -> list[dict[str, Any]]:
     if first < 0 or not 1 <= count <= MOST_TOKEN_ROWS:
         raise InputError(
             f"first is {first} and count {count}", expected=f"first from 0, count from 1 to {MOST_TOKEN_ROWS}"
         )
     fetch_run(database, run_id)
-    return fetch(database, "token_table", run_id=run_id, first=first, last=first + count - 1).to_pylist()
+    return fetch(database, query, run_id=run_id, first=first, last=first + count - 1).to_pylist()
 
 
 def token_ids(database: Database, run_id: str) -> list[int]:

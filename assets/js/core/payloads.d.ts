@@ -141,6 +141,25 @@ export interface LayerCellsPayload {
   part_memberships?: Record<string, string>;
 }
 
+/** The most probable tokens at one place with their probabilities; `rank` of the real one, from 1. */
+export interface PredictionPayload {
+  rank: number;
+  tokens: [string, number][];
+}
+
+/** predictions: of one token; null in runs stored before 0.2 and for the first token. */
+export interface PredictionsPayload {
+  token: number;
+  full: PredictionPayload | null;
+  focus: PredictionPayload | null;
+}
+
+/** prediction_changes: `codes` is base64 of bytes: bit 0 the first choices differ, 1 full's is real, 2 Focus's is. */
+export interface PredictionChangesPayload {
+  stored: boolean;
+  codes: string;
+}
+
 /** word_classes: `classes` is base64 of bytes. */
 export interface WordClassesPayload {
   names: string[];

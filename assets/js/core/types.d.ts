@@ -86,6 +86,8 @@ export type Answer<T> = (T & { error?: undefined }) | ErrorPayload;
 /** The questions of focus_explorer/ui/questions/answer.py and their answers. */
 export interface Answers {
   layer_cells: P.LayerCellsPayload;
+  predictions: P.PredictionsPayload;
+  prediction_changes: P.PredictionChangesPayload;
   word_classes: P.WordClassesPayload;
   groups: P.GroupsPayload;
   agreement: P.LayerAgreementPayload;

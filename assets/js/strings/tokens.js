@@ -96,6 +96,14 @@ export const reading = {
     kindHint:
       "From lists of English words and capital letters, without a parser: a word has its most frequent class. Text " +
       "in other languages falls mostly under content words, names and punctuation.",
+    prediction: "Prediction",
+    anyPrediction: "any",
+    predictions: {
+      changed: "changed",
+      lost: "right with full attention alone",
+      won: "right with Focus alone",
+    },
+    noPredictions: "This run was stored without predictions; explore the text again to have them.",
     from: "From token",
     to: "to",
     mode: "Other tokens",
@@ -124,6 +132,20 @@ export const reading = {
     title: "This token",
     close: "Close",
     position: (pos, total, layer) => `token ${pos} of ${total}, layer ${layer}`,
+    predictions: {
+      title: "Predicted here",
+      hint:
+        "The five tokens that the model finds most probable at this place from what comes before it, with full " +
+        "attention and with Focus, and their probabilities. The token of the text is marked; its rank counts the " +
+        "whole vocabulary.",
+      full: "Full attention",
+      focus: "Focus",
+      loading: "Loading the predictions…",
+      none: "No prediction is stored for this token.",
+      changed: "Focus changes the first choice.",
+      same: "The first choice is the same.",
+      rank: (piece, rank) => `${piece}: rank ${rank}`,
+    },
     back: "May attend to",
     backTotal: (kept, all, share) => `${kept} of ${all} tokens up to here (${share}), itself included`,
     backHint:

@@ -11,12 +11,26 @@ import { choiceOf } from "../core/widgets.js";
 import { reading as text } from "../strings/tokens.js";
 /** @import { App } from "../shell/app.js" */
 
+// Of the codes of `PredictionChangesPayload`.
+const [CHANGED, FULL_RIGHT, FOCUS_RIGHT] = [1, 2, 4];
+
+const PREDICTIONS = {
+  /** @param {number} code */
+  changed: (code) => (code & CHANGED) !== 0,
+  /** @param {number} code */
+  lost: (code) => (code & (FULL_RIGHT | FOCUS_RIGHT)) === FULL_RIGHT,
+  /** @param {number} code */
+  won: (code) => (code & (FULL_RIGHT | FOCUS_RIGHT)) === FOCUS_RIGHT,
+};
+
 // Filters; `changed` is called when other tokens pass.
 export class TokenFilter {
   /** @type {HTMLSelectElement} */
   group;
   /** @type {HTMLSelectElement} */
   kind;
+  /** @type {HTMLSelectElement} */
+  prediction;
   /** @type {HTMLInputElement} */
   from;
   /** @type {HTMLInputElement} */
@@ -41,6 +55,8 @@ export class TokenFilter {
     this.changed = changed;
     /** @type {{ names: string[], codes: Uint8Array } | null} */
     this.kinds = null;
+    /** What became of the prediction of each token, see `PredictionChangesPayload`. @type {Uint8Array | null} */
+    this.changes = null;
     this.build();
   }
 
@@ -64,6 +80,12 @@ export class TokenFilter {
       option("", words.anyKind),
       Object.entries(words.kinds).map(([name, label]) => option(name, label)),
     );
+    this.prediction = el(
+      "select",
+      { onchange: () => this.loadKinds() },
+      option("", words.anyPrediction),
+      Object.entries(words.predictions).map(([name, label]) => option(name, label)),
+    );
     [this.from, this.to] = [number(words.from), number(words.to)];
     this.mode = "dim";
     this.modes = choiceOf(words.mode, words.modes, this.mode, (mode) => {
@@ -82,6 +104,7 @@ export class TokenFilter {
         el("label", { class: "fx-select" }, words.kind, this.kind),
         hintButton(this.app.tooltip, words.kindSubject, words.kindHint),
       ),
+      el("label", { class: "fx-select" }, words.prediction, this.prediction),
       el("span", { class: "fx-select" }, words.from, this.from, words.to, this.to),
       this.modes,
       buttonOf(words.select, () => this.selectAll()),
@@ -93,11 +116,12 @@ export class TokenFilter {
 
   reset() {
     this.kinds = null;
+    this.changes = null;
     this.group.replaceChildren(
       option("", text.filter.anyGroup),
       ...range(this.app.run.numGroups).map((group) => option(String(group), groupLabel(group))),
     );
-    for (const input of [this.kind, this.from, this.to]) input.value = "";
+    for (const input of [this.kind, this.prediction, this.from, this.to]) input.value = "";
     this.count();
   }
 
@@ -123,12 +147,12 @@ export class TokenFilter {
   }
 
   inputs() {
-    return { group: this.group, kind: this.kind, from: this.from, to: this.to };
+    return { group: this.group, kind: this.kind, prediction: this.prediction, from: this.from, to: this.to };
   }
 
   clear() {
     this.group.value = "";
-    for (const input of [this.kind, this.from, this.to]) input.value = "";
+    for (const input of [this.kind, this.prediction, this.from, this.to]) input.value = "";
     this.apply();
   }
 
@@ -136,7 +160,7 @@ export class TokenFilter {
     return Object.values(this.inputs()).some((input) => input.value !== "");
   }
 
-  // The kinds of words are requested once, when somebody first filters by them.
+  // Kinds of words and changed predictions are requested once, when somebody first filters by them.
   async loadKinds() {
     const { run } = this.app;
     this.problem.textContent = "";
@@ -146,9 +170,15 @@ export class TokenFilter {
         if (this.app.run !== run) return;
         this.kinds = { names: answer.names, codes: decodeBase64(answer.classes) };
       }
+      if (this.prediction.value !== "" && this.changes === null) {
+        const answer = await run.requestOnce("prediction_changes");
+        if (this.app.run !== run) return;
+        if (!answer.stored) throw new Error(text.filter.noPredictions);
+        this.changes = decodeBase64(answer.codes);
+      }
       this.apply();
     } catch (error) {
-      this.kind.value = "";
+      for (const input of [this.kind, this.prediction]) input.value = "";
       this.problem.textContent = error.message;
     }
   }
@@ -178,6 +208,11 @@ export class TokenFilter {
       const { names, codes } = this.kinds;
       const code = names.indexOf(this.kind.value);
       tests.push((pos) => codes[pos] === code);
+    }
+    if (this.prediction.value !== "" && this.changes) {
+      const { changes } = this;
+      const passes = PREDICTIONS[/** @type {keyof typeof PREDICTIONS} */ (this.prediction.value)];
+      tests.push((pos) => passes(changes[pos]));
     }
     if (this.from.value !== "") tests.push((pos) => pos >= Number(this.from.value));
     if (this.to.value !== "") tests.push((pos) => pos <= Number(this.to.value));

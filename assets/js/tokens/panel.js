@@ -14,6 +14,7 @@ import { sparsity as sparsityText } from "../strings/sparsity.js";
 import { reading as readingText } from "../strings/tokens.js";
 import { lossWords } from "./details.js";
 import { LINK_CAUSES } from "./links.js";
+import { TokenPredictions } from "./predictions.js";
 /** @import { Run } from "../core/run.js" */
 /** @import { Cause } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
@@ -31,6 +32,7 @@ export class TokenPanel {
   constructor(app, closed) {
     this.app = app;
     this.heads = new HeadChoice(app);
+    this.predictions = new TokenPredictions(app);
     this.closed = closed;
     this.node = el("section", {
       class: "fx-detail",
@@ -61,8 +63,10 @@ export class TokenPanel {
       this.head(pos),
       ...this.links(links, problem),
       this.facts(run, layerIndex, pos),
+      this.predictions.node,
       this.path(run, layerIndex, pos),
     );
+    this.predictions.show(pos);
     if (focused) this.node.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
   }
 

@@ -31,6 +31,7 @@ from focus_runtime.budget import read_budget
 from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
 
+COMPUTED = ("tokens", "assignments", "head_assignments", "masks", "head_masks", "layers", "losses", "predictions")
 TIMED = ("attention_full", "attention_focus", "total_full", "total_focus", "measured_at")
 
 
@@ -229,7 +230,7 @@ def carry_over(database: Database, fresh: str, entry: Row, title: str) -> None:
         "notes": json.dumps(entry["notes"]),
     }
     with database.write() as connection:
-        for table in ("tokens", "assignments", "head_assignments", "masks", "head_masks", "layers", "losses"):
+        for table in COMPUTED:
             connection.execute(f"UPDATE {table} SET run_id = ? WHERE run_id = ?", [run_id, fresh])
         for table in ("timings", "runs"):
             connection.execute(f"DELETE FROM {table} WHERE run_id = ?", [fresh])

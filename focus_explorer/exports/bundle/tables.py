@@ -14,11 +14,11 @@ from focus_runtime.store.database import Database
 
 # With the model, a token can be recovered from its loss, from its groups in all layers, or from a list of ids; so
 # without the text no table has rows by place in the text.
-BY_PLACE = ("tokens", "assignments", "losses", "masks", "links", "pairs", "missing_links")
+BY_PLACE = ("tokens", "assignments", "losses", "masks", "links", "pairs", "missing_links", "predictions")
 PLACES = frozenset(
     {"position", "token", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"}
 )
-DATA_ONLY = ("assignments", "losses", "masks")  # for programs; too many rows for a spreadsheet
+DATA_ONLY = ("assignments", "losses", "masks", "predictions")  # for programs; too many rows for a spreadsheet
 FORMATS_FOR_READING = ("csv", "json", "latex", "markdown")
 NOT_WITHOUT_TEXT = "its rows stand in the order of the text, which is not included"
 NOTHING_MEASURED = "it has no rows: this was not measured for the run"

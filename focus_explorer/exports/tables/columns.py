@@ -184,6 +184,15 @@ READING: dict[str, tuple[Column, ...]] = {
         Column("random", "Random"),
         Column("window_only", "Window only"),
     ),
+    "predictions": (
+        POSITION,
+        PIECE,
+        Column("mode", "Attention", "word"),
+        _whole("rank", "Rank"),
+        _whole("place", "Place"),
+        Column("predicted", "Predicted", "piece"),
+        Column("probability", "Probability"),
+    ),
     "missing_links": (
         _whole("token", "Token"),
         PIECE,

@@ -28,6 +28,7 @@ TABLES: dict[str, str] = {  # of a run
     "heads": "What the heads of every layer executed, those of equal settings together, with the pairs of one of them.",
     "assignments": "Every token in every layer: groups, confidence and entropy of the routing.",
     "losses": "Loss of every token under full attention and under Focus.",
+    "predictions": "The most probable tokens at every place under full attention and Focus, with probabilities.",
     "timings": "Median and range of the time of every stage.",
     "timing_repeats": "Time of every stage in every timed repeat.",
     "masks": "Pairs by what keeps or drops them, in blocks of every layer's mask.",
@@ -56,6 +57,7 @@ _QUERIES = {  # tables that are the rows of one named query
     "attention": "attention_mass",
     "comparisons": "comparisons",
     "missing_links": "missing_link_table",
+    "predictions": "prediction_table",
 }
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, "budget")

@@ -7,7 +7,7 @@ from typing import Any
 
 from focus_explorer.exports.tables.write import table
 from focus_explorer.services.compare.runs import compare_numbers
-from focus_explorer.services.runs import list_runs, run_summary, token_rows
+from focus_explorer.services.runs import list_runs, prediction_rows, run_summary, token_rows
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import run_sql
 
@@ -56,6 +56,20 @@ class RunFunctions:
         """
         return [plain(row) for row in token_rows(self.service.database, run_id, first, count)]
 
+    def predictions(self, run_id: str, first: int = 0, count: int = 500) -> list:
+        """The five most probable tokens at every place under full attention and under Focus, with probabilities.
+
+        Args:
+            run_id: as listed by runs.
+            first: position of the first token.
+            count: number of tokens, at most 5000.
+
+        Returns:
+            For each token and mode (full, focus): position, rank of the real token (from 1), pieces and probabilities,
+            most probable first; empty for a run stored before 0.2.
+        """
+        return [plain(row) for row in prediction_rows(self.service.database, run_id, first, count)]
+
     def compare(self, first: str, second: str) -> dict:
         """The numbers of two runs side by side, and the settings that differ.
 
@@ -91,6 +105,7 @@ def functions(service: Service) -> dict[str, Callable[..., Any]]:
         "groups": made.groups,
         "layers": made.layers,
         "tokens": made.tokens,
+        "predictions": made.predictions,
         "compare": made.compare,
         "sql": made.sql,
     }

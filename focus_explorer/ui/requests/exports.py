@@ -19,7 +19,7 @@ from focus_explorer.views.payloads.exports import (
     MaskChoicesPayload,
 )
 
-WITHOUT_LAYERS = ("tokens", "losses", "timings", "timing_repeats", "comparisons")
+WITHOUT_LAYERS = ("tokens", "losses", "predictions", "timings", "timing_repeats", "comparisons")
 
 
 def choices(service: Service, request: Request) -> ExportChoicesPayload:

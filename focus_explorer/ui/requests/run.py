@@ -1,10 +1,10 @@
-"""Requests of every view of a run: cells of a layer, and classes of words."""
+"""Requests of every view of a run: cells of a layer, classes of words, predictions."""
 
 from __future__ import annotations
 
-from focus_explorer.services.run_payload import layer_cells, word_classes
+from focus_explorer.services.run_payload import layer_cells, prediction_changes, predictions, word_classes
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Payload, Request, run_of
+from focus_explorer.ui.parameters import Payload, Request, run_of, whole_number
 
 
 def cells(service: Service, request: Request) -> Payload:
@@ -17,4 +17,14 @@ def classes(service: Service, request: Request) -> Payload:
     return word_classes(service.database, run_of(request))
 
 
-REQUESTS = {"layer_cells": cells, "word_classes": classes}
+def predicted(service: Service, request: Request) -> Payload:
+    """The most probable tokens at one place: run, token."""
+    return predictions(service.database, run_of(request), whole_number(request, "token"))
+
+
+def changes(service: Service, request: Request) -> Payload:
+    """Where the most probable token differs: run."""
+    return prediction_changes(service.database, run_of(request))
+
+
+REQUESTS = {"layer_cells": cells, "word_classes": classes, "predictions": predicted, "prediction_changes": changes}

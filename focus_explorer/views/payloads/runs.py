@@ -157,6 +157,29 @@ class LayerCellsPayload(TypedDict):
     part_memberships: NotRequired[dict[str, str]]
 
 
+class PredictionPayload(TypedDict):
+    """The most probable tokens at one place with their probabilities; `rank` of the real one, from 1."""
+
+    rank: int
+    tokens: list[tuple[str, float]]
+
+
+class PredictionsPayload(TypedDict):
+    """Predictions of one token; null in runs stored before 0.2 and for the first token."""
+
+    token: int
+    full: PredictionPayload | None
+    focus: PredictionPayload | None
+
+
+class PredictionChangesPayload(TypedDict):
+    """`codes`: base64 of a byte a token. Bit 0: the most probable tokens differ; 1: full attention's is the real one;
+    2: Focus's is. `stored` is false in runs without predictions."""
+
+    stored: bool
+    codes: str
+
+
 class WordClassesPayload(TypedDict):
     """Word class of every token; `classes` is base64 of bytes."""
 

@@ -20,21 +20,22 @@ from focus_runtime.composition.observe import observe_routing
 from focus_runtime.errors import Cancelled
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
-from focus_runtime.measure.loss import check_positions, token_nll
+from focus_runtime.measure.loss import check_positions
 from focus_runtime.measure.memory import within_memory
+from focus_runtime.measure.predictions import Predictions, token_predictions
 from focus_runtime.measure.timing import both_passes, peak_memory_bytes, timed_pass, warm_up
 from focus_runtime.models.device_map import device_names, input_device
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.setting import stoppable
-from focus_runtime.run.trace import HeadTrace, LayerTrace, Timing, Trace
-from focus_runtime.text.tokens import TokenizedText, tokenize
+from focus_runtime.run.trace import HeadTrace, LayerTrace, PredictedTokens, Timing, Trace
+from focus_runtime.text.tokens import TokenizedText, tokenize, vocabulary_piece
 from focus_runtime.version import __version__
 
 TARGET_REPEATS, MIN_REPEATS = 5, 3
 Progress = Callable[[str, float], None]
-Measured = tuple[list[LayerTrace], dict[str, np.ndarray], list[Timing]]
+Measured = tuple[list[LayerTrace], dict[str, Predictions], list[Timing]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,10 +112,12 @@ def analyze(
         within_memory(model, read=lambda beginning: both_passes(focus, beginning)),
         stoppable(model, cancelled),
     ):
-        layers, nll, timings = _measure(focus, ids, options, step)
+        layers, predicted, timings = _measure(focus, ids, options, step)
         backend = focus.backend_names
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
-    return Trace(tokens, layers, nll, timings, info, _notes(model, tokens, focus, centroids, layers))
+    nll = {mode: predictions.nll for mode, predictions in predicted.items()}
+    notes = _notes(model, tokens, focus, centroids, layers)
+    return Trace(tokens, layers, nll, timings, info, notes, _with_pieces(tokenizer, predicted))
 
 
 @contextmanager
@@ -137,17 +140,17 @@ def _composed(model: Any, centroids: Centroids, options: RunOptions) -> Iterator
 
 
 def _measure(focus: FocusModel, ids: Tensor, options: RunOptions, step: Callable[[str, float], None]) -> Measured:
-    """What Focus decided by layer, the losses of both modes in nats by token, and all timings."""
+    """What Focus decided by layer, the predictions of both modes by token, and all timings."""
     vectors: dict[int, Tensor] = {}  # of the latest pass, by layer
     with torch.no_grad(), observe_routing(focus, on_embedding=vectors.__setitem__):
         step("Warming up", 0.02)
         warm_up(focus, ids)
         step("Full attention", 0.05)
         timings, full_hidden = _timed(focus, ids, "full", 0)
-        nll = {"full": _score(focus.model, full_hidden, ids)}
+        predicted = {"full": token_predictions(focus.model, full_hidden, ids)}
         step("Focus", 0.2)
         more, focus_hidden = _timed(focus, ids, "focus", 0)
-        nll["focus"] = _score(focus.model, focus_hidden, ids)
+        predicted["focus"] = token_predictions(focus.model, focus_hidden, ids)
         timings += more
         step("Counting pairs", 0.35)
         layers = _layers(focus, vectors)
@@ -155,7 +158,7 @@ def _measure(focus: FocusModel, ids: Tensor, options: RunOptions, step: Callable
         if options.attention_mass:  # after the timings, whose peak memory it would raise
             step("Attention mass", 0.96)
             layers = _with_mass(focus, ids, layers)
-    return layers, nll, timings
+    return layers, predicted, timings
 
 
 def _beyond_context(model: Any, length: int) -> str | None:
@@ -198,8 +201,14 @@ def _repeat(
     return timings
 
 
-def _score(model: Any, hidden: Tensor, ids: Tensor) -> np.ndarray:
-    return token_nll(model, hidden, ids)[0].double().cpu().numpy()
+def _with_pieces(tokenizer: Any, predicted: dict[str, Predictions]) -> dict[str, PredictedTokens]:
+    """The same predictions with the text of their tokens."""
+    with_pieces = {}
+    for mode, predictions in predicted.items():
+        distinct = np.unique(predictions.token_ids).tolist()
+        pieces = {token_id: vocabulary_piece(tokenizer, token_id) for token_id in distinct}
+        with_pieces[mode] = PredictedTokens(predictions, pieces)
+    return with_pieces
 
 
 def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list[LayerTrace]:

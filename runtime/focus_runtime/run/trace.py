@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from focus_runtime.budget import HeadGroup
 from focus_runtime.mask.blocks import BlockCounts
+from focus_runtime.measure.predictions import Predictions
 from focus_runtime.text.tokens import TokenizedText
 
 
@@ -86,6 +87,19 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictedTokens:
+    """What one mode predicts; entry t is for token t+1.
+
+    Attributes:
+        predictions: most probable tokens, their probabilities, and the rank of the real one.
+        pieces: token id -> its text, of all tokens among the most probable ones.
+    """
+
+    predictions: Predictions
+    pieces: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """A whole run.
 
@@ -96,6 +110,7 @@ class Trace:
         timings: every repeat of every stage.
         info: the row of the `runs` table that is known here (model, configuration, versions, ...).
         notes: caveats a reader must know.
+        predicted: mode -> what it predicts; empty when that was not kept.
     """
 
     tokens: TokenizedText
@@ -104,6 +119,7 @@ class Trace:
     timings: list[Timing]
     info: dict[str, Any]
     notes: list[str] = field(default_factory=list)
+    predicted: dict[str, PredictedTokens] = field(default_factory=dict)
 
     @property
     def num_tokens(self) -> int:

@@ -7,13 +7,14 @@ import hashlib
 import json
 import secrets
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.run.trace import LayerTrace, Trace
+from focus_runtime.run.trace import LayerTrace, PredictedTokens, Trace
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 
@@ -46,12 +47,30 @@ def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
         insert(connection, "head_masks", _head_masks(run_id, trace))
         insert(connection, "layers", _layers(run_id, trace))
         insert(connection, "losses", _losses(run_id, trace))
+        for mode, predicted in trace.predicted.items():
+            insert(connection, "predictions", _predictions(run_id, mode, predicted))
         insert(connection, "timings", _timings(run_id, trace))
         insert(connection, "runs", _run(run_id, trace, command))
     return run_id
 
 
-def _lists(values: NDArray[np.float32]) -> pa.Array:
+def _predictions(run_id: str, mode: str, predicted: PredictedTokens) -> pa.Table:
+    made, count = predicted.predictions, predicted.predictions.ranks.size
+    pieces = np.array([predicted.pieces[token_id] for token_id in made.token_ids.ravel().tolist()], dtype=object)
+    return pa.table(
+        {
+            "run_id": constant(run_id, count),
+            "mode": constant(mode, count),
+            "position": np.arange(1, count + 1),
+            "rank": made.ranks.astype(np.int32),
+            "token_ids": _lists(made.token_ids.astype(np.int32)),
+            "pieces": _lists(pieces.reshape(made.token_ids.shape)),
+            "probabilities": _lists(made.probabilities),
+        }
+    )
+
+
+def _lists(values: NDArray[Any]) -> pa.Array:
     rows, width = values.shape
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * width, pa.int32()), pa.array(values.ravel()))
 

@@ -235,6 +235,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             predicted DOUBLE NOT NULL, nll DOUBLE, random_keeps BOOLEAN);
         """,
     ),
+    (
+        "0015_predictions",
+        """
+        CREATE TABLE predictions (
+            run_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, position BIGINT NOT NULL, rank INTEGER NOT NULL,
+            token_ids INTEGER[] NOT NULL, pieces VARCHAR[] NOT NULL, probabilities FLOAT[] NOT NULL);
+        """,
+    ),
 )
 
 

@@ -141,6 +141,19 @@ def _pieces(
     return pieces, starts, ends
 
 
+def vocabulary_piece(tokenizer: Any, token_id: int) -> str:
+    """A token of the vocabulary as it would stand in a text; part of a character's bytes as ‹F0 9F›, an id that has no
+    token, as where a model's output is wider than its vocabulary, as ‹id 276›.
+
+    Args:
+        tokenizer: a fast Hugging Face tokenizer.
+        token_id: of the token.
+    """
+    if tokenizer.convert_ids_to_tokens(token_id) is None:
+        return f"‹id {token_id}›"
+    return _bytes_piece(tokenizer, token_id).replace("\u2581", " ")  # how SentencePiece writes a space
+
+
 def _bytes_piece(tokenizer: Any, token_id: int) -> str:
     """A token of a byte-level vocabulary as text if its bytes are whole characters, else as hexadecimal."""
     token = tokenizer.convert_ids_to_tokens(token_id)

@@ -135,6 +135,9 @@ def ask(begin):
     [
         ("layer_cells", {"layer": 1}, ["LayerCellsPayload"]),
         ("word_classes", {}, ["WordClassesPayload"]),
+        ("predictions", {"token": 3}, ["PredictionsPayload"]),
+        ("predictions", {"token": 0}, ["PredictionsPayload"]),
+        ("prediction_changes", {}, ["PredictionChangesPayload"]),
         ("groups", {}, ["GroupsPayload"]),
         ("agreement", {}, ["LayerAgreementPayload"]),
         ("map", {"layer": 0, "quick": True}, ["MapPayload"]),

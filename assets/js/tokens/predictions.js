@@ -1,0 +1,89 @@
+// @ts-check
+// What full attention and Focus predict at one place, in the panel of a token.
+import { el } from "../core/dom.js";
+import { format } from "../core/format.js";
+import { visibleToken } from "../core/labels.js";
+import { hintButton } from "../core/tooltip.js";
+import { alertBox } from "../core/widgets.js";
+import { reading } from "../strings/tokens.js";
+/** @import { PredictionPayload, PredictionsPayload } from "../core/payloads.js" */
+/** @import { App } from "../shell/app.js" */
+/** @import { Run } from "../core/run.js" */
+
+const text = reading.detail.predictions;
+
+/** The part of the panel that shows predictions; those of the token shown last are kept. */
+export class TokenPredictions {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.body = el("div", { "data-testid": "fx-predictions" });
+    this.node = el(
+      "div",
+      { class: "fx-detail-part" },
+      el("h3", {}, text.title, hintButton(app.tooltip, text.title, text.hint)),
+      this.body,
+    );
+    /** @type {{ run: Run, pos: number } | null} */
+    this.shown = null;
+  }
+
+  /** @param {number} pos */
+  async show(pos) {
+    const { run } = this.app;
+    if (this.shown?.run === run && this.shown.pos === pos) return;
+    const asked = { run, pos };
+    this.shown = asked;
+    this.body.replaceChildren(el("p", { class: "fx-muted" }, text.loading));
+    const answer = await this.app.request("predictions", { token: pos });
+    if (this.shown !== asked) return;
+    if (answer.error === undefined) this.body.replaceChildren(...this.lists(run.pieces[pos], answer));
+    else {
+      this.shown = null;
+      this.body.replaceChildren(alertBox(answer.error, () => this.show(pos)));
+    }
+  }
+
+  /**
+   * @param {string} piece
+   * @param {PredictionsPayload} answer
+   */
+  lists(piece, { full, focus }) {
+    if (full === null || focus === null) return [el("p", { class: "fx-muted" }, text.none)];
+    const changed = full.tokens[0][0] !== focus.tokens[0][0];
+    return [
+      el("p", { class: "fx-muted" }, changed ? text.changed : text.same),
+      el(
+        "div",
+        { class: "fx-predictions" },
+        predictionList(text.full, piece, full),
+        predictionList(text.focus, piece, focus),
+      ),
+    ];
+  }
+}
+
+/**
+ * @param {string} title
+ * @param {string} piece
+ * @param {PredictionPayload} prediction
+ */
+const predictionList = (title, piece, { rank, tokens }) =>
+  el(
+    "section",
+    {},
+    el("h4", { class: "fx-predictions-title" }, title),
+    el(
+      "ol",
+      {},
+      tokens.map(([token, probability]) =>
+        el(
+          "li",
+          { "data-real": token === piece },
+          el("code", {}, visibleToken(token)),
+          el("span", { class: "fx-number" }, format.percent(probability, probability < 0.1 ? 1 : 0)),
+        ),
+      ),
+    ),
+    el("p", { class: "fx-muted" }, text.rank(visibleToken(piece), format.count(rank))),
+  );

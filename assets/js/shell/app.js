@@ -12,6 +12,7 @@ import { Tabs } from "../core/tabs.js";
 import { watchTheme } from "../core/theme.js";
 import { Tooltip } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
+import { guidedAnswer } from "./answer.js";
 import { exportButton } from "./export-button.js";
 import { runHeader } from "./header.js";
 import { LayerControl } from "./layer-control.js";
@@ -179,7 +180,7 @@ export class App {
     this.requestedSelection = null;
     this.selectionBar.update(this.selection);
     this.showContent();
-    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, exportButton(this)));
+    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, exportButton(this), guidedAnswer(this)));
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, this.layerIndex);
     this.openView(this.view);

@@ -175,8 +175,9 @@ function notes(list) {
  * @param {Run} run
  * @param {Tooltip} tooltip
  * @param {Node | null} [action]
+ * @param {Node | null} [answer] what the run shows, in sentences
  */
-export const runHeader = (run, tooltip, action = null) =>
+export const runHeader = (run, tooltip, action = null, answer = null) =>
   el(
     "header",
     { class: "fx-header", "data-testid": "fx-header" },
@@ -211,5 +212,6 @@ export const runHeader = (run, tooltip, action = null) =>
       { class: "fx-cards" },
       [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip)),
     ),
+    answer,
     notes(run.info.notes),
   );

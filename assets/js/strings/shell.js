@@ -21,6 +21,28 @@ export const shell = {
   },
   loadingRun: "Loading the run…",
   badPayload: (detail) => `This run cannot be shown: ${detail}.`,
+  answer: {
+    label: "What this run shows",
+    focus: "Focus computed ",
+    kept: (share) => `${share} of the token pairs`,
+    and: " and ",
+    worse: "predicts worse",
+    better: "predicts better",
+    same: "predicts as well",
+    numbers: (mean, low, high) => ` (${mean} nats a token, 95 % interval ${low} to ${high}).`,
+    few: (count, all) => `${count} of ${all} tokens`,
+    fewMeans: (count) =>
+      `${count === 1 ? " loses" : " lose"} as much as the whole text does on balance; the others even out`,
+    ofThem: ". Of these, ",
+    repeats: (count) => `${count} stood in the text before`,
+    repeatsMeans: (window, share, base) =>
+      `, but not within the last ${window} tokens (${share}, where ${base} of all tokens do).`,
+    fewLabel: "tokens that lose as much as the text",
+    repeatsLabel: "of these, repeated from farther than the window",
+    collapsed: (count) =>
+      `In ${count === 1 ? "one layer" : `${count} layers`} one group has more than half of the tokens`,
+    collapsedMeans: ": there the groups hardly tell this text's tokens apart.",
+  },
   header: {
     untitled: "Untitled text",
     tokens: (count) => `${count} tokens`,

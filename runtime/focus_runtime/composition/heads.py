@@ -16,7 +16,7 @@ from focus_runtime.attention.fused import StepHeads
 from focus_runtime.budget import HeadGroup
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.routing.router import Assignment, top_k_membership
+from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 
 EVERYTHING = 2**62  # a window that no text is longer than
 
@@ -92,10 +92,12 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
         top_ks: S distinct k.
         usual: the configuration's top-k, which the assignment has.
     """
-    if not assignment.uniform or top_ks == (usual,):
+    everywhere_BT = assignment.everywhere
+    if top_ks == (usual,) or not (assignment.uniform or everywhere_BT is not None):
         return assignment.membership.expand(len(top_ks), *assignment.membership.shape)
     own = assignment.probabilities.detach()
-    return torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
+    groups_SBT = torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
+    return groups_SBT if everywhere_BT is None else groups_SBT | all_groups(everywhere_BT, own.shape[-1])
 
 
 def head_masks(

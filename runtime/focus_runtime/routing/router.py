@@ -6,7 +6,7 @@ Shape suffixes: B batch, T tokens, E model width (d in the paper), R routing siz
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +24,37 @@ class Assignment:
         membership: (B, T) int64, bit g set when the token belongs to group g.
         potential: (B, K) or (K,) float, the column term that was used.
         uniform: True promises that every token has exactly the configured k of K groups.
+        everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`; None for none.
     """
 
     probabilities: Tensor
     membership: Tensor
     potential: Tensor
     uniform: bool = False
+    everywhere: Tensor | None = None
+
+    def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
+        """The same with some tokens in all groups: every later token sees them, and they see every earlier one.
+
+        Args:
+            tokens_BT: (B, T) bool.
+        """
+        everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
+        membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
+        return replace(self, membership=membership, uniform=False, everywhere=everywhere)
+
+
+def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
+    """Bit sets of all groups for some tokens, of none for the others.
+
+    Args:
+        tokens: (...) bool.
+        num_groups: K, at most 64.
+
+    Returns:
+        (...) int64.
+    """
+    return tokens.to(torch.int64) * ((1 << num_groups) - 1 if num_groups < 64 else -1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,22 +1,37 @@
-"""`focus-explorer centroids`: validation of centroid files."""
+"""`focus-explorer centroids`: validation of centroid files, and copies with other settings."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from focus_explorer.services.centroids.files import check_centroids
+from focus_explorer.services.centroids.files import check_centroids, copy_with_text_sinks
 from focus_explorer.services.service import Service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The action `check`."""
+    """The actions `check` and `text-sinks`."""
     actions = parser.add_subparsers(dest="action", required=True, parser_class=type(parser))
     check = actions.add_parser("check", help="validate a centroid file")
     check.add_argument("file", help=".safetensors, .pt or .pth, or the word default")
     check.add_argument("--model", help="also check that it fits this model")
     check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(run=_check)
+    sinks = actions.add_parser("text-sinks", help="write a copy that also keeps sinks in the middle of a text")
+    sinks.add_argument("file", help=".safetensors, .pt or .pth, or the name of a shipped file")
+    sinks.add_argument(
+        "--similarity",
+        type=float,
+        default=0.85,
+        help="tokens whose input of a layer is at least so similar (cosine) to the first token's (default: 0.85)",
+    )
+    sinks.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
+    sinks.set_defaults(run=_text_sinks)
+
+
+def _text_sinks(arguments: argparse.Namespace) -> None:
+    digest = copy_with_text_sinks(Service(), arguments.file, arguments.similarity, arguments.out)
+    print(f"wrote {arguments.out}, sha256 {digest}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -19,7 +19,15 @@ CHOICES = {
 }
 BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")  # of focus_attention
 DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded in
-MINIMA = {"num_groups": 1, "routing_dim": 1, "top_k": 1, "window": 0, "num_sinks": 0, "sinkhorn_iterations": 1}
+MINIMA = {
+    "num_groups": 1,
+    "routing_dim": 1,
+    "top_k": 1,
+    "window": 0,
+    "num_sinks": 0,
+    "sinkhorn_iterations": 1,
+    "text_sinks_from": 0,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +48,10 @@ class FocusConfig:
         gate: soft gate used in training: "log" adds log affinity to the logit, "paper" is equation 2.
         layers: layers with a router; None means every layer.
         budget: layers and key-value heads with another top-k or window, or with full attention.
+        text_sinks: tokens whose input of a layer has at least this cosine similarity with the first token's belong to
+            all groups from there on (composition/text_sinks.py); None for none. Training does not apply it.
+        text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
+            sink.
     """
 
     num_groups: int = 4
@@ -54,6 +66,8 @@ class FocusConfig:
     gate: str = "log"
     layers: tuple[int, ...] | None = None
     budget: tuple[HeadException, ...] = ()
+    text_sinks: float | None = None
+    text_sinks_from: int = 2
 
     def __post_init__(self) -> None:
         for name, minimum in MINIMA.items():
@@ -78,6 +92,9 @@ class FocusConfig:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}", expected=" or ".join(allowed))
+        sinks = self.text_sinks
+        if sinks is not None and (isinstance(sinks, bool) or not isinstance(sinks, int | float) or not 0 < sinks <= 1):
+            raise ConfigError(f"text_sinks is {sinks!r}", expected="a cosine similarity above 0, at most 1, or none")
         self._check_layers()
         self._check_budget()
 
@@ -131,6 +148,8 @@ class FocusConfig:
             values["budget"] = [entry.to_dict() for entry in self.budget]
         else:  # as before there were budgets, so that hashes of equal configurations stay equal
             del values["budget"]
+        if self.text_sinks is None:
+            del values["text_sinks"], values["text_sinks_from"]
         return values
 
     def to_json(self) -> str:

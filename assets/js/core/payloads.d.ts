@@ -19,6 +19,8 @@ export interface ConfigPayload {
   gate: string;
   layers: number[] | null;
   budget?: HeadExceptionPayload[];
+  text_sinks?: number;
+  text_sinks_from?: number;
 }
 
 /** An exception of `budget` of a configuration; without `head` it is for the whole layer. */

@@ -20,6 +20,7 @@ function settings(config) {
     words.topK(config.top_k),
     words.window(config.window),
     words.sinks(config.num_sinks),
+    ...(config.text_sinks === undefined ? [] : [words.textSinks(String(config.text_sinks))]),
     words.assignment(config.assignment),
   ].join(", ");
 }

@@ -51,6 +51,7 @@ export const shell = {
     topK: (k) => `top-k ${k}`,
     window: (size) => `window ${size}`,
     sinks: (count) => (count === 1 ? "1 sink" : `${count} sinks`),
+    textSinks: (similarity) => `sinks in the text (similarity ${similarity})`,
     assignment: (kind) => `${kind} assignment`,
     seed: (seed) => `seed ${seed}`,
     notes: "Please note",

@@ -90,11 +90,38 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         + (f"; fits {model}" if model is not None else ""),
         f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
         f"temperature {config.temperature:g}, {config.gate} gate",
+        *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
         *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
         "column potentials present" if centroids.has_potentials else "no column potentials",
         *(f"note: {warning}" for warning in centroids.warnings),
     ]
     return centroids, report
+
+
+def copy_with_text_sinks(service: Service, path: str, similarity: float, out: str) -> str:
+    """Write a copy of a centroid file that also keeps sinks in the middle of a text.
+
+    Args:
+        service: whose uploads may be named.
+        path: of the file, or its name.
+        similarity: least cosine similarity with the first token, see `FocusConfig.text_sinks`.
+        out: the new file.
+
+    Returns:
+        Its sha256.
+
+    Raises:
+        InputError: the file or the similarity cannot be used, or there is a file of that name.
+    """
+    from focus_runtime.routing.centroid_file import save_centroids
+
+    centroids = load_named_centroids(service.database, path)
+    if centroids is None:
+        raise InputError("random centroids are in no file", expected="a centroid file", fix="name one")
+    if Path(out).exists():
+        raise InputError(f"{out} exists", expected="a new file", fix="name another or remove it")
+    centroids.config = centroids.config.replace(text_sinks=similarity)
+    return save_centroids(centroids, out)
 
 
 def add_centroids(service: Service, path: str | Path, name: str, model: str | None) -> list[str]:

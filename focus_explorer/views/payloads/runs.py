@@ -16,7 +16,7 @@ class HeadExceptionPayload(TypedDict):
 
 
 class ConfigPayload(TypedDict):
-    """FocusConfig as JSON; `budget` where there is one."""
+    """FocusConfig as JSON; `budget` and `text_sinks` where there are some."""
 
     num_groups: int
     routing_dim: int
@@ -30,6 +30,8 @@ class ConfigPayload(TypedDict):
     gate: str
     layers: list[int] | None
     budget: NotRequired[list[HeadExceptionPayload]]
+    text_sinks: NotRequired[float]
+    text_sinks_from: NotRequired[int]
 
 
 class RunInfoPayload(TypedDict):

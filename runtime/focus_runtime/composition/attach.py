@@ -30,6 +30,7 @@ from focus_runtime.composition.state import (
     FocusLayer,
     SoftGate,
 )
+from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
@@ -69,6 +70,7 @@ class FocusModel:
     alternatives: Alternatives | None = None
     comparison: Comparison | None = None
     added_pairs: Mapping[int, Tensor] = field(default_factory=dict)
+    found_sinks: FoundSinks = field(default_factory=FoundSinks)
     observer: AttentionObserver | None = None
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class FocusModel:
         config = self.config
         if self._writer is None or self._writer[0] is not config:
             budget = json.dumps([entry.to_dict() for entry in config.budget])
-            self._writer = (config, f"{self._id} top_k={config.top_k} budget={budget}")
+            self._writer = (config, f"{self._id} top_k={config.top_k} budget={budget} sinks={config.text_sinks}")
         return self._writer[1]
 
     def _layers(self) -> list[FocusLayer]:

@@ -31,6 +31,7 @@ class GroupHistory:
         length: tokens whose groups are known; equal to `seen` as long as only Focus filled the cache.
         first_real: (B,) int64, padding tokens before each text; None while empty.
         written_by: which composition assigned the groups.
+        first_input: (B, E) input of the layer at each text's first real token, where text sinks are looked for.
     """
 
     def __init__(self, seen: int) -> None:
@@ -38,6 +39,7 @@ class GroupHistory:
         self.length = 0
         self.first_real: Tensor | None = None
         self.written_by = ""
+        self.first_input: Tensor | None = None
         self._buffer: Tensor | None = None
 
     @property
@@ -81,6 +83,8 @@ class GroupHistory:
         """Apply one operation over the batch dimension."""
         if self._buffer is not None and self.first_real is not None:
             self._buffer, self.first_real = change(self._buffer), change(self.first_real)
+        if self.first_input is not None:
+            self.first_input = change(self.first_input)
 
 
 def history_of(layer: Any) -> GroupHistory:

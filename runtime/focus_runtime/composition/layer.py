@@ -37,6 +37,7 @@ from focus_runtime.composition.heads import (
 )
 from focus_runtime.composition.state import STATE, Alternatives, Comparison, FocusLayer
 from focus_runtime.composition.step import FULL, attend_step, is_step
+from focus_runtime.composition.text_sinks import with_text_sinks
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
@@ -90,8 +91,16 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     hidden = args[0] if args else kwargs["hidden_states"]
     if layer.router.config is not owner.config:  # setting an attribute of a module takes a microsecond and more
         layer.router.config = owner.config
+    config, padding = owner.config, _padding(kwargs)
     with owner.seconds("routing"):
-        current.assignment = layer.router.assign(hidden, padding=_padding(kwargs), assignment=owner.config.assignment)
+        assignment = layer.router.assign(hidden, padding=padding, assignment=config.assignment)
+        if config.text_sinks is not None and owner.soft_gate is None:
+            seen = 0 if current.history is None else current.history.seen
+            own = None if padding is None else padding[:, seen : seen + hidden.shape[1]]
+            assignment = with_text_sinks(
+                assignment, hidden, own, current.history, config, layer.index, owner.found_sinks
+            )
+        current.assignment = assignment
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:

@@ -15,6 +15,7 @@ from focus_runtime.attention.fused import StepHeads
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.heads import LayerHeads, layer_heads
+from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -87,6 +88,7 @@ class Composition(Protocol):
         alternatives: other settings whose effect on the loss is measured; None outside such a measurement.
         comparison: takes what Focus changes in each layer, which returns full attention; None outside such a pass.
         added_pairs: by layer, (N, 3) query head, query and key positions that attend in addition to the mask.
+        found_sinks: text sinks of the running pass; see text_sinks.py.
         observer: called after every Focus call; None where nobody listens.
     """
 
@@ -100,6 +102,7 @@ class Composition(Protocol):
     alternatives: Alternatives | None
     comparison: Comparison | None
     added_pairs: Mapping[int, Tensor]
+    found_sinks: FoundSinks
     observer: AttentionObserver | None
 
     @property

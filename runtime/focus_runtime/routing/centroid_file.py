@@ -30,7 +30,7 @@ from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
-FORMAT_VERSION = 2  # 2 where the configuration has a budget; files without one are written as version 1
+FORMAT_VERSION = 3  # the latest; a file is written as the earliest that can hold it
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
 FLOATS = {"F64", "F32", "F16", "BF16"}
@@ -56,7 +56,7 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
             tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
     metadata = {
         "format": FORMAT,
-        "format_version": str(FORMAT_VERSION if centroids.config.budget else 1),
+        "format_version": str(_version_for(centroids.config)),
         "config": centroids.config.to_json(),
         "base_model": centroids.base_model,
         "base_fingerprint": centroids.base_fingerprint,
@@ -68,6 +68,11 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
     with replacing(path, explain=cannot_write("choose a writable folder", CentroidFileError)) as part:
         part.write_bytes(data)
     return hashlib.sha256(data).hexdigest()
+
+
+def _version_for(config: FocusConfig) -> int:
+    """The earliest format version that knows all of a configuration: 3 text sinks, 2 budgets."""
+    return 3 if config.text_sinks is not None else 2 if config.budget else 1
 
 
 def _sorted_header(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""`focus-explorer centroids check`."""
+"""`focus-explorer centroids`: check, and copies with text sinks."""
 
 from __future__ import annotations
 
@@ -14,3 +14,27 @@ def test_centroids_check(tmp_path, capsys):
     bad = tmp_path / "bad.safetensors"
     bad.write_bytes(b"\x10\0\0\0\0\0\0\0{broken")
     one_error(capsys, main(["centroids", "check", str(bad)]), "bad.safetensors")
+
+
+def test_a_copy_with_text_sinks_differs_in_that_alone(tmp_path, capsys):
+    out = tmp_path / "sinks.safetensors"
+    assert main(["centroids", "text-sinks", "default", "--similarity", "0.9", "--out", str(out)]) == 0
+    assert str(out) in capsys.readouterr().out
+    assert main(["centroids", "check", "default", "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert main(["centroids", "check", str(out), "--json"]) == 0
+    after = json.loads(capsys.readouterr().out)
+    assert after["config"] == before["config"] | {"text_sinks": 0.9, "text_sinks_from": 2}
+    assert after["training"] == before["training"]
+    assert any("text sinks" in line for line in after["report"])
+
+
+def test_a_copy_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    out = tmp_path / "sinks.safetensors"
+    command = ["centroids", "text-sinks", "default", "--out", str(out)]
+    one_error(capsys, main([*command, "--similarity", "1.5"]), "text_sinks is 1.5", "at most 1")
+    one_error(capsys, main(["centroids", "text-sinks", "random", "--out", str(out)]), "random")
+    assert list(tmp_path.iterdir()) == []
+    out.write_text("mine")
+    one_error(capsys, main(command), "exists")
+    assert out.read_text() == "mine"

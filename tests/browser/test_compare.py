@@ -146,8 +146,10 @@ def test_a_small_grid_is_measured_kept_and_drawn(tiny_page):
 
 
 def test_why_a_token_is_hurt_is_measured_drawn_and_linked(tiny_page):
-    open_one, service, _ = tiny_page
-    run_id = list_runs(service.database)[-1]["run_id"]
+    open_one, service, text = tiny_page
+    model = list_runs(service.database)[-1]["model_id"]
+    chosen = AnalyzeRequest(model=model, centroids="random", top_k=1, window=8, repeats=1, max_tokens=300)
+    run_id = analyze(service, text.read_text(), chosen)  # of its own: random centroids are measured too
     page = open_one(f"?run={run_id}&view=compare")
     button = page.locator("[data-testid=fx-why]").first
     token = int(re.search(r"token ([\d,]+)", button.get_attribute("aria-label"))[1].replace(",", ""))

@@ -95,14 +95,14 @@ def test_the_free_memory_is_known_or_not():
 
 def test_an_analysis_names_the_length_that_fits_and_leaves_the_model_as_it_was(monkeypatch):
     model, text = build_model(max_position_embeddings=4096), "The cat sat on the mat. " * 60
-    score = engine._score
+    score = engine.token_predictions
 
     def full_memory(network, hidden, ids):
         if ids.shape[1] > 300:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return score(network, hidden, ids)
 
-    monkeypatch.setattr(engine, "_score", full_memory)
+    monkeypatch.setattr(engine, "token_predictions", full_memory)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1 << 30)
     options = RunOptions(repeats=1)
     with pytest.raises(
@@ -116,6 +116,6 @@ def test_an_analysis_names_the_length_that_fits_and_leaves_the_model_as_it_was(m
 def test_a_gpu_that_fails_is_one_line(monkeypatch):
     error = RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be reported later")
     model = build_model()
-    monkeypatch.setattr(engine, "_score", lambda *_: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(engine, "token_predictions", lambda *_: (_ for _ in ()).throw(error))
     with pytest.raises(DeviceError, match="the GPU failed"):
         analyze(model, build_tokenizer(), "The cat sat. " * 9, build_centroids(model), RunOptions(repeats=1))

@@ -63,8 +63,15 @@ def describe(found: Mapping[str, Any], pieces: list[str]) -> list[str]:
         )
     together = found["nll_together"]
     if together is not None:
-        lines.append(
-            f"all {len(verified)} at once: {together:.2f} nats, which explains {focus - together:.2f} of the "
-            f"{focus - full:.2f} nats that Focus loses"
-        )
+        lines.append(f"all {len(verified)} at once: {together:.2f} nats, {_explained(full, focus, together)}")
     return lines
+
+
+def _explained(full: float, focus: float, together: float) -> str:
+    """What the links gain beside what Focus loses, in nats."""
+    lost, gained = focus - full, focus - together
+    if lost <= 0:
+        return f"{gained:.2f} less, although Focus does not predict this token worse"
+    if gained > lost:
+        return f"{gained:.2f} less: more than the {lost:.2f} that Focus loses"
+    return f"which explains {gained:.2f} of the {lost:.2f} nats that Focus loses"

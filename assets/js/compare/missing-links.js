@@ -237,7 +237,12 @@ export function sentences(run, explained, links) {
   const gained = focus - together;
   lines.push(
     focus > full
-      ? text.explains(links.length, nats(together), nats(gained), nats(focus - full))
+      ? text[gained > focus - full ? "explainsMore" : "explains"](
+          links.length,
+          nats(together),
+          nats(gained),
+          nats(focus - full),
+        )
       : text.gains(links.length, nats(together), nats(gained)),
     text.single(nats(single), single > gained * 1.1),
   );

@@ -392,6 +392,9 @@ export const links = {
   explains: (count, together, gained, lost) =>
     `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats: ` +
     `that explains ${gained} of the ${lost} nats that Focus loses.`,
+  explainsMore: (count, together, gained, lost) =>
+    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats, ` +
+    `${gained} less: more than the ${lost} nats that Focus loses.`,
   gains: (count, together, gained) =>
     `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats, ` +
     `${gained} less, although Focus does not predict this token worse.`,

@@ -1,9 +1,8 @@
 """What the loss of Focus owes to sinks beyond the first tokens: tokens whose hidden states look like the first token's.
 
 A model puts much attention on few tokens of enormous hidden states. The first tokens are kept by `num_sinks`; others
-stand where the text puts them. Here a token counts as one from the first layer on whose input has at least the given
-cosine similarity with the first token's (layers 0 and 1 are left out), and from there on belongs to all groups. That
-looks at earlier tokens only. Beside it the files as they are, on the same sequences.
+stand where the text puts them: composition/text_sinks.py finds them. Beside it the files as they are, on the same
+sequences.
 
     python benchmarks/text_sinks.py TEXTS --out benchmarks/results/text_sinks.json
 """
@@ -13,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,53 +21,22 @@ from torch import Tensor
 
 from benchmarks.domains import cut, domains
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.measure.loss import final_hidden, layer_shares, token_nll
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.routing.router import Assignment, CentroidRouter
-
-FIRST_LAYER = 2  # the first token's hidden state is not enormous before
-
-
-class TextSinks:
-    """Finds them while a text is read from its beginning, layer by layer.
-
-    Args:
-        similarity: least cosine similarity with the first token's input of the layer.
-        num_sinks: first tokens, which every token sees anyway.
-    """
-
-    def __init__(self, similarity: float, num_sinks: int) -> None:
-        self.similarity, self.num_sinks = similarity, num_sinks
-        self.found: Tensor | None = None
-
-    def assign(self, layer: int, router: CentroidRouter, hidden: Tensor, padding: Tensor | None) -> Assignment:
-        """The router's own groups, sinks in all of them."""
-        own = router.own_assignment(hidden, padding=padding)
-        if self.found is None or self.found.shape != hidden.shape[:2] or layer < FIRST_LAYER:
-            self.found = torch.zeros(hidden.shape[:2], dtype=torch.bool)
-        if layer < FIRST_LAYER:
-            return own
-        alike = torch.nn.functional.cosine_similarity(hidden.float(), hidden[:, :1].float(), dim=-1)
-        alike[:, : self.num_sinks] = 0.0
-        self.found = self.found | (alike >= self.similarity)
-        return own.in_all_groups(self.found)
 
 
 @torch.no_grad()
-def measured(focus: FocusModel, sequences: Tensor, sinks: TextSinks | None) -> dict[str, Any]:
+def measured(focus: FocusModel, sequences: Tensor, similarity: float | None) -> dict[str, Any]:
     """Mean loss in nats, share of pairs, and sinks at the last layer, over some sequences."""
     losses, pairs, counts = [], [], []
-    for ids in sequences.split(1):
-        routing: AbstractContextManager[None] = nullcontext()
-        if sinks is not None:
-            routing = replace_assignment(focus, sinks.assign)
-        with routing:
-            losses.append(float(token_nll(focus.model, final_hidden(focus.model, ids), ids).double().mean()))
-        pairs.append(np.mean([layer_shares(masks)[0] for masks in focus.head_masks().values()]))
-        counts.append(0 if sinks is None or sinks.found is None else int(sinks.found.sum()))
+    with focus.with_config(focus.config.replace(text_sinks=similarity)):
+        for ids in sequences.split(1):
+            losses.append(_loss(focus.model, ids))
+            pairs.append(np.mean([layer_shares(masks)[0] for masks in focus.head_masks().values()]))
+            found = focus.found_sinks.tokens
+            counts.append(0 if similarity is None or found is None else int(found.sum()))
     return {"nll": float(np.mean(losses)), "retained_pairs": float(np.mean(pairs)), "sinks": float(np.mean(counts))}
 
 
@@ -94,10 +61,9 @@ def main() -> None:
         for file in files:
             focus = compose(model, load_centroids(file))
             with focus.measured_full_attention():
-                full = float(np.mean([_full(model, ids) for ids in sequences.split(1)]))
+                full = float(np.mean([_loss(model, ids) for ids in sequences.split(1)]))
             for similarity in (None, *similarities):
-                sinks = None if similarity is None else TextSinks(similarity, focus.config.num_sinks)
-                row = measured(focus, sequences, sinks)
+                row = measured(focus, sequences, similarity)
                 row["relative_difference"] = math.expm1(row.pop("nll") - full)
                 rows[file if similarity is None else f"{file}, sinks from {similarity}"] = row
             focus.detach()
@@ -117,7 +83,7 @@ def main() -> None:
 
 
 @torch.no_grad()
-def _full(model: Any, ids: Tensor) -> float:
+def _loss(model: Any, ids: Tensor) -> float:
     return float(token_nll(model, final_hidden(model, ids), ids).double().mean())
 
 

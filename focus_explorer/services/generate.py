@@ -8,7 +8,7 @@ from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError, TextError
 from focus_explorer.services.jobs import Job
 from focus_explorer.services.models import LoadedModel
-from focus_explorer.services.run_model import backend_again, lease_run_model, run_centroids
+from focus_explorer.services.run_model import backend_again, composed_run, lease_run_model
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
@@ -77,32 +77,15 @@ def generate(
     """
     import torch
 
-    from focus_runtime.composition.attach import compose
-
     run = fetch_run(service.database, run_id)
-    config = run_config(run)
     with lease_run_model(service, run, SHORTER_PROMPT) as loaded:
         job.step("Loading the model", 0.0)
         ids = loaded.tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
         if len(ids) > LONGEST_PROMPT:
             raise TextError(f"the prompt has {len(ids):,} tokens", expected=f"at most {LONGEST_PROMPT:,}")
-        centroids = run_centroids(service, run, loaded)
-        device = input_device(loaded.model)
-        start = torch.tensor([ids], device=device)
-        focus = compose(
-            loaded.model,
-            centroids,
-            top_k=config.top_k,
-            window=config.window,
-            num_sinks=config.num_sinks,
-            assignment="causal",
-            budget=config.budget,
-            backend=backend_again(run),
-        )
-        try:
+        start = torch.tensor([ids], device=input_device(loaded.model))
+        with composed_run(service, run, loaded, assignment="causal", backend=backend_again(run)) as focus:
             _generate_both(loaded, focus, start, job, max_tokens=max_tokens, temperature=temperature, seed=seed)
-        finally:
-            focus.detach()  # whatever happens: the model is shared
 
 
 def _generate_both(

@@ -15,6 +15,7 @@ from focus_explorer.services.service import Service
 from focus_runtime.failures import Advice
 
 if TYPE_CHECKING:
+    from focus_runtime.composition.attach import FocusModel
     from focus_runtime.routing.centroids import Centroids
 
 
@@ -92,6 +93,41 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
     if config.assignment == "causal" and not centroids.has_potentials:
         calibrate(loaded, centroids)
     return centroids
+
+
+@contextmanager
+def composed_run(
+    service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
+) -> Iterator[FocusModel]:
+    """Focus with a run's centroids and settings on its model until the block ends, however it ends.
+
+    Args:
+        service: whose database has the run.
+        run: its row.
+        loaded: its model.
+        assignment: the run's when None.
+        backend: see `compose`.
+
+    Raises:
+        NotFoundError: the centroids are not here.
+    """
+    from focus_runtime.composition.attach import compose
+
+    config = run_config(run)
+    focus = compose(
+        loaded.model,
+        run_centroids(service, run, loaded),
+        top_k=config.top_k,
+        window=config.window,
+        num_sinks=config.num_sinks,
+        assignment=assignment or config.assignment,
+        budget=config.budget,
+        backend=backend,
+    )
+    try:
+        yield focus
+    finally:
+        focus.detach()  # the model is shared
 
 
 def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:

@@ -8,7 +8,7 @@ import { labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
 import { visibleToken } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
-import { contextLine } from "../core/token-text.js";
+import { contextLine, linkEnd } from "../core/token-text.js";
 import { links as text } from "../strings/compare.js";
 /** @import { ExplainedTokenPayload, MissingLinkPayload, MissingLinksPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
@@ -72,7 +72,7 @@ export class CompareLinks extends ComparePart {
       this.field.max = String(this.run.numTokens - 1);
       const addressed = Number(addressOf("compare").get("why"));
       this.choose(addressed >= 1 && addressed < this.run.numTokens ? addressed : mostHurt(this.run));
-    } else this.watch(this.questions.state, { token: this.token });
+    } else this.watch();
   }
 
   /** @param {number | null} token */
@@ -81,7 +81,7 @@ export class CompareLinks extends ComparePart {
     if (this.token !== null) this.field.value = String(this.token);
     this.app.writeAddress();
     this.showContext();
-    return this.watch(this.questions.state, { token: this.token });
+    return this.watch();
   }
 
   /** Opens a token, and explains it unless that was done. @param {number} token */
@@ -91,7 +91,7 @@ export class CompareLinks extends ComparePart {
   }
 
   submit() {
-    return this.start({ token: this.token });
+    return this.start({});
   }
 
   /**
@@ -156,9 +156,6 @@ export class CompareLinks extends ComparePart {
    */
   item(link, number, before) {
     const { run } = this;
-    /** @param {string} label @param {number} pos */
-    const side = (label, pos) =>
-      el("div", { class: "fx-link-side" }, el("span", { class: "fx-muted" }, label), contextLine(run, pos));
     const details = text.details(
       link.layer,
       link.head,
@@ -176,8 +173,8 @@ export class CompareLinks extends ComparePart {
           el(
             "div",
             { class: "fx-link-text" },
-            side(text.query, link.query),
-            side(text.key, link.key),
+            linkEnd(run, text.query, link.query),
+            linkEnd(run, text.key, link.key),
             el(
               "div",
               { class: "fx-link-details fx-muted" },
@@ -227,7 +224,7 @@ function mostHurt(run) {
  * @param {ExplainedTokenPayload} explained
  * @param {VerifiedLink[]} links
  */
-export function sentences(run, explained, links) {
+function sentences(run, explained, links) {
   const { token, nll_full: full, nll_focus: focus, nll_together: together } = explained;
   /** @param {number} value */
   const nats = (value) => format.decimal(value, 2);

@@ -49,3 +49,12 @@ export const contextLine = (run, pos) => {
     tail,
   );
 };
+
+/**
+ * One end of a link: which end it is, and its token in context.
+ * @param {Run} run
+ * @param {string} label
+ * @param {number} pos
+ */
+export const linkEnd = (run, label, pos) =>
+  el("div", { class: "fx-link-side" }, el("span", { class: "fx-muted" }, label), contextLine(run, pos));

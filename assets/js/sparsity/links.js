@@ -5,7 +5,7 @@ import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { LayerLoader } from "../core/loader.js";
 import { selectTokens } from "../core/selection.js";
-import { contextLine } from "../core/token-text.js";
+import { linkEnd } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox } from "../core/widgets.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
@@ -141,9 +141,6 @@ export class LinkLists {
       head,
       affinity < 0.005 ? "<0.01" : format.decimal(affinity, 2),
     );
-    /** @param {string} label @param {number} pos */
-    const side = (label, pos) =>
-      el("div", { class: "fx-link-side" }, el("span", { class: "fx-muted" }, label), contextLine(run, pos));
     return el(
       "li",
       {},
@@ -153,8 +150,8 @@ export class LinkLists {
           el(
             "div",
             { class: "fx-link-text" },
-            side(text.query, query),
-            side(text.key, key),
+            linkEnd(run, text.query, query),
+            linkEnd(run, text.key, key),
             el(
               "div",
               { class: "fx-link-details fx-muted" },

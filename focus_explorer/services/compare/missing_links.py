@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from focus_explorer.data.parts import PartGroups, part_groups
+from focus_explorer.data.parts import part_groups
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.progress import Progress
-from focus_explorer.services.run_model import SHORTER_RUN, lease_run_model, run_centroids
-from focus_explorer.services.runs import layer_parts, run_config, token_ids
+from focus_explorer.services.run_model import composed_run, lease_run_model
+from focus_explorer.services.runs import layer_parts, token_ids
 from focus_explorer.services.service import Service
-from focus_explorer.services.statistics.measure import measure_random
+from focus_explorer.services.statistics.measure import measure_run
 from focus_explorer.views.payloads.comparisons import ExplainedTokenPayload, MeasuredLinks, MissingLinkPayload
-from focus_runtime.mask.rule import PairRule
 
 if TYPE_CHECKING:
-    from focus_runtime.explain.missing_links import MissingLinks
+    from focus_runtime.explain.missing_links import MissingLink, MissingLinks
 
 MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half a gigabyte with the default model
 
@@ -85,66 +84,54 @@ def explain_token(
         InputError: the token, the model or the centroids cannot be used.
         Cancelled: `cancelled` returned True.
     """
-    from focus_runtime.composition.attach import compose
     from focus_runtime.explain.missing_links import missing_links
+    from focus_runtime.models.structure import num_key_value_heads
     from focus_runtime.store.missing_links import write_missing_links
 
     run = fetch_run(service.database, run_id)
     check_token(run, token)
-    config, ids = run_config(run), token_ids(service.database, run_id)
+    ids = token_ids(service.database, run_id)
     progress("Loading the model", 0.0)
-    with lease_run_model(service, run, SHORTER_RUN) as loaded:
-        centroids = run_centroids(service, run, loaded)
-        focus = compose(
-            loaded.model,
-            centroids,
-            top_k=config.top_k,
-            window=config.window,
-            num_sinks=config.num_sinks,
-            assignment=config.assignment,
-            budget=config.budget,
+    with lease_run_model(service, run) as loaded, composed_run(service, run, loaded) as focus:
+        found = missing_links(
+            focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=cancelled
         )
-        try:
-            found = missing_links(
-                focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=cancelled
-            )
-        finally:
-            focus.detach()
-    kept = _random_keeps(service, run, found, progress)
+        shared = loaded.model.config.get_text_config().num_attention_heads // num_key_value_heads(loaded.model)
+    measure_run(
+        service,
+        run_id,
+        tags=False,
+        progress=lambda stage, part: progress(stage, 0.8 + 0.18 * part),
+        cancelled=cancelled,
+    )
+    kept = _random_keeps(service, run, found, shared)
     progress("Saving", 0.99)
     write_missing_links(service.database, run_id, found, kept)
     return explained(service, run_id, token)
 
 
-def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, progress: Progress) -> list[bool | None]:
-    """For each link whether random centroids would have kept it; they are run once for each run."""
+def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, shared: int) -> list[bool | None]:
+    """For each link whether random centroids keep it: no link is near or a sink, so a common group decides.
+
+    Args:
+        service: whose database has the groups of random centroids.
+        run: its row.
+        found: links of one token.
+        shared: query heads of a key-value head.
+    """
     run_id = run["run_id"]
-    if not fetch(service.database, "baseline_assignments", run_id=run_id).num_rows:
-        measure_random(service, run, lambda stage, part: progress(stage, 0.8 + 0.18 * part))
     rows = fetch(service.database, "baseline_assignments", run_id=run_id)
     own = fetch(service.database, "baseline_head_memberships", run_id=run_id)
     parts = part_groups(layer_parts(service.database, run), rows, own, run["num_tokens"])
-    heads = _key_value_heads(service, run)
-    return [_keeps(parts.get(link.layer), link.head // heads, link.query, link.key) for link in found.links]
 
+    def keeps(link: MissingLink) -> bool | None:
+        if link.layer not in parts:
+            return None
+        of_layer, head = parts[link.layer], link.head // shared
+        bits = next((one for one in of_layer if head in one.part.heads), of_layer[0]).membership
+        return bool(bits[link.query] & bits[link.key])
 
-def _key_value_heads(service: Service, run: dict[str, Any]) -> int:
-    """Query heads that share a key-value head."""
-    with lease_run_model(service, run) as loaded:
-        settings = loaded.model.config.get_text_config()
-    return int(settings.num_attention_heads) // int(
-        getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads
-    )
-
-
-def _keeps(parts: Sequence[PartGroups] | None, head: int, query: int, key: int) -> bool | None:
-    """Whether the groups of one key-value head keep a pair."""
-    if not parts:
-        return None
-    one = next((one for one in parts if head in one.part.heads), parts[0])
-    rule: PairRule = one.part.rule
-    shared = bool(one.membership[query] & one.membership[key])
-    return one.part.full or shared or query - key <= rule.near or key < rule.num_sinks
+    return [keeps(link) for link in found.links]
 
 
 def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayload:

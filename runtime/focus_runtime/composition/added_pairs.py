@@ -85,8 +85,6 @@ def attend_with_added(
         allowed_T = allowed_pairs(bits_BT[:, at], bits_BT, position_T[at], position_T, mask.rule)[0, 0]
         allowed_T[torch.tensor(keys, device=key.device) - first_key] = True
         scores_T = key[0, head // shared].to(exact) @ query[0, head, row - first_query].to(exact) * scoring.scale
-        if scoring.softcap is not None:
-            scores_T = scoring.softcap * torch.tanh(scores_T / scoring.softcap)
-        weights_T = scores_T.masked_fill(~allowed_T, float("-inf")).softmax(dim=0)
+        weights_T = scoring.capped(scores_T).masked_fill(~allowed_T, float("-inf")).softmax(dim=0)
         out_BQHD[0, row - first_query, head] = (weights_T @ value[0, head // shared].to(exact)).to(out_BQHD.dtype)
     return out_BQHD

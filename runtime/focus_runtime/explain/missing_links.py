@@ -20,7 +20,7 @@ from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.heads import HeadMask, head_masks, memberships
+from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.layer import Call
 from focus_runtime.composition.observe import observe_focus
 from focus_runtime.composition.state import FocusLayer
@@ -29,7 +29,7 @@ from focus_runtime.explain.replay import Replay
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.mask.totals import pair_totals
-from focus_runtime.measure.loss import final_hidden, token_nll, vocabulary_logits
+from focus_runtime.measure.loss import final_hidden, vocabulary_logits
 from focus_runtime.models.device_map import input_device
 
 CANDIDATES, VERIFIED = 64, 10
@@ -121,13 +121,12 @@ def missing_links(
     step("Reading with Focus, forward and back", 0.02)
     found = attribute(focus, ids, token, candidates=candidates)
     step("Reading with full attention", 0.3)
-    text = torch.tensor([list(ids[: token + 1])], device=input_device(focus.model))
+    text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
     with torch.no_grad(), focus.measured_full_attention():
-        nll_full = float(token_nll(focus.model, final_hidden(focus.model, text[:, :-1]), text)[0, -1])
-    links = [link for link in found.links if link.predicted < 0]
-    chosen, others = links[:verify], links[verify:]
+        nll_full = _loss(focus.model, final_hidden(focus.model, text), ids[token])
+    chosen, others = found.links[:verify], found.links[verify:]
     if not chosen:
-        return replace(found, nll_full=nll_full, links=tuple(others))
+        return replace(found, nll_full=nll_full)
     step("Keeping the hidden states", 0.4)
     kept = Replay(focus, list(ids[:token]))
     nll_focus = _loss(focus.model, kept.hidden, ids[token])
@@ -184,15 +183,10 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
     Returns:
         With `nll_full` NaN: only Focus was run.
     """
-    calls: list[_LayerCall] = []
+    observed: list[tuple[int, Call, Tensor]] = []
 
     def observe(layer: FocusLayer, call: Call, out_BQHD: Tensor) -> None:
-        assert layer.current_pass.assignment is not None
-        heads = layer.heads(call.key.shape[1])
-        groups = memberships(layer.current_pass.assignment, heads.top_ks, focus.config.top_k)
-        masks = head_masks(heads, groups, focus.config, layer.sliding)
-        out_BQHD.retain_grad()
-        calls.append(_LayerCall(layer.index, call.query, call.key, call.value, out_BQHD, call.scoring, masks))
+        observed.append((layer.index, call, out_BQHD))
 
     network: Any = focus.model
     text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
@@ -200,9 +194,14 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
     try:
         with torch.enable_grad(), observe_focus(focus, observe):
             loss = _last_nll(focus.model, final_hidden(focus.model, text), ids[token])
-            gradients = torch.autograd.grad(loss, [call.out for call in calls], allow_unused=True)
+            gradients = torch.autograd.grad(loss, [out for _, _, out in observed], allow_unused=True)
     finally:
         start.remove()
+    masks = focus.head_masks()
+    calls = [
+        _LayerCall(layer, call.query, call.key, call.value, out, call.scoring, masks[layer])
+        for layer, call, out in observed
+    ]
     best = _Best(candidates)
     with torch.no_grad():
         heads = [head for call, own in zip(calls, gradients, strict=True) for head in _heads(call, own)]
@@ -212,7 +211,7 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
 
 
 class _Best:
-    """The links with the most negative change so far."""
+    """The links with the most negative change so far; those that would not help are none."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -284,8 +283,7 @@ def _look_through(one: _Head, best: _Best) -> None:
         if -float(one.bound[rows_Q[0]]) >= best.bar:
             break
         scores_QT = call.query[0, one.head][rows_Q].to(exact) @ key_TD.T * call.scoring.scale
-        if call.scoring.softcap is not None:
-            scores_QT = call.scoring.softcap * torch.tanh(scores_QT / call.scoring.softcap)
+        scores_QT = call.scoring.capped(scores_QT)
         allowed_QT = allowed_pairs(bits_T[rows_Q], bits_T, position_T[rows_Q], position_T, mask.rule)
         distance_QT = position_T[rows_Q][:, None] - position_T
         missing_QT = ~allowed_QT & (distance_QT >= 0) & (distance_QT <= mask.rule.farthest(bits_T.numel()))

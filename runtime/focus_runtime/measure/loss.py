@@ -6,7 +6,7 @@ Perplexity is exp of the mean negative log-likelihood over the scored tokens, al
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,12 +65,22 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     Returns:
         (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
     """
-    parts = []
+    parts = [
+        torch.logsumexp(logits, dim=-1) - logits.gather(-1, target[..., None])[..., 0]
+        for logits, target in logits_by_slab(model, hidden, ids)
+    ]
+    return torch.cat(parts, dim=1) if parts else hidden.new_empty(ids.shape[0], 0, dtype=torch.float32)
+
+
+def logits_by_slab(model: Any, hidden: Tensor, ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits (B, n, V) fp32 of a stretch of tokens after another, and the tokens (B, n) that follow them.
+
+    Args:
+        model, hidden, ids: as in `token_nll`.
+    """
     for slab in slabs(ids.shape[1] - 1):
         logits = vocabulary_logits(model, hidden[:, slab])
-        target = ids[:, slab.start + 1 : slab.stop + 1].to(logits.device)
-        parts.append(torch.logsumexp(logits, dim=-1) - logits.gather(-1, target[..., None])[..., 0])
-    return torch.cat(parts, dim=1) if parts else hidden.new_empty(ids.shape[0], 0, dtype=torch.float32)
+        yield logits, ids[:, slab.start + 1 : slab.stop + 1].to(logits.device)
 
 
 def slabs(length: int) -> list[slice]:

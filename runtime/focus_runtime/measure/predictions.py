@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.measure.loss import slabs, vocabulary_logits
+from focus_runtime.measure.loss import logits_by_slab
 
 MOST_PROBABLE = 5
 
@@ -43,10 +43,9 @@ def token_predictions(model: Any, hidden: Tensor, ids: Tensor, *, most_probable:
         most_probable: N tokens at most; fewer where the vocabulary is smaller.
     """
     parts: list[tuple[Tensor, ...]] = []
-    for slab in slabs(ids.shape[1] - 1):
-        logits = vocabulary_logits(model, hidden[:, slab])[0]
-        target = ids[0, slab.start + 1 : slab.stop + 1].to(logits.device)
-        total, own = torch.logsumexp(logits, dim=-1), logits.gather(-1, target[:, None])
+    for logits_of_batch, following in logits_by_slab(model, hidden, ids):
+        logits = logits_of_batch[0]
+        total, own = torch.logsumexp(logits, dim=-1), logits.gather(-1, following[0][:, None])
         best = logits.topk(min(most_probable, logits.shape[-1]), dim=-1)
         ranks = 1 + (logits > own).sum(dim=-1)
         values = (total - own[:, 0], best.indices, (best.values - total[:, None]).exp(), ranks)

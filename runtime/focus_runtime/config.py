@@ -49,7 +49,7 @@ class FocusConfig:
         layers: layers with a router; None means every layer.
         budget: layers and key-value heads with another top-k or window, or with full attention.
         text_sinks: tokens whose input of a layer has at least this cosine similarity with the first token's belong to
-            all groups from there on (composition/text_sinks.py); None for none. Training does not apply it.
+            all groups from there on (composition/text_sinks.py); None for none.
         text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
             sink.
     """

@@ -57,6 +57,7 @@ def gated_attention(
     gate: str,
     steepness: float = 8.0,
     hard_top_k: int | None = None,
+    everywhere: Tensor | None = None,
 ) -> Tensor:
     """Causal attention whose far pairs are weakened by how little their groups agree.
 
@@ -72,6 +73,7 @@ def gated_attention(
         steepness: lambda of the paper gate.
         hard_top_k: with the log gate, use the hard top-k mask in the forward pass and the affinity's gradient in
             the backward pass (straight-through), so that training sees the mask inference uses.
+        everywhere: (B, T) bool, tokens that belong to all groups: no pair with one of them is weakened.
 
     Returns:
         (B, H, T, D), a transposed view of (B, T, H, D).
@@ -79,7 +81,7 @@ def gated_attention(
     hard = hard_top_k if gate == "log" else None
     settings = _Settings(rule, scoring, gate, steepness, hard)
     membership = None if hard is None else top_k_membership(probabilities.detach(), hard)
-    return _Gated.apply(query, key, value, probabilities, membership, settings)
+    return _Gated.apply(query, key, value, probabilities, membership, everywhere, settings)
 
 
 class _Gated(torch.autograd.Function):
@@ -93,16 +95,17 @@ class _Gated(torch.autograd.Function):
         value: Tensor,
         probabilities: Tensor,
         membership: Tensor | None,
+        everywhere: Tensor | None,
         settings: _Settings,
     ) -> Tensor:
-        ctx.save_for_backward(query, key, value, probabilities, membership)
+        ctx.save_for_backward(query, key, value, probabilities, membership, everywhere)
         ctx.settings = settings
         batch, heads, length, size = query.shape
         out_BTHD = torch.empty(batch, length, heads, size, dtype=value.dtype, device=value.device)
         with torch.autocast(query.device.type, enabled=False):
             for rows in _blocks(query):
-                block = _Block(query, key, probabilities, membership, rows, settings)
-                weights_BGrbn = torch.softmax(block.logits(_gate(probabilities, rows, settings)), dim=-1)
+                block = _Block(query, key, probabilities, membership, everywhere, rows, settings)
+                weights_BGrbn = torch.softmax(block.logits(_gate(probabilities, block.far, settings, rows)), dim=-1)
                 out_BGmD = weights_BGrbn.to(value.dtype).flatten(2, 3) @ value[:, :, : rows.stop]
                 out_BTHD[:, rows] = _ungrouped(out_BGmD, rows).transpose(1, 2)
         return out_BTHD.transpose(1, 2)
@@ -110,7 +113,7 @@ class _Gated(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_BHTD: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, probabilities, membership = ctx.saved_tensors
+        query, key, value, probabilities, membership, everywhere = ctx.saved_tensors
         needs_query, needs_key, needs_value, needs_groups = ctx.needs_input_grad[:4]
         scale = ctx.settings.scoring.scale
         grad_query = torch.empty_like(query) if needs_query else None
@@ -122,9 +125,9 @@ class _Gated(torch.autograd.Function):
         grad_groups = torch.zeros_like(leaf_BTK) if needs_groups else None
         with torch.autocast(query.device.type, enabled=False):
             for rows in _blocks(query):
-                block = _Block(query, key, probabilities, membership, rows, ctx.settings)
+                block = _Block(query, key, probabilities, membership, everywhere, rows, ctx.settings)
                 with torch.enable_grad():
-                    gate_Bbn = _gate(leaf_BTK, rows, ctx.settings)
+                    gate_Bbn = _gate(leaf_BTK, block.far, ctx.settings, rows)
                 upstream_BGmD = _grouped(grad_BHTD, rows, key.shape[1])
                 through_BGmn = (upstream_BGmD @ value[:, :, : rows.stop].transpose(2, 3)).to(leaf_BTK.dtype)
                 weights_BGrbn, scores_BGrbn, grad_gate_Bbn = block.gradients(
@@ -142,7 +145,7 @@ class _Gated(torch.autograd.Function):
                     grad_key[:, :, : rows.stop] += scores_BGmn.transpose(2, 3) @ block.q_BGmD
         grad_key = None if grad_key is None else (grad_key * scale).to(key.dtype)
         grad_value = None if grad_value is None else grad_value.to(value.dtype)
-        return grad_query, grad_key, grad_value, grad_groups, None, None
+        return grad_query, grad_key, grad_value, grad_groups, None, None, None
 
 
 def _blocks(q_BHTD: Tensor) -> list[slice]:
@@ -163,17 +166,18 @@ def _ungrouped(x_BGmD: Tensor, rows: slice) -> Tensor:
     return x_BGmD.unflatten(2, (-1, rows.stop - rows.start)).flatten(1, 2)
 
 
-def _far(rows: slice, rule: PairRule, device: torch.device) -> Tensor:
-    """(b, n) True for pairs that are gated: beyond the window, and not with a sink."""
+def _far(rows: slice, rule: PairRule, everywhere_BT: Tensor | None, device: torch.device) -> Tensor:
+    """(b, n) or (B, b, n) True for pairs that are gated: beyond the window, and with no sink."""
     pairs_bn = torch.ones(rows.stop - rows.start, rows.stop, dtype=torch.bool, device=device)
     pairs_bn = pairs_bn.tril(rows.start - rule.window - 1)
     pairs_bn[:, : rule.num_sinks] = False
-    return pairs_bn
+    if everywhere_BT is None:
+        return pairs_bn
+    return pairs_bn & ~(everywhere_BT[:, rows, None] | everywhere_BT[:, None, : rows.stop])
 
 
-def _gate(probabilities_BTK: Tensor, rows: slice, settings: _Settings) -> Tensor:
+def _gate(probabilities_BTK: Tensor, far_bn: Tensor, settings: _Settings, rows: slice) -> Tensor:
     """(B, b, n) what the groups do to a pair: a factor of the logit, a term of it, or (hard) a factor of the weight."""
-    far_bn = _far(rows, settings.rule, probabilities_BTK.device)
     agreement_Bbn = probabilities_BTK[:, rows] @ probabilities_BTK[:, : rows.stop].transpose(1, 2)
     affinity_Bbn = agreement_Bbn.clamp(AFFINITY_FLOOR, 1.0)
     if settings.gate == "paper":
@@ -192,10 +196,12 @@ class _Block:
         key: Tensor,
         probabilities: Tensor,
         membership: Tensor | None,
+        everywhere: Tensor | None,
         rows: slice,
         settings: _Settings,
     ) -> None:
         self.rows, self.settings, self.membership = rows, settings, membership
+        self.far = _far(rows, settings.rule, everywhere, probabilities.device)
         self.q_BGmD = _grouped(query, rows, key.shape[1])
         products_BGmn = self.q_BGmD @ key[:, :, : rows.stop].transpose(2, 3)
         self.products_BGrbn = products_BGmn.unflatten(2, (-1, rows.stop - rows.start)).to(probabilities.dtype)
@@ -270,7 +276,7 @@ class _Block:
         """(B, 1, 1, b, n) far pairs that share no group."""
         assert self.membership is not None
         shared_Bbn = self.membership[:, self.rows, None] & self.membership[:, None, : self.rows.stop]
-        return ((shared_Bbn == 0) & _far(self.rows, self.settings.rule, shared_Bbn.device))[:, None, None]
+        return ((shared_Bbn == 0) & self.far)[:, None, None]
 
 
 def gated_attention_reference(
@@ -284,11 +290,13 @@ def gated_attention_reference(
     gate: str,
     steepness: float = 8.0,
     hard_top_k: int | None = None,
+    everywhere: Tensor | None = None,
 ) -> Tensor:
     """The function `gated_attention` computes, all pairs at once through autograd: O(B H T^2) memory.
 
     Args:
-        query, key, value, probabilities, rule, scoring, gate, steepness, hard_top_k: as in `gated_attention`.
+        query, key, value, probabilities, rule, scoring, gate, steepness, hard_top_k, everywhere: as in
+            `gated_attention`.
 
     Returns:
         (B, H, T, D).
@@ -299,18 +307,21 @@ def gated_attention_reference(
     position_T = torch.arange(length, device=query.device)
     distance_TT = position_T[:, None] - position_T[None, :]
     always_TT = (distance_TT <= rule.window) | (position_T[None, :] < rule.num_sinks)
+    always_BTT = always_TT[None]
+    if everywhere is not None:
+        always_BTT = always_BTT | everywhere[:, :, None] | everywhere[:, None, :]
     affinity_BTT = (probabilities @ probabilities.transpose(-1, -2)).clamp(AFFINITY_FLOOR, 1.0)
     scores_BHTT = scoring.capped((query @ k_BHTD.transpose(-1, -2)).to(affinity_BTT.dtype) * scoring.scale)
     if gate == "paper":
-        scores_BHTT = scores_BHTT * torch.where(always_TT, 1.0, torch.sigmoid(steepness * affinity_BTT))[:, None]
+        scores_BHTT = scores_BHTT * torch.where(always_BTT, 1.0, torch.sigmoid(steepness * affinity_BTT))[:, None]
     elif hard_top_k is None:
-        scores_BHTT = scores_BHTT + torch.where(always_TT, 0.0, torch.log(affinity_BTT))[:, None]
+        scores_BHTT = scores_BHTT + torch.where(always_BTT, 0.0, torch.log(affinity_BTT))[:, None]
     scores_BHTT = scores_BHTT.masked_fill(distance_TT < 0, float("-inf"))
     if gate != "log" or hard_top_k is None:
         return torch.softmax(scores_BHTT, dim=-1).to(v_BHTD.dtype) @ v_BHTD
     membership_BT = top_k_membership(probabilities.detach(), hard_top_k)
     hard_BTT = ((membership_BT[:, :, None] & membership_BT[:, None, :]) != 0).to(affinity_BTT.dtype)
-    passed_B1TT = torch.where(always_TT, 1.0, affinity_BTT + (hard_BTT - affinity_BTT).detach())[:, None]
+    passed_B1TT = torch.where(always_BTT, 1.0, affinity_BTT + (hard_BTT - affinity_BTT).detach())[:, None]
     # The maximum of the allowed pairs alone: under a larger dropped score all allowed weights could round to zero.
     top_BHT1 = scores_BHTT.detach().masked_fill(passed_B1TT == 0, float("-inf")).amax(dim=-1, keepdim=True)
     weights_BHTT = torch.exp((scores_BHTT - top_BHT1).clamp(max=LARGEST_EXPONENT)) * passed_B1TT

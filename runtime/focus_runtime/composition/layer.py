@@ -94,7 +94,7 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     config, padding = owner.config, _padding(kwargs)
     with owner.seconds("routing"):
         assignment = layer.router.assign(hidden, padding=padding, assignment=config.assignment)
-        if config.text_sinks is not None and owner.soft_gate is None:
+        if config.text_sinks is not None:
             seen = 0 if current.history is None else current.history.seen
             own = None if padding is None else padding[:, seen : seen + hidden.shape[1]]
             assignment = with_text_sinks(
@@ -476,14 +476,15 @@ def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
             fix="train on shorter texts",
         )
     gate, rule = owner.soft_gate, PairRule(setting.window, owner.config.num_sinks)
-    probabilities_BTK = layer.current_pass.assignment.probabilities
-    plain = call.scoring.softcap is None and call.padding is None and call.query.device.type == "cpu"
+    assignment = layer.current_pass.assignment
+    plain = assignment.everywhere is None and call.scoring.softcap is None and call.padding is None
+    plain = plain and call.query.device.type == "cpu"
     if gate.hard and plain and call.total > DENSE_UP_TO:
         return straight_through_attention(
             call.query,
             call.key,
             call.value,
-            probabilities_BTK,
+            assignment.probabilities,
             rule,
             call.scoring.scale,
             top_k=setting.top_k,
@@ -492,10 +493,11 @@ def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
         call.query,
         call.key,
         call.value,
-        probabilities_BTK,
+        assignment.probabilities,
         rule,
         call.scoring,
         gate=gate.gate,
         steepness=gate.steepness,
         hard_top_k=setting.top_k if gate.hard else None,
+        everywhere=assignment.everywhere,
     )

@@ -21,16 +21,28 @@ from focus_runtime.routing.router import Assignment
 
 
 class FoundSinks(threading.local):
-    """Sinks among the tokens of this thread's running pass, layer after layer.
+    """Sinks among the tokens of this thread's latest pass.
 
     Attributes:
-        layer: the latest layer that looked; the next pass begins with a lower one, or the same.
-        tokens: (B, T) bool, found up to there; None before the first layer.
+        by_layer: (B, T) bool, found up to a layer and in it. A layer reads the entry of the one before it, so entries of
+            an earlier pass are replaced before they are read, and layers that are computed again (gradient
+            checkpointing) find what they found.
     """
 
     def __init__(self) -> None:
-        self.layer = -1
-        self.tokens: Tensor | None = None
+        self.by_layer: dict[int, Tensor] = {}
+
+    @property
+    def tokens(self) -> Tensor | None:
+        """(B, T) bool, found in any layer of a finished pass; None before the first."""
+        return self.by_layer[max(self.by_layer)] if self.by_layer else None
+
+    def before(self, layer: int, tokens_BT: Tensor) -> Tensor:
+        """(B, T) bool, found in the layers before one; `tokens_BT` gives shape and device."""
+        earlier = [index for index in self.by_layer if index < layer]
+        if earlier and self.by_layer[max(earlier)].shape == tokens_BT.shape:
+            return self.by_layer[max(earlier)].to(tokens_BT.device)
+        return torch.zeros_like(tokens_BT)
 
     def __reduce__(self) -> tuple[type[FoundSinks], tuple[()]]:
         """A copied or pickled model starts without a pass."""
@@ -57,16 +69,15 @@ def with_text_sinks(
         layer: layer number.
         found: of the pass; it is brought up to this layer.
     """
-    if layer <= found.layer or found.tokens is None or found.tokens.shape != hidden_BTE.shape[:2]:
-        found.tokens = torch.zeros(hidden_BTE.shape[:2], dtype=torch.bool, device=hidden_BTE.device)
-    found.layer, known_BT = layer, found.tokens.to(hidden_BTE.device)
     first_BE, position_BT = _first_input(hidden_BTE, padding_BT, history)
+    movable_BT = (position_BT >= config.num_sinks).expand(hidden_BTE.shape[:2])
+    known_BT = found.before(layer, movable_BT)
     if config.text_sinks is not None and layer >= config.text_sinks_from:
         alike_BT = torch.nn.functional.cosine_similarity(hidden_BTE.float(), first_BE[:, None].float(), dim=-1)
-        known_BT = known_BT | ((alike_BT >= config.text_sinks) & (position_BT >= config.num_sinks))
+        known_BT = known_BT | ((alike_BT >= config.text_sinks) & movable_BT)
         if padding_BT is not None:
             known_BT = known_BT & padding_BT
-    found.tokens = known_BT
+    found.by_layer[layer] = known_BT
     return assignment.in_all_groups(known_BT)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache
 
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.resume import recorded_outputs, resumed_at
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import input_device
-from focus_runtime.models.structure import attention_modules, decoder_layers, sliding_window_of
+from focus_runtime.models.structure import attention_modules, sliding_window_of
 
 
 class Replay:
@@ -33,12 +33,10 @@ class Replay:
     def __init__(self, focus: FocusModel, ids: list[int]) -> None:
         self.focus = focus
         self.ids = torch.tensor([ids], device=input_device(focus.model))
-        self.blocks = decoder_layers(focus.model)
-        self._outputs: dict[int, Any] = {}
         modules = attention_modules(focus.model).values()
         self._cuts = focus.config.assignment == "causal" and not any(map(sliding_window_of, modules))
         self._cache = DynamicCache() if self._cuts else None
-        with _observe_outputs(self.blocks, self._outputs):
+        with recorded_outputs(focus.model) as self._recorded:
             self.hidden = self._read(self.ids, self._cache)
 
     @torch.no_grad()
@@ -58,7 +56,8 @@ class Replay:
         if self._cache is not None and start:
             cache = copy.deepcopy(self._cache)
             cache.crop(start - self.ids.shape[1])
-        with self.focus.with_added_pairs(pairs), self._skipping(first_layer, start):
+        resumed = resumed_at(self.focus.model, first_layer, self._recorded, start)
+        with self.focus.with_added_pairs(pairs), resumed:
             return self._read(self.ids[:, start:], cache)
 
     def _read(self, ids: Tensor, cache: Any) -> Tensor:
@@ -66,40 +65,3 @@ class Replay:
             return final_hidden(self.focus.model, ids)
         network: Any = self.focus.model
         return network.base_model(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
-
-    @contextmanager
-    def _skipping(self, first_layer: int, start: int) -> Iterator[None]:
-        """Layers before the first changed one return what they returned in the kept pass."""
-        skipped = {index: block for index, block in self.blocks.items() if index < first_layer}
-        before = {index: block.__dict__.get("forward") for index, block in skipped.items()}
-        try:
-            for index, block in skipped.items():
-                kept = _from(self._outputs[index], start)
-                block.__dict__["forward"] = lambda *args, kept=kept, **kwargs: kept
-            yield
-        finally:
-            for index, block in skipped.items():
-                if before[index] is None:
-                    block.__dict__.pop("forward", None)
-                else:
-                    block.__dict__["forward"] = before[index]
-
-
-@contextmanager
-def _observe_outputs(blocks: Mapping[int, nn.Module], outputs: dict[int, Any]) -> Iterator[None]:
-    def keep(index: int) -> Any:
-        return lambda module, args, output: outputs.__setitem__(index, output)
-
-    hooks = [block.register_forward_hook(keep(index)) for index, block in blocks.items()]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _from(output: Any, start: int) -> Any:
-    """What a block returned for the tokens from `start` on."""
-    if isinstance(output, tuple):
-        return (output[0][:, start:], *output[1:])
-    return output[:, start:]

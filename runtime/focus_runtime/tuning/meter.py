@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.resume import recorded_outputs, resumed_at
+from focus_runtime.composition.resume import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, token_nll
 from focus_runtime.models.device_map import input_device
 from focus_runtime.tuning.sensitivity import Sensitivities, measure_sensitivities
@@ -63,16 +62,16 @@ class BudgetMeter:
         self.domains = [name for name, rows in sequences.items() for _ in range(rows.shape[0])]
         for ids in self._ids:
             check_positions(focus.model, ids.shape[1])
-        self._outputs: list[dict[int, Any]] = []
+        self._recorded: list[RecordedPass] = []
         self._shares: list[dict[int, float]] = []
         full, own = [], []
         with torch.no_grad():
             for ids in self._ids:
                 with focus.full_attention():
                     full.append(self._nll(ids))
-                with recorded_outputs(focus.model) as outputs:
+                with recorded_outputs(focus.model) as recorded:
                     own.append(self._nll(ids))
-                self._outputs.append(outputs)
+                self._recorded.append(recorded)
                 self._shares.append(self._layer_shares())
         self.full = np.array(full)
         self.base = Measured(self._config.budget, np.array(own), self._mean(self._shares))
@@ -90,8 +89,8 @@ class BudgetMeter:
         first = min(entry.layer for entry in changed)
         nll, shares = [], []
         with torch.no_grad(), self.focus.with_config(config):
-            for ids, outputs, before in zip(self._ids, self._outputs, self._shares, strict=True):
-                with resumed_at(self.focus.model, first, outputs):
+            for ids, recorded, before in zip(self._ids, self._recorded, self._shares, strict=True):
+                with resumed_at(self.focus.model, first, recorded):
                     nll.append(self._nll(ids))
                 now = self._layer_shares()
                 shares.append({layer: now[layer] if layer >= first else before[layer] for layer in before})

@@ -83,6 +83,26 @@ def test_gradcheck(gate, fresh_seed):
     assert torch.autograd.gradcheck(run, inputs)
 
 
+@pytest.mark.parametrize("gate", [{"gate": "log"}, {"gate": "paper"}, {"gate": "log", "hard_top_k": 1}])
+def test_pairs_with_a_token_of_all_groups_are_not_weakened(gate, small_blocks, fresh_seed):
+    query, key, value, probabilities = random_inputs(25, batch=2)
+    everywhere = torch.rand(2, 25) < 0.2
+    probabilities = torch.where(everywhere[..., None], 0.0, probabilities)  # which the gate must not look at
+    rule: dict[str, Any] = {"window": 2, "num_sinks": 1, "scale": 0.5}
+    seen = gated_attention(query, key, value, probabilities, everywhere=everywhere, **gate, **rule)
+    every = gated_attention(query, key, value, probabilities, **{**rule, "window": 25}, **gate)
+    assert torch.equal(seen.transpose(1, 2)[everywhere], every.transpose(1, 2)[everywhere])
+    if "hard_top_k" in gate:
+        best = 1 << probabilities.argmax(-1)
+        membership = torch.where(everywhere, 7, best)
+        torch.testing.assert_close(seen, reference_attention(query, key, value, membership, **rule)[0])
+    inputs = (query, key, value, probabilities)
+    actual = gradients(gated_attention, inputs, query, everywhere=everywhere, **gate, **rule)
+    expected = gradients(gated_attention_reference, inputs, query, everywhere=everywhere, **gate, **rule)
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def one_hot(length, groups=3):
     chosen = torch.randint(groups, (1, length))
     return torch.nn.functional.one_hot(chosen, groups).double(), 1 << chosen

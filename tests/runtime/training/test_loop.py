@@ -11,9 +11,13 @@ import textwrap
 import pytest
 import torch
 
+from focus_runtime.composition.state import SoftGate
 from focus_runtime.errors import ConfigError, TrainingError
+from focus_runtime.training.centroids import training_focus
+from focus_runtime.training.contexts import checkpointing
 from focus_runtime.training.loop import TrainConfig, rate_at
-from tests.helpers import build_model
+from focus_runtime.training.objective import training_loss
+from tests.helpers import build_centroids, build_model
 from tests.runtime.training.tiny import environment, state, train
 
 
@@ -118,6 +122,21 @@ def test_gradient_checkpointing_changes_no_loss():
     assert not any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
     assert not any(m.training for m in model.modules())
     torch.testing.assert_close(state(plain)[0], state(again)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_layers_computed_again_have_the_text_sinks_they_had(ids):
+    model = build_model(num_hidden_layers=4)
+    centroids = build_centroids(model, layers=(0, 1, 2, 3), text_sinks=0.3, text_sinks_from=0)
+    gradients = []
+    for again in (False, True):
+        with training_focus(model, centroids) as focus, checkpointing(model, again), focus.training_gate(SoftGate()):
+            parameters = [router.centroids.requires_grad_(True) for router in centroids.routers.values()]
+            loss = training_loss(focus, ids, loss="lm", distil_weight=1.0)
+            gradients.append(torch.autograd.grad(loss, parameters))
+            assert focus.found_sinks.tokens.any()
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def plan_training(request: TrainRequest, initial: Centroids | None = None) -> Tr
         gate=request.gate,
         layers=layers,
         budget=_given(budget_of(request.budget), initial and initial.config.budget, ()),
-        text_sinks=initial and initial.config.text_sinks,
+        text_sinks=initial.config.text_sinks if initial is not None else None,
         text_sinks_from=initial.config.text_sinks_from if initial is not None else FocusConfig().text_sinks_from,
     )
     settings = TrainConfig(

@@ -24,8 +24,8 @@ class FoundSinks(threading.local):
     """Sinks among the tokens of this thread's latest pass.
 
     Attributes:
-        by_layer: (B, T) bool, found up to a layer and in it. A layer reads the entry of the one before it, so entries of
-            an earlier pass are replaced before they are read, and layers that are computed again (gradient
+        by_layer: (B, T) bool, found up to a layer and in it. A layer reads the entry of the one before it, so entries
+            of an earlier pass are replaced before they are read, and layers that are computed again (gradient
             checkpointing) find what they found.
     """
 

@@ -67,7 +67,7 @@ test-browser: setup
 	$(BIN)/python -m pytest -m browser tests/browser tests/explorer/exports $(ARGS)
 
 test-slow: setup
-	nice -n 5 $(BIN)/python -m pytest -m "(slow or model) and not browser" -n2 --dist=loadfile $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest -m "(slow or model) and not browser" $(ARGS)
 
 test-unit: setup
 	nice -n 10 $(BIN)/python -m pytest -m "not slow and not model and not browser" $(ARGS)

@@ -18,9 +18,9 @@ CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 
 
 # Contrast takes most of the time of a check. It depends on the colours, the font and the backgrounds below a text, so
-# of all texts on a page that share these only the first are looked at.
-ALIKE = """() => {
-  const backgrounds = new Map(), seen = new Map();
+# of all texts that share these, at whatever place, only the first two are looked at.
+ALIKE = """(known) => {
+  const backgrounds = new Map(), seen = new Map(known);
   const below = (node) => {
     if (node === null) return "";
     if (!backgrounds.has(node)) {
@@ -41,14 +41,22 @@ ALIKE = """() => {
     if (seen.get(look) > 2) node.setAttribute("data-alike", "");
   }
   axe.configure({ rules: [{ id: "color-contrast", selector: ":not([data-alike])" }] });
+  return [...seen];
 }"""
 
 
-def findings(page, rules=EVERYTHING):
-    """Serious and critical findings, each with the rule and the first elements."""
+def findings(page, rules=EVERYTHING, seen=None):
+    """Serious and critical findings, each with the rule and the first elements.
+
+    Args:
+        page: to look at.
+        rules: of axe that apply.
+        seen: looks of texts checked before, with their number; grows.
+    """
     if not page.evaluate("Boolean(window.axe)"):
         page.evaluate(AXE)
-    page.evaluate(ALIKE)
+    seen = {} if seen is None else seen
+    seen |= page.evaluate(ALIKE, list(seen.items()))
     report = page.evaluate("rules => axe.run(document, { runOnly: rules, resultTypes: ['violations'] })", rules)
     return [
         f"{item['id']} ({item['impact']}): " + "; ".join(node["html"][:160] for node in item["nodes"][:4])
@@ -59,25 +67,25 @@ def findings(page, rules=EVERYTHING):
 
 def test_nothing_serious_anywhere(open_page):
     """Every place as it opens, then once more after the switch to dark colours, where only contrast can differ."""
-    problems = []
+    problems, seen = [], {}
     for _, places in groupby(PLACES, lambda place: place.page):
         first, *others = places
         page = open_page(f"?__theme=light&{first.query}")
         page.add_style_tag(content="* { transition: none !important; }")  # colours on their way are neither
         first.visit(page)
-        problems += findings_at(first, page)
+        problems += findings_at(first, page, seen)
         for place in others:
             place.move(page)
-            problems += findings_at(place, page)
+            problems += findings_at(place, page, seen)
         page.close()
     assert problems == [], "\n".join(problems)
 
 
-def findings_at(place, page):
-    light = [f"{place.name}, light: {finding}" for finding in findings(page)]
+def findings_at(place, page, seen):
+    light = [f"{place.name}, light: {finding}" for finding in findings(page, seen=seen)]
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_timeout(300)
-    dark = [f"{place.name}, dark: {finding}" for finding in findings(page, CONTRAST)]
+    dark = [f"{place.name}, dark: {finding}" for finding in findings(page, CONTRAST, seen)]
     page.evaluate("document.body.classList.remove('dark')")
     return light + dark
 

@@ -52,14 +52,19 @@ def test_changes_are_those_of_the_rows(stored):
     service, run_id = stored
     answer = dispatch(service, {"what": "prediction_changes", "run": run_id})
     codes = np.frombuffer(base64.b64decode(answer["codes"]), dtype=np.uint8)
+    rows = {(row["position"], row["mode"]): row for row in prediction_rows(service.database, run_id, 0, 5000)}
     assert answer["stored"]
     assert codes[0] == 0
     for position in range(1, codes.size):
-        one = dispatch(service, {"what": "predictions", "run": run_id, "token": position})
-        full, focus = one["full"], one["focus"]
-        assert bool(codes[position] & 1) == (full["tokens"][0][0] != focus["tokens"][0][0])
+        full, focus = rows[position, "full"], rows[position, "focus"]
+        assert bool(codes[position] & 1) == (full["pieces"][0] != focus["pieces"][0])
         assert bool(codes[position] & 2) == (full["rank"] == 1)
         assert bool(codes[position] & 4) == (focus["rank"] == 1)
+    for position in (1, codes.size // 2, codes.size - 1):
+        one = dispatch(service, {"what": "predictions", "run": run_id, "token": position})
+        for mode in ("full", "focus"):
+            assert one[mode]["rank"] == rows[position, mode]["rank"]
+            assert [piece for piece, *_ in one[mode]["tokens"]] == rows[position, mode]["pieces"]
     assert dispatch(service, {"what": "predictions", "run": run_id, "token": 0}) == {
         "token": 0,
         "full": None,

@@ -254,6 +254,9 @@ QUERIES: dict[str, str] = {
             unnest(p.pieces) AS predicted, unnest(p.token_ids) AS predicted_id, unnest(p.probabilities) AS probability
         FROM predictions p JOIN tokens t USING (run_id, position)
         WHERE run_id = $run_id ORDER BY p.position, p.mode, place""",
+    "group_names": """
+        SELECT layer, group_index, name FROM group_names WHERE centroids_sha256 = $sha256
+        ORDER BY layer, group_index""",
     "explained_tokens": "SELECT * FROM explained_tokens WHERE run_id = $run_id ORDER BY token",
     "missing_links": """
         SELECT layer, head, query, key, probability, predicted, nll, random_keeps

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
+from focus_explorer.services.group_names import group_names
 from focus_explorer.services.service import Service
 from focus_runtime.store.database import Database
 from tests.browser.conftest import module_script
@@ -95,8 +96,33 @@ def test_finder_ranks_filters_and_opens_a_group(open_page, database):
     layers = table.locator("tbody tr").evaluate_all("rows => rows.map(row => row.dataset.layer)")
     assert set(layers) == {"4"}
     assert len(layers) == len({g for _, g in sizes})
+    page.locator(".fx-finder-search").fill("punctuation")  # no piece of the text has these letters, names do
+    named = table.locator("tbody tr .fx-group-title")
+    expect(named.first).to_contain_text("punctuation")
     page.locator(".fx-finder-search").fill("no such token")
     expect(table).to_contain_text("No group fits")
+
+
+def test_a_group_has_a_name_and_can_be_given_another(open_page, database):
+    page = open_page("?view=groups&layer=9")
+    card = page.locator(".fx-group-card[data-group='2']")
+    name = card.get_by_test_id("fx-group-name")
+    expect(name.locator(".fx-card-evidence li").first).to_contain_text("in the text", timeout=60_000)
+    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
+    stored = group_names(Service(database).database, run_id)["names"][9][2]
+    expect(name).to_contain_text(stored["name"] or "no clear content")
+    name.get_by_role("button").click()
+    name.get_by_label("Name of this group").fill("<b>mine</b>")
+    name.get_by_role("button", name="Save").click()
+    expect(name.locator(".fx-group-title")).to_have_text("<b>mine</b>")
+    page.get_by_role("tab", name="Tokens", exact=True).click()
+    expect(page.locator(".fx-group[data-group='2'] .fx-group-title")).to_have_text("<b>mine</b>")
+    again = open_page("?view=groups&layer=9").locator(".fx-group-card[data-group='2']").get_by_test_id("fx-group-name")
+    expect(again.locator(".fx-group-title")).to_have_text("<b>mine</b>", timeout=60_000)
+    again.get_by_role("button").click()
+    again.get_by_label("Name of this group").fill("")
+    again.get_by_label("Name of this group").press("Enter")
+    expect(again).to_contain_text(stored["name"] or "no clear content")
 
 
 def test_one_selection_is_marked_in_every_view(open_page, database):

@@ -235,6 +235,33 @@ export interface GroupsPayload {
   attention_heads: number | null;
 }
 
+/** A trait of tokens in words, and a group. */
+export interface TraitPayload {
+  trait: string;
+  phi: number;
+  share: number;
+  base: number;
+  covered: number;
+  chance: number;
+}
+
+/** A cell of `names` of group_names. */
+export interface GroupNamePayload {
+  name: string;
+  given: string | null;
+  evidence: TraitPayload[];
+}
+
+/** group_names. */
+export interface GroupNamesPayload {
+  names: GroupNamePayload[][];
+  traits: number;
+  random: (number | null)[];
+  least_phi: number;
+  least_share: number;
+  most_chance: number;
+}
+
 /** agreement_payload. */
 export interface LayerAgreementPayload {
   agreement: number[][];

@@ -90,6 +90,8 @@ export interface Answers {
   prediction_changes: P.PredictionChangesPayload;
   word_classes: P.WordClassesPayload;
   groups: P.GroupsPayload;
+  group_names: P.GroupNamesPayload;
+  name_group: P.GroupNamePayload;
   agreement: P.LayerAgreementPayload;
   map: P.MapPayload;
   mask_tile: P.MaskTilePayload;

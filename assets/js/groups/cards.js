@@ -10,6 +10,7 @@ import { hintButton } from "../core/tooltip.js";
 import { groupChip } from "../core/widgets.js";
 import { shortClass } from "../core/word-classes.js";
 import { groupFlags } from "./flags.js";
+import { GroupName, nameRule } from "./name.js";
 import { common } from "../strings/common.js";
 import { groups as groupsText } from "../strings/groups.js";
 import { legend as legendText } from "../strings/tokens.js";
@@ -140,6 +141,9 @@ export class GroupCards {
     const { data } = this;
     const hint = text.characteristicHint(format.count(Math.round(data.prior_size)), format.decimal(data.least_z, 2));
     return [
+      part(groupsText.names.title, hintButton(tooltip, groupsText.names.title, nameRule(this.app)), [
+        new GroupName(this.app, index).node,
+      ]),
       facts(group, run.numGroups),
       part(text.classes, null, classBar(group, data, tooltip)),
       part(text.characteristic, hintButton(tooltip, text.characteristic, hint), characteristic(group)),

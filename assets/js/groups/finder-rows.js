@@ -1,6 +1,7 @@
 // @ts-check
 // The rows of the finder's table: how they are made, filtered and ranked.
 import { format } from "../core/format.js";
+import { groupName } from "../core/group-names.js";
 import { groups as groupsText } from "../strings/groups.js";
 /** @import { GroupPayload, GroupsPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
@@ -8,6 +9,7 @@ import { groups as groupsText } from "../strings/groups.js";
 /**
  * A group of a layer as a row of the table; `hits` and `selected` follow the selection.
  * @typedef {GroupPayload & { layerIndex: number, order: number, group: number, layer: number, className: string | null,
+ *   name: string,
  *   lift: number | null, frequent: [string, number][], hits: number, selected: number | null }} Row
  */
 /** @typedef {{ layer: string, class: string, only: string, token: string }} Filter */
@@ -29,6 +31,7 @@ export function rowsOf(run, data) {
       order: layerIndex * run.numGroups + index,
       group: index,
       layer: run.layerIds[layerIndex],
+      name: groupName(run, layerIndex, index),
       className: group.top_class === null ? null : data.class_names[group.top_class],
       lift: group.base_rate ? /** @type {number} */ (group.purity) / group.base_rate : null,
       frequent: run.groups[layerIndex][index].tokens,
@@ -49,7 +52,9 @@ export function fits(row, filter) {
   if (filter.only === "flagged" && row.flags.length === 0) return false;
   const query = filter.token.trim().toLowerCase();
   return (
-    query === "" || [...row.characteristic, ...row.frequent].some(([piece]) => piece.toLowerCase().includes(query))
+    query === "" ||
+    row.name.toLowerCase().includes(query) ||
+    [...row.characteristic, ...row.frequent].some(([piece]) => piece.toLowerCase().includes(query))
   );
 }
 

@@ -4,6 +4,7 @@ import { addressOf } from "../core/address.js";
 import { range } from "../core/arrays.js";
 import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { groupNames } from "../core/group-names.js";
 import { groupLabel } from "../core/labels.js";
 import { selectGroup, selectedPerGroup } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
@@ -14,7 +15,7 @@ import { aboveWords, fits, ranked, rowsOf } from "./finder-rows.js";
 import { groupFlags } from "./flags.js";
 import { common } from "../strings/common.js";
 import { groups as groupsText } from "../strings/groups.js";
-/** @import { GroupsPayload } from "../core/payloads.js" */
+/** @import { GroupNamesPayload, GroupsPayload } from "../core/payloads.js" */
 /** @import { UiEvent } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
@@ -62,6 +63,8 @@ export class GroupFinder {
   rows;
   /** @type {Selection | null} */
   counted;
+  /** @type {GroupNamesPayload | undefined} */
+  names;
   /** @type {Run} */
   run;
   /** @type {Record<string, { cell: HTMLElement, arrow: HTMLElement }>} */
@@ -114,8 +117,10 @@ export class GroupFinder {
 
   /** @param {GroupsPayload} data */
   update(data) {
-    if (this.data !== data) {
+    const names = groupNames(this.app.run);
+    if (this.data !== data || this.names !== names) {
       this.data = data;
+      this.names = names;
       this.rows = rowsOf(this.app.run, data);
       this.counted = null;
       if (this.run !== this.app.run) this.openRun();
@@ -326,6 +331,7 @@ export class GroupFinder {
       { type: "button", class: "fx-finder-open", "aria-label": text.open(groupLabel(row.group), row.layer) },
       groupChip(row.group),
       el("span", {}, groupsText.flow.column(row.layer)),
+      row.name ? el("span", { class: "fx-group-title" }, row.name) : null,
       groupFlags(row),
     );
     const cells = Object.fromEntries(

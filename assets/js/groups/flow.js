@@ -3,6 +3,7 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { namedLabel } from "../core/group-names.js";
 import { groupLabel } from "../core/labels.js";
 import { selectGroup, selectTokens } from "../core/selection.js";
 import { svg } from "../core/svg.js";
@@ -193,7 +194,8 @@ export class GroupFlow {
     const { app } = this;
     const { run } = app;
     const layer = run.layerIds[column.layer];
-    const label = text.node(groupLabel(block.group), layer, format.percent(block.count / run.numTokens, 1));
+    const name = namedLabel(run, column.layer, block.group);
+    const label = text.node(name, layer, format.percent(block.count / run.numTokens, 1));
     const choose = () => app.toggleSelection(selectGroup(run, column.layer, block.group));
     /** @param {UiEvent<KeyboardEvent>} event */
     const key = (event) => {

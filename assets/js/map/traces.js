@@ -3,7 +3,7 @@
 import { selectedPoints } from "./points.js";
 import { range } from "../core/arrays.js";
 import { groupColour } from "../core/colours.js";
-import { groupLabel } from "../core/labels.js";
+import { namedLabel } from "../core/group-names.js";
 import { scatterType } from "../core/plot.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { common } from "../strings/common.js";
@@ -44,7 +44,7 @@ export class TokenTraces {
           run.numGroups,
           (pos) => run.top(layerIndex, pos),
           (group) => ({
-            name: common.group(groupLabel(group)),
+            name: common.group(namedLabel(run, layerIndex, group)),
             color: groupColour(group, theme),
             symbol: SYMBOLS[group % SYMBOLS.length],
           }),

@@ -7,6 +7,7 @@ import { groupColour } from "../core/colours.js";
 import { decodeBase64 } from "../core/bytes.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { namedChip } from "../core/group-names.js";
 import { groupLabel } from "../core/labels.js";
 import { LayerLoader } from "../core/loader.js";
 import { asChart, drawPlot, plotLayout, scatterType } from "../core/plot.js";
@@ -14,7 +15,7 @@ import { selectToken, selectTokens } from "../core/selection.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { tokenSummary } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
-import { alertBox, choiceOf, groupChip, progressBox } from "../core/widgets.js";
+import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { centroids, diamondLetters, groupMeans, selectedPoints } from "./points.js";
 import { TokenTraces } from "./traces.js";
 import { common } from "../strings/common.js";
@@ -325,7 +326,7 @@ export class MapView {
       el(
         "div",
         {},
-        app.run.groupsOf(app.layerIndex, pos).map((group) => groupChip(group)),
+        app.run.groupsOf(app.layerIndex, pos).flatMap((group) => namedChip(app.run, app.layerIndex, group)),
       ),
     );
   }

@@ -3,6 +3,7 @@
 import { el, emptyState } from "../core/dom.js";
 import { resizeHiddenPlots, resizePlots } from "../core/plot.js";
 import { loadPlotly, prefetchPlotly } from "../core/plotly.js";
+import { fetchGroupNames } from "../core/group-names.js";
 import { partOf } from "../core/heads.js";
 import { Run } from "../core/run.js";
 import { decodeSelection, encodeSelection } from "../core/selection-code.js";
@@ -186,6 +187,12 @@ export class App {
     this.openView(this.view);
     this.loadLayer();
     window.requestIdleCallback(() => prefetchPlotly(), { timeout: PLOTLY_PAUSE });
+    this.nameGroups();
+  }
+
+  // Views that are drawn with many letters are drawn again once these have names; others have them when they open.
+  async nameGroups() {
+    if ((await fetchGroupNames(this)) && (this.isOpen("tokens") || this.isOpen("groups"))) this.refresh();
   }
 
   // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks

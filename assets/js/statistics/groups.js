@@ -3,6 +3,7 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { namedChip } from "../core/group-names.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectGroup } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
@@ -129,13 +130,14 @@ export class StatGroups {
    */
   card(group) {
     const label = groupLabel(group);
+    const { run, layerIndex } = this.app;
     const groupRows = this.rows.filter((row) => row.group === label);
     /** @param {string} name */
     const statistic = (name) => groupRows.find((row) => row.statistic === name);
     const empty = !statistic("share")?.value;
     const state = el("span", { class: "fx-button" });
     const button = buttonOf(
-      [groupChip(group), el("span", { class: "fx-group-name" }, words.of(label)), state],
+      [...namedChip(run, layerIndex, group), el("span", { class: "fx-group-name" }, words.of(label)), state],
       () => this.toggle(group),
       { class: "fx-group-choose", "data-group": group, disabled: empty },
     );

@@ -47,6 +47,34 @@ export const groups = {
     legend: "Word classes",
   },
 
+  names: {
+    title: "What they have in common",
+    waiting: "Looking for what these tokens have in common…",
+    nothing: "no clear content",
+    rename: "Rename",
+    renameOf: (name) => (name ? `Rename ${name}` : "Give this group a name"),
+    field: "Name of this group",
+    placeholder: "your name for it",
+    save: "Save",
+    cancel: "Cancel",
+    everywhere: "It is kept with the centroid file and shown in every run with it. Empty takes it back.",
+    given: (name) => `your name; from statistics: ${name}`,
+    evidence: (share, base, covered) => ` ${share} here, ${base} in the text · ${covered} of them are here`,
+    phi: (value, chance) =>
+      `phi ${value}: the correlation of being in this group and of having this trait; probability that the best of ` +
+      `all traits does as well in a group drawn at random: ${chance}`,
+    rare: "below 0.001",
+    rule: (traits, least, share, chance, random) =>
+      `Of ${traits} traits (word classes, frequent tokens, place in the text, first or repeated use), the one whose ` +
+      `correlation with the group (phi) is highest names it, if phi is at least ${least}, at least ${share} of the ` +
+      `group’s tokens have the trait, and a group drawn at random would do as well with probability below ${chance} ` +
+      `(Fisher’s exact test, corrected for the number of traits). ${random}`,
+    random: (phi) => `It must also exceed ${phi}, the highest phi of the groups of random centroids in this layer.`,
+    noRandom:
+      "Random centroids were not measured for this run (Statistics does that); once they are, a name must exceed " +
+      "them too.",
+  },
+
   flags: /** @type {Record<string, string>} */ ({ dead: "empty", starved: "starved", collapsed: "collapsed" }),
   flagHints: /** @type {Record<string, string>} */ ({
     dead: "No token of this text has this as its most probable group.",
@@ -63,8 +91,8 @@ export const groups = {
     allClasses: "any",
     only: "Only",
     filters: { all: "all groups", above: "purer than shuffled", flagged: "empty, starved or collapsed" },
-    search: "With token",
-    searchPlaceholder: "e.g. said",
+    search: "With token or name",
+    searchPlaceholder: "e.g. said, pronouns",
     matches: (shown, total) => `${shown} of ${total} groups`,
     above: (count, filled, expected, draws, seed) =>
       `${count} of ${filled} groups with tokens are purer than 97.5 % of ${draws} shuffles (seed ${seed}); shuffled ` +

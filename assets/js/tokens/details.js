@@ -3,8 +3,9 @@
 import { range } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { namedChip } from "../core/group-names.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
-import { groupChip, shareBar } from "../core/widgets.js";
+import { shareBar } from "../core/widgets.js";
 import { reading, tokens as text } from "../strings/tokens.js";
 /** @import { Run } from "../core/run.js" */
 
@@ -29,7 +30,7 @@ export const tokenDetails = (run, layerIndex, pos) => {
       el(
         "span",
         {},
-        run.groupsOf(layerIndex, pos).map((group) => groupChip(group)),
+        run.groupsOf(layerIndex, pos).flatMap((group) => namedChip(run, layerIndex, group)),
       ),
     ),
     ...(run.hasLayer(layerIndex)

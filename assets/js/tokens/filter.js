@@ -4,7 +4,7 @@ import { range } from "../core/arrays.js";
 import { decodeBase64 } from "../core/bytes.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { groupLabel } from "../core/labels.js";
+import { namedLabel } from "../core/group-names.js";
 import { selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
 import { choiceOf } from "../core/widgets.js";
@@ -115,11 +115,12 @@ export class TokenFilter {
   }
 
   reset() {
+    const { run, layerIndex } = this.app;
     this.kinds = null;
     this.changes = null;
     this.group.replaceChildren(
       option("", text.filter.anyGroup),
-      ...range(this.app.run.numGroups).map((group) => option(String(group), groupLabel(group))),
+      ...range(run.numGroups).map((group) => option(String(group), namedLabel(run, layerIndex, group))),
     );
     for (const input of [this.kind, this.prediction, this.from, this.to]) input.value = "";
     this.count();

@@ -3,6 +3,7 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { groupName } from "../core/group-names.js";
 import { visibleToken } from "../core/labels.js";
 import { selectedPerGroup } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
@@ -57,6 +58,7 @@ export class Legend {
       card.replaceChildren(
         ...cardContent(
           group,
+          groupName(run, layerIndex, group),
           run.groups[layerIndex][group],
           selection === null ? null : { count: hits[group], of: selection.size },
         ),
@@ -78,10 +80,11 @@ export class Legend {
 
 /**
  * @param {number} group
+ * @param {string} name
  * @param {RunGroupPayload} statistics
  * @param {{ count: number, of: number } | null} selected
  */
-function cardContent(group, statistics, selected) {
+function cardContent(group, name, statistics, selected) {
   const { share, confidence } = statistics;
   return [
     el(
@@ -95,6 +98,7 @@ function cardContent(group, statistics, selected) {
         confidence === null ? "" : text.confidence(format.percent(confidence)),
       ),
     ),
+    el("span", { class: "fx-group-title" }, name),
     el(
       "span",
       { class: "fx-group-bar" },

@@ -3,11 +3,12 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { namedChip, namedLabel } from "../core/group-names.js";
 import { HeadChoice } from "../core/head-choice.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
-import { alertBox, groupChip, progressBox } from "../core/widgets.js";
+import { alertBox, progressBox } from "../core/widgets.js";
 import { common } from "../strings/common.js";
 import { causeHints } from "../sparsity/causes.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
@@ -168,7 +169,7 @@ export class TokenPanel {
         el(
           "span",
           {},
-          run.groupsOf(layerIndex, pos).map((group) => groupChip(group)),
+          run.groupsOf(layerIndex, pos).flatMap((group) => namedChip(run, layerIndex, group)),
         ),
       ),
       el(
@@ -221,7 +222,8 @@ export class TokenPanel {
    */
   pathCell(run, layerIndex, index, pos) {
     const group = run.top(index, pos);
-    const words = text.pathCell(run.layerIds[index], groupLabel(group), format.percent(run.groups[index][group].share));
+    const { share } = run.groups[index][group];
+    const words = text.pathCell(run.layerIds[index], namedLabel(run, index, group), format.percent(share));
     const current = index === layerIndex;
     return buttonOf(groupLabel(group), () => this.app.setLayer(index), {
       class: "fx-path-cell",

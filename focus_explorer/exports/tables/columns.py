@@ -43,7 +43,7 @@ GROUP, PIECE = Column("group", "Group", "word"), Column("piece", "Token", "piece
 READING: dict[str, tuple[Column, ...]] = {
     "documents": (
         _whole("document", "Document"),
-        Column("name", "Name", "prose"),
+        Column("name", "Name", "name"),
         _whole("num_tokens", "Tokens"),
         Column("perplexity_full", "Full", digits=2),
         Column("perplexity_focus", "Focus", digits=2),
@@ -57,6 +57,15 @@ READING: dict[str, tuple[Column, ...]] = {
         Column("share", "Share"),
         Column("mean_confidence", "Confidence"),
         Column("frequent_tokens", "Most frequent tokens × uses", "prose"),
+    ),
+    "group_names": (
+        LAYER,
+        Column("label", "Group", "word"),
+        Column("name", "Name", "prose"),
+        Column("phi", "Phi"),
+        Column("share", "Of the group"),
+        Column("base", "Of the text"),
+        Column("random", "Random"),
     ),
     "tokens": (
         POSITION,

@@ -23,6 +23,7 @@ from focus_runtime.version import __version__
 
 TABLES: dict[str, str] = {  # of a run
     "groups": "Size, confidence and most frequent tokens of every group of every layer.",
+    "group_names": "What the tokens of every group have in common, with the evidence, or that nothing is clear.",
     "tokens": "Every token with its loss under full attention and Focus, and its group in every layer.",
     "layers": "Every layer with its largest group and its pairs by what keeps or drops them.",
     "heads": "What the heads of every layer executed, those of equal settings together, with the pairs of one of them.",
@@ -62,6 +63,14 @@ _QUERIES = {  # tables that are the rows of one named query
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, "budget")
 ROWS_AT_ONCE = 600_000
+GROUP_NAMES = pa.schema(
+    [
+        ("layer", pa.int32()),
+        ("group_index", pa.int32()),
+        *((name, pa.string()) for name in ("label", "name", "trait")),
+        *((name, pa.float64()) for name in ("phi", "share", "base", "covered", "chance", "random")),
+    ]
+)
 # Name, note and tags of a run change while its numbers do not, and its title is a part of the text.
 _NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
 
@@ -170,6 +179,31 @@ def _groups(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
     yield rows.append_column("frequent_tokens", frequent)
 
 
+def _group_names(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    """A row for each group with its best trait; what people called it is no part, since it is no result."""
+    from focus_explorer.statistics.group_names import run_names, trait_words
+
+    found = run_names(database, run["run_id"])
+    rows = [
+        {
+            "layer": layer,
+            "group_index": group,
+            "label": group_label(group),
+            "name": one.name or None,
+            "trait": trait_words(best.trait) if best is not None else None,
+            **{
+                name: getattr(best, name) if best is not None else None
+                for name in ("phi", "share", "base", "covered", "chance")
+            },
+            "random": random,
+        }
+        for layer, names, random in zip(found.layers, found.names, found.random, strict=True)
+        for group, one in enumerate(names)
+        for best in [one.evidence[0] if one.evidence else None]
+    ]
+    yield pa.Table.from_pylist(rows, schema=GROUP_NAMES)
+
+
 def _layer_numbers(database: Database, run_id: str) -> list[int]:
     numbers: list[int] = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
     return numbers
@@ -216,6 +250,7 @@ def _heads(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
 
 _COMPOSED: dict[str, Callable[[Database, dict[str, Any]], Iterator[pa.Table]]] = {
     "groups": _groups,
+    "group_names": _group_names,
     "heads": _heads,
     "tokens": _tokens,
     "assignments": _assignments,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from focus_explorer.services.group_names import group_names, name_group
 from focus_explorer.services.runs import layer_numbers
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api.request import ask
@@ -31,6 +32,35 @@ class GroupFunctions:
         """
         return {"layers": layer_numbers(self.service.database, run_id)} | ask(self.service, "agreement", run_id)
 
+    def group_names(self, run_id: str) -> dict:
+        """What each group of each layer holds, in a few words, with the evidence.
+
+        Args:
+            run_id: as listed by runs.
+
+        Returns:
+            layers: their numbers; names: by layer and group, name (empty where nothing is clear), given (by people, or
+            null) and evidence: the traits that tell the group best, each with phi (correlation, 0 to 1), share of the
+            group's tokens with the trait, base rate in the text, covered (the part of the trait's tokens in this
+            group) and chance (probability that the best of all traits does as well in a group drawn at random);
+            traits: how many were tried; random: by layer, the highest phi of random centroids' groups, null where not
+            measured; least_phi, least_share and most_chance: what a name needs.
+        """
+        return {"layers": layer_numbers(self.service.database, run_id)} | dict(
+            group_names(self.service.database, run_id)
+        )
+
+    def name_group(self, run_id: str, layer: int, group: int, name: str) -> dict:
+        """Give a group a name of your own, in every run with the same centroids; an empty one takes it back.
+
+        Args:
+            run_id: as listed by runs.
+            layer: layer number.
+            group: number of the group, from 0 for A.
+            name: at most 60 characters.
+        """
+        return dict(name_group(self.service, run_id, layer, group, name))
+
     def map(self, run_id: str, layer: int = ALL_LAYERS, quick: bool = False) -> dict:
         """Tokens, and a layer's centroids, in two dimensions.
 
@@ -50,4 +80,9 @@ class GroupFunctions:
 def functions(service: Service) -> dict[str, Callable[..., Any]]:
     """Name -> function."""
     made = GroupFunctions(service)
-    return {"agreement": made.agreement, "map": made.map}
+    return {
+        "agreement": made.agreement,
+        "group_names": made.group_names,
+        "name_group": made.name_group,
+        "map": made.map,
+    }

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from focus_explorer.errors import InputError
+from focus_explorer.services.group_names import group_names, name_group
 from focus_explorer.services.groups import agreement_payload, group_payload
 from focus_explorer.services.maps import map_payload
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Payload, Request, run_of
+from focus_explorer.ui.parameters import Payload, Request, layer_of, run_of, whole_number
 
 
 def groups(service: Service, request: Request) -> Payload:
     """Statistics of every group of every layer: run."""
     return group_payload(service.database, run_of(request))
+
+
+def names(service: Service, request: Request) -> Payload:
+    """Name of every group of every layer: run."""
+    return group_names(service.database, run_of(request))
+
+
+def rename(service: Service, request: Request) -> Payload:
+    """Give a group a name: run, layer, group, name."""
+    name, group = request.get("name"), whole_number(request, "group")
+    if not isinstance(name, str):
+        raise InputError(f"the name is {name!r}", expected="text")
+    return name_group(service, run_of(request), layer_of(request), group, name)
 
 
 def agreement(service: Service, request: Request) -> Payload:
@@ -30,4 +44,4 @@ def group_map(service: Service, request: Request) -> Payload:
     return map_payload(service, run_of(request), layer, quick=request.get("quick") is True)
 
 
-REQUESTS = {"groups": groups, "agreement": agreement, "map": group_map}
+REQUESTS = {"groups": groups, "group_names": names, "name_group": rename, "agreement": agreement, "map": group_map}

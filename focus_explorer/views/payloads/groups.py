@@ -39,6 +39,37 @@ class GroupsPayload(TypedDict):
     attention_heads: int | None
 
 
+class TraitPayload(TypedDict):
+    """A trait and a group: `share` of the group's tokens, `base` of all; `covered`: of those with the trait; `chance`:
+    probability that the best of all traits does as well in a group drawn at random."""
+
+    trait: str
+    phi: float
+    share: float
+    base: float
+    covered: float
+    chance: float
+
+
+class GroupNamePayload(TypedDict):
+    """A group's name from statistics, empty where nothing is clear; `given`: the one that people gave it."""
+
+    name: str
+    given: str | None
+    evidence: list[TraitPayload]
+
+
+class GroupNamesPayload(TypedDict):
+    """Names by layer and group, and what they had to exceed: `random` by layer, None where it was not measured."""
+
+    names: list[list[GroupNamePayload]]
+    traits: int
+    random: list[float | None]
+    least_phi: float
+    least_share: float
+    most_chance: float
+
+
 class LayerAgreementPayload(TypedDict):
     """Adjusted Rand index of every two layers; `shuffled`: least and most of neighbours with one of them shuffled."""
 

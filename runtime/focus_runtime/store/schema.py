@@ -243,6 +243,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             token_ids INTEGER[] NOT NULL, pieces VARCHAR[] NOT NULL, probabilities FLOAT[] NOT NULL);
         """,
     ),
+    (
+        "0016_group_names",
+        """
+        CREATE TABLE group_names (
+            centroids_sha256 VARCHAR NOT NULL, layer INTEGER NOT NULL, group_index INTEGER NOT NULL,
+            name VARCHAR NOT NULL, named_at TIMESTAMPTZ NOT NULL);
+        """,
+    ),
 )
 
 

@@ -139,6 +139,8 @@ def ask(begin):
         ("predictions", {"token": 0}, ["PredictionsPayload"]),
         ("prediction_changes", {}, ["PredictionChangesPayload"]),
         ("groups", {}, ["GroupsPayload"]),
+        ("group_names", {}, ["GroupNamesPayload"]),
+        ("name_group", {"layer": 0, "group": 1, "name": "my own"}, ["GroupNamePayload"]),
         ("agreement", {}, ["LayerAgreementPayload"]),
         ("map", {"layer": 0, "quick": True}, ["MapPayload"]),
         ("map", {"layer": None, "quick": True}, ["MapPayload"]),

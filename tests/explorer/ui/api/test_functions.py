@@ -30,6 +30,8 @@ pytestmark = pytest.mark.slow
 
 VIEWS = (
     "agreement",
+    "group_names",
+    "name_group",
     "map",
     "mask",
     "distances",
@@ -165,6 +167,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     assert tuple(sorted(views)) == tuple(sorted(VIEWS))
     layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
     arguments = dict.fromkeys(VIEWS, (run_id,)) | {
+        "name_group": (run_id, layers[0], 0, ""),
         "map": (run_id, layers[0], True),
         "mask": (run_id, layers[0], 0, 9, 0, 9),
         "beside": (run_id, other_run),
@@ -180,6 +183,8 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
         == len(answers["map"]["positions"])
         == run_summary(service.database, run_id)["num_tokens"]
     )
+    assert answers["group_names"]["layers"] == layers
+    assert answers["group_names"]["names"][0][0] == answers["name_group"]
     assert answers["attention"]["state"] == "none"
     assert answers["attention_links"] == {"dropped": [], "kept": []}
     assert answers["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}

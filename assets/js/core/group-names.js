@@ -1,0 +1,75 @@
+// @ts-check
+// Names of the groups of a run: the ones that people gave, else the ones made from statistics. They come after the run,
+// so every view shows letters until they are here.
+import { requestOnce } from "./answers.js";
+import { el } from "./dom.js";
+import { groupLabel } from "./labels.js";
+import { groupChip } from "./widgets.js";
+/** @import { GroupNamePayload, GroupNamesPayload } from "./payloads.js" */
+/** @import { Run } from "./run.js" */
+/** @import { App } from "../shell/app.js" */
+
+/** @type {WeakMap<Run, GroupNamesPayload>} */
+const known = new WeakMap();
+
+/**
+ * Fetches the names of the open run; true when they are new.
+ * @param {App} app
+ */
+export async function fetchGroupNames(app) {
+  const { run } = app;
+  const answer = await requestOnce(app, "group_names");
+  if (answer.error !== undefined || known.has(run)) return false;
+  known.set(run, answer);
+  return app.run === run;
+}
+
+/**
+ * All that is known of a run's names; undefined until they are here.
+ * @param {Run} run
+ */
+export const groupNames = (run) => known.get(run);
+
+/**
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} group
+ */
+export const groupName = (run, layerIndex, group) => {
+  const cell = known.get(run)?.names[layerIndex][group];
+  return cell ? (cell.given ?? cell.name) : "";
+};
+
+/**
+ * Puts what the server says of a group in the place of what was known.
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} group
+ * @param {GroupNamePayload} cell
+ */
+export function setGroupName(run, layerIndex, group, cell) {
+  const names = known.get(run);
+  if (names) names.names[layerIndex][group] = cell;
+}
+
+/**
+ * The letter with the name, where there is one: "C · mostly pronouns".
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} group
+ */
+export const namedLabel = (run, layerIndex, group) => {
+  const name = groupName(run, layerIndex, group);
+  return name ? `${groupLabel(group)} · ${name}` : groupLabel(group);
+};
+
+/**
+ * The chip of a group with its name beside it.
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} group
+ */
+export const namedChip = (run, layerIndex, group) => {
+  const name = groupName(run, layerIndex, group);
+  return [groupChip(group), ...(name ? [el("span", { class: "fx-group-title" }, name)] : [])];
+};

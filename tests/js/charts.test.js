@@ -106,6 +106,7 @@ test("rows are ranked either way with empty values last, and filtered", () => {
   }
   const row = {
     layerIndex: 2,
+    name: "mostly Pronouns",
     className: "name",
     purity: 0.9,
     null_high: 0.5,
@@ -116,6 +117,7 @@ test("rows are ranked either way with empty values last, and filtered", () => {
   const open = { layer: "all", class: "all", only: "all", token: "" };
   assert.ok(fits(row, open));
   assert.ok(fits(row, { ...open, layer: "l2", class: "name", only: "above", token: " pARis" }));
+  assert.ok(fits(row, { ...open, token: "pronoun" }) && !fits(row, { ...open, token: "verbs" }));
   assert.ok(!fits(row, { ...open, layer: "l1" }));
   assert.ok(!fits(row, { ...open, class: "verb" }));
   assert.ok(!fits(row, { ...open, only: "flagged" }));

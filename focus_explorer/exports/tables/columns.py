@@ -63,8 +63,8 @@ READING: dict[str, tuple[Column, ...]] = {
         Column("label", "Group", "word"),
         Column("name", "Name", "prose"),
         Column("phi", "Phi"),
-        Column("share", "Of the group"),
-        Column("base", "Of the text"),
+        Column("share", "Group"),
+        Column("base", "Text"),
         Column("random", "Random"),
     ),
     "tokens": (

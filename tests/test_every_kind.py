@@ -58,6 +58,7 @@ STARTED = {  # requests that start work -> the one that says how far it is
     "compare_lengths_start": "compare_lengths",
     "compare_generation_start": "compare_generation",
     "compare_links_start": "compare_links",
+    "compare_heads_start": "compare_heads",
     "measure_attention": "attention",
     "statistics_measure": "statistics_job",
 }
@@ -192,6 +193,7 @@ def test_commands_that_measure(analysed, said):
     said("bench", *analysed.chosen, *text, *lengths, "--out", analysed.path("bench.json"))
     said("evaluate", *analysed.chosen, *text, "--seq-len", "48")
     said("centroids", "check", analysed.path("c.safetensors"), "--model", analysed.path("model"))
+    said("heads", run, "--verify", "2", *analysed.db)
     said("runs", *analysed.db)
 
 
@@ -293,6 +295,7 @@ def test_every_view(analysed):
         "compare_grid_start": {"top_k": [2], "window": [8], "repeats": 1},
         "compare_lengths_start": {**of_layer, "seconds": 1},
         "predictions": {"token": 40},
+        "name_group": {**of_layer, "group": 1, "name": ""},
         "compare_links": {"token": 40},
         "compare_links_start": {"token": 40},
         "compare_generation_start": {"prompt": "The harbour", "max_tokens": 4},

@@ -30,6 +30,7 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
     "reproduce": "measure a table or figure of the paper again",
     "finetune": "train all weights of a model with Focus, or with full attention",
     "explain": "find the dropped pairs that made Focus predict a token worse, and verify them",
+    "heads": "what the mask costs head by head: the loss with full attention in one head alone",
     "compare": "measure a text at several settings, with full attention, random centroids and window alone",
     "bundle": "write runs with data, tables, figures and how to make them again",
     "rebuild": "make the tables of a bundle again and say what differs",

@@ -257,6 +257,16 @@ QUERIES: dict[str, str] = {
     "group_names": """
         SELECT layer, group_index, name FROM group_names WHERE centroids_sha256 = $sha256
         ORDER BY layer, group_index""",
+    "head_cost_runs": "SELECT num_tokens, nll_full, nll_focus FROM head_cost_runs WHERE run_id = $run_id",
+    "head_costs": """
+        WITH sizes AS (
+            SELECT (SELECT max(head) + 1 FROM attention_mass WHERE run_id = $run_id) AS query_heads,
+                (SELECT max(head) + 1 FROM head_costs WHERE run_id = $run_id) AS heads)
+        SELECT c.layer, c.head, c.estimated, c.nll,
+            (SELECT avg(a.dropped) FROM attention_mass a
+             WHERE a.run_id = $run_id AND a.layer = c.layer AND a.head * heads // query_heads = c.head) AS dropped
+        FROM head_costs c, sizes WHERE c.run_id = $run_id
+        ORDER BY c.nll IS NULL, c.nll, c.estimated, c.layer, c.head""",
     "explained_tokens": "SELECT * FROM explained_tokens WHERE run_id = $run_id ORDER BY token",
     "missing_links": """
         SELECT layer, head, query, key, probability, predicted, nll, random_keeps

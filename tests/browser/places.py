@@ -69,6 +69,7 @@ PLACES = (
     Place("runs-compared", "[data-testid=fx-compare-runs]", "view=compare&part=runs"),
     Place("lengths", "[data-testid=fx-compare-lengths] .fx-button", "view=compare&part=lengths"),
     Place("links", "[data-testid=fx-compare-links] .fx-button", "view=compare&part=links&why=20"),
+    Place("heads", "[data-testid=fx-compare-heads] .fx-button", "view=compare&part=heads"),
     Place("generation", "[data-testid=fx-compare-generation] .fx-button", "view=compare&part=generation"),
     Place("statistics", "[data-testid=fx-stat-run] tbody tr", "view=statistics"),
     Place("statistics-layers", "[data-testid=fx-stat-layers] .main-svg", "view=statistics&part=layers&layer=9"),

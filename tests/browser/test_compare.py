@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.compare.heads import measured_heads
 from focus_explorer.services.compare.lengths import lengths
 from focus_explorer.services.compare.missing_links import explained, most_hurt
 from focus_explorer.services.compare.runs import compare_runs
@@ -357,3 +358,22 @@ def test_a_generated_text_grows_on_the_page(open_part, pair):
         assert counts[-1] == last > 0
         assert any(0 < count < last for count in counts), (mode, counts)
         assert counts == sorted(counts)  # what is written stays
+
+
+def test_heads_are_measured_drawn_and_opened(tiny_page):
+    open_one, service, _ = tiny_page
+    page = open_one("?view=compare&part=heads")
+    part = page.get_by_test_id("fx-compare-heads")
+    part.get_by_role("button", name="Measure heads").click()
+    rows = part.get_by_test_id("fx-heads-table").locator("tbody tr")
+    expect(rows.first).to_contain_text("layer", timeout=60_000)
+    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
+    found = measured_heads(service, run_id)
+    measured = [head for head in found["heads"] if head["nll"] is not None]
+    expect(rows).to_have_count(len(measured))
+    first = measured[0]
+    expect(rows.first).to_contain_text(f"layer {first['layer']}, head {first['head']}")
+    change = (first["nll"] - found["nll_focus"]) * 1000
+    expect(rows.first).to_contain_text(f"{abs(change):.1f}")
+    expect(part.locator("[data-testid=fx-head-costs] .main-svg").first).to_be_visible()
+    expect(part.get_by_role("button", name="Measure them again")).to_be_visible()

@@ -1,6 +1,7 @@
 // @ts-check
 // The Compare view: Focus against full attention on the same text, and the parts that compare with something else.
 import { CompareGeneration } from "./generation.js";
+import { CompareHeads } from "./heads.js";
 import { CompareLengths } from "./lengths.js";
 import { CompareLinks } from "./missing-links.js";
 import { Overview } from "./overview.js";
@@ -37,6 +38,7 @@ export class CompareView {
     this.parts = {
       overview: new Overview(app, explain),
       links,
+      heads: new CompareHeads(app),
       settings: new CompareSettings(app),
       runs: new CompareRuns(app),
       lengths: new CompareLengths(app),

@@ -586,6 +586,24 @@ export interface MissingLinksPayload {
   job: JobPayload | null;
 }
 
+/** A cell of `heads` of head_costs. */
+export interface HeadCostPayload {
+  layer: number;
+  head: number;
+  estimated: number;
+  nll: number | null;
+  dropped: number | null;
+}
+
+/** head_costs. */
+export interface HeadCostsPayload {
+  num_tokens: number | null;
+  nll_full: number | null;
+  nll_focus: number | null;
+  heads: HeadCostPayload[];
+  job: JobPayload | null;
+}
+
 /** One side of a generation (focus_explorer/services/generate.py); `groups` by layer number, for each token. */
 export interface GeneratedSidePayload {
   text: string;

@@ -111,6 +111,8 @@ export interface Answers {
   compare_lengths_start: P.LengthsPayload;
   compare_links: P.MissingLinksPayload;
   compare_links_start: P.MissingLinksPayload;
+  compare_heads: P.HeadCostsPayload;
+  compare_heads_start: P.HeadCostsPayload;
   compare_generation: P.GenerationPayload;
   compare_generation_start: P.GenerationPayload;
   statistics: P.StatisticsPayload | P.ComputingPayload;

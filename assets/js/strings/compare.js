@@ -77,6 +77,7 @@ export const parts = {
   names: {
     overview: "Full attention",
     links: "Missing links",
+    heads: "Heads",
     settings: "Other settings",
     runs: "Another run",
     lengths: "Longer texts",
@@ -372,6 +373,43 @@ export const lengths = {
   columns: ["Tokens", "Full attention", "Focus attention", "Routing", "Pairs kept", "Focus against full"],
   table: "The measured points as a table",
   span: (median, low, high) => `${median} ms (${low}–${high})`,
+};
+
+/** @satisfies {Words} */
+export const heads = {
+  title: "Which heads pay for the mask?",
+  help:
+    "For every key-value head, what the loss would be if that head alone had full attention: a forward " +
+    "and a backward pass estimate it for all heads at once, to first order. The ten heads with the largest estimates " +
+    "are then really given full attention, one at a time. It takes about half a minute at 1,000 tokens.",
+  start: "Measure heads",
+  again: "Measure them again",
+  loss: (lost, tokens, all) =>
+    `Focus changes the loss by ${lost} thousandths of a nat per token on average` +
+    (tokens === all ? "." : `, over the first ${tokens} of ${all} tokens.`),
+  first: (place, won) => `Most is won in ${place}: with full attention there alone, ${won} thousandths less.`,
+  sum: (count, won) =>
+    count === 1
+      ? "No other measured head wins anything alone."
+      : `The ${count} measured heads that win alone add up to ${won}; together they may win more or less.`,
+  noneWins: "None of the measured heads wins anything alone: the loss is spread over many.",
+  plotLabel: "What every head would win alone, by layer and head",
+  chart:
+    "Thousandths of a nat per token that the loss falls with full attention in one head alone; measured values where " +
+    "there are some. A head that would not win has the colour of zero. Press a cell to go to its layer and head.",
+  colourBar: "thousandths of a nat",
+  head: "key-value head",
+  layer: "layer",
+  cell: (layer, head) => `layer ${layer}, head ${head}`,
+  none: "not measured",
+  tableTitle: "Measured heads, changes of the loss in thousandths of a nat per token",
+  tableLabel: "Measured heads",
+  columns: {
+    place: "Head",
+    measured: "Measured",
+    estimated: "Estimated",
+    dropped: "Full attention that the mask drops",
+  },
 };
 
 /** @satisfies {Words} */

@@ -185,6 +185,9 @@ def describe_measured(database: Database, run_id: str) -> Row:
     lengths = _rows(
         database, "SELECT * EXCLUDE (run_id) FROM crossovers WHERE run_id = ? ORDER BY layer, tokens", run_id
     )
+    heads = _rows(
+        database, "SELECT count(nll) AS verified FROM head_costs WHERE run_id = ? HAVING count(*) > 0", run_id
+    )
     explained = _rows(database, "SELECT token FROM explained_tokens WHERE run_id = ? ORDER BY token", run_id)
     return {
         "attention": mass[0] | {"queries": [row["centroids"] for row in queries]} if mass else None,
@@ -192,6 +195,7 @@ def describe_measured(database: Database, run_id: str) -> Row:
         "random_centroids": baseline[0] if baseline else None,
         "comparisons": settings or None,
         "lengths": lengths or None,
+        "head_costs": heads[0] if heads else None,
         "explained_tokens": [row["token"] for row in explained] or None,
     }
 

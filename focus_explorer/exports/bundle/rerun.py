@@ -269,6 +269,7 @@ def _measure_more(service: Service, entry: Row, progress: Progress) -> list[str]
     Returns:
         What could not be measured, and why.
     """
+    from focus_explorer.services.compare.heads import measure_heads
     from focus_explorer.services.compare.missing_links import explain_token
     from focus_explorer.services.pairs import measure_attention
     from focus_explorer.services.statistics.measure import measure_random, measure_run, tag_run
@@ -291,6 +292,8 @@ def _measure_more(service: Service, entry: Row, progress: Progress) -> list[str]
             measure_run(service, run_id, tags=False, random=False, attention=True, progress=progress)
         with service.database.write() as connection:  # a run of an older version has none
             connection.execute("DELETE FROM attention_queries WHERE NOT list_contains(?, centroids)", [kinds])
+    if measured.get("head_costs"):
+        measure_heads(service, run_id, verify=measured["head_costs"]["verified"])
     for token in measured.get("explained_tokens") or []:
         explain_token(service, run_id, token)
     if measured["comparisons"]:

@@ -202,6 +202,13 @@ READING: dict[str, tuple[Column, ...]] = {
         Column("predicted", "Predicted", "piece"),
         Column("probability", "Probability"),
     ),
+    "head_costs": (
+        LAYER,
+        _whole("head", "Head"),
+        Column("estimated", "Estimated (nats)", digits=4),
+        Column("nll", "Measured loss (nats)", digits=4),
+        Column("dropped", "Attention dropped"),
+    ),
     "missing_links": (
         _whole("token", "Token"),
         PIECE,

@@ -42,6 +42,7 @@ TABLES: dict[str, str] = {  # of a run
     "distances": "Pairs kept by distance, beside shuffled groups, random centroids and window only.",
     "links": "The strongest kept and dropped links of full attention.",
     "pairs": "The strongest pairs of the same group that are far apart.",
+    "head_costs": "What the mask costs in each key-value head: the loss with full attention in that head alone.",
     "missing_links": "Dropped pairs that would have helped the tokens that were explained, the best of them verified.",
 }
 CORPUS_TABLES = {name: TABLES[name] for name in OF_CORPUS} | {
@@ -57,6 +58,7 @@ _QUERIES = {  # tables that are the rows of one named query
     "masks": "mask_table",
     "attention": "attention_mass",
     "comparisons": "comparisons",
+    "head_costs": "head_costs",
     "missing_links": "missing_link_table",
     "predictions": "prediction_table",
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from focus_explorer.data.queries import fetch_run
+from focus_explorer.services.compare.heads import measure_heads
 from focus_explorer.services.compare.lengths import check_seconds, measure_lengths
 from focus_explorer.services.compare.missing_links import check_token, explain_token
 from focus_explorer.services.compare.settings import check_grid, measure_grid
@@ -101,6 +102,23 @@ class Comparisons:
             ("links", run_id, token),
             lambda job: explain_token(self.service, run_id, token, progress=job.step, cancelled=job.stop_requested),
             kind="links",
+            run_id=run_id,
+        )
+
+    def start_heads(self, run_id: str) -> None:
+        """Start `measure_heads`.
+
+        Args:
+            run_id: of the run.
+
+        Raises:
+            InputError: the run cannot be used, or another comparison is under way.
+        """
+        fetch_run(self.service.database, run_id)
+        self._jobs.start(
+            ("heads", run_id),
+            lambda job: measure_heads(self.service, run_id, progress=job.step, cancelled=job.stop_requested),
+            kind="heads",
             run_id=run_id,
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from focus_explorer.services.compare.heads import measure_heads, measured_heads
 from focus_explorer.services.compare.missing_links import explain_token, measured_links
 from focus_explorer.services.compare.runs import NO_PARTNER
 from focus_explorer.services.runs import check_run
@@ -16,7 +17,7 @@ from focus_explorer.ui.api.request import ask
 
 
 class ComparisonFunctions:
-    """Functions about comparisons; only `missing_links` measures."""
+    """Functions about comparisons; only `missing_links` and `head_costs` measure."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -70,6 +71,21 @@ class ComparisonFunctions:
         stored = measured_links(service, run_id, token)["explained"]
         return dict(explain_token(service, run_id, token) if stored is None else stored)
 
+    def head_costs(self, run_id: str) -> dict:
+        """What the mask costs in each key-value head; measured unless stored, which takes about half a minute.
+
+        Args:
+            run_id: as listed by runs.
+
+        Returns:
+            num_tokens: first tokens of the run that were measured; nll_full, nll_focus: mean loss on them in nats per
+            token; heads: measured ones first, each with layer, head, estimated (change of the loss by full attention in
+            this head alone, from the derivative), nll (the loss measured so, null where it was not) and dropped (share
+            of full attention outside the mask, null until measured).
+        """
+        stored = measured_heads(self.service, run_id)
+        return dict(stored if stored["heads"] else measure_heads(self.service, run_id))
+
     def beside(self, run_id: str, other: str) -> dict:
         """Two runs of exactly the same tokens, the second one's groups matched with those of the first.
 
@@ -99,4 +115,5 @@ def functions(service: Service) -> dict[str, Callable[..., Any]]:
         "lengths": made.lengths,
         "beside": made.beside,
         "missing_links": made.missing_links,
+        "head_costs": made.head_costs,
     }

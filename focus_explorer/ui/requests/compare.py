@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from focus_explorer.services.compare.heads import measured_heads
 from focus_explorer.services.compare.jobs import Comparisons
 from focus_explorer.services.compare.lengths import lengths
 from focus_explorer.services.compare.missing_links import measured_links
@@ -12,6 +13,7 @@ from focus_explorer.ui.parameters import Request, number, run_of, whole_number, 
 from focus_explorer.views.payloads.comparisons import (
     GenerationPayload,
     GridPayload,
+    HeadCostsPayload,
     LengthsPayload,
     MatchedRunsPayload,
     MissingLinksPayload,
@@ -83,6 +85,17 @@ def start_missing_links(service: Service, request: Request) -> MissingLinksPaylo
     return missing_links(service, request)
 
 
+def head_costs(service: Service, request: Request) -> HeadCostsPayload:
+    """What the mask costs head by head, as far as it was measured: run."""
+    return {**measured_heads(service, run_of(request)), "job": _job(service)}
+
+
+def start_head_costs(service: Service, request: Request) -> HeadCostsPayload:
+    """Measure it: run."""
+    service.part(Comparisons).start_heads(run_of(request))
+    return head_costs(service, request)
+
+
 def start_generation(service: Service, request: Request) -> GenerationPayload:
     """Continue a prompt both ways: run, prompt, max_tokens, temperature, seed."""
     service.part(Comparisons).start_generation(
@@ -111,6 +124,8 @@ REQUESTS = {
     "compare_lengths_start": start_lengths,
     "compare_links": missing_links,
     "compare_links_start": start_missing_links,
+    "compare_heads": head_costs,
+    "compare_heads_start": start_head_costs,
     "compare_generation": generation,
     "compare_generation_start": start_generation,
 }

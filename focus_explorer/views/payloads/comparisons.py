@@ -269,6 +269,32 @@ class MissingLinksPayload(MeasuredLinks):
     job: JobPayload | None
 
 
+class HeadCostPayload(TypedDict):
+    """A key-value head: change of the loss by full attention in it alone, estimated, and that loss where measured (nats
+    per token); `dropped`: share of full attention outside the mask, None until measured."""
+
+    layer: int
+    head: int
+    estimated: float
+    nll: float | None
+    dropped: float | None
+
+
+class MeasuredHeads(TypedDict):
+    """What was measured of a run's heads, measured ones first; None and empty before that."""
+
+    num_tokens: int | None
+    nll_full: float | None
+    nll_focus: float | None
+    heads: list[HeadCostPayload]
+
+
+class HeadCostsPayload(MeasuredHeads):
+    """What was measured of a run's heads, and the job that measures them."""
+
+    job: JobPayload | None
+
+
 class GeneratedSidePayload(TypedDict):
     """Text generated in one mode; `groups`: for each token, group by layer number."""
 

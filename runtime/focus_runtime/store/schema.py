@@ -251,6 +251,17 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             name VARCHAR NOT NULL, named_at TIMESTAMPTZ NOT NULL);
         """,
     ),
+    (
+        "0017_head_costs",
+        """
+        CREATE TABLE head_cost_runs (
+            run_id VARCHAR NOT NULL, measured_at TIMESTAMPTZ NOT NULL, num_tokens BIGINT NOT NULL,
+            nll_full DOUBLE NOT NULL, nll_focus DOUBLE NOT NULL);
+        CREATE TABLE head_costs (
+            run_id VARCHAR NOT NULL, layer INTEGER NOT NULL, head INTEGER NOT NULL, estimated DOUBLE NOT NULL,
+            nll DOUBLE);
+        """,
+    ),
 )
 
 

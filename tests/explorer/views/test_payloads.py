@@ -153,6 +153,7 @@ def ask(begin):
         ("compare_stop", {}, ["JobAnswerPayload"]),
         ("compare_lengths", {}, ["LengthsPayload"]),
         ("compare_links", {}, ["MissingLinksPayload"]),
+        ("compare_heads", {}, ["HeadCostsPayload"]),
         ("compare_generation", {}, ["GenerationPayload"]),
         ("statistics", {}, ["StatisticsPayload"]),
         ("statistics_layer", {"layer": 0}, ["LayerStatisticsPayload"]),
@@ -189,6 +190,10 @@ def test_what_was_measured_is_its_payload(ask, begin):
     explained = ask("compare_links", token=30)
     assert explained["explained"]["links"]
     check(explained, "MissingLinksPayload")
+    begin("compare_heads_start")
+    costs = ask("compare_heads")
+    assert costs["heads"][0]["nll"] is not None
+    check(costs, "HeadCostsPayload")
     begin("compare_generation_start", prompt="The cat", max_tokens=2)
     generation = ask("compare_generation")
     assert set(generation["sides"]) == {"full", "focus", "prompt_tokens"}

@@ -41,6 +41,7 @@ VIEWS = (
     "lengths",
     "beside",
     "missing_links",
+    "head_costs",
     "statistics",
 )
 
@@ -172,6 +173,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
         "mask": (run_id, layers[0], 0, 9, 0, 9),
         "beside": (run_id, other_run),
         "attention_links": (run_id, layers[0]),
+        "head_costs": (other_run,),
         "missing_links": (other_run, 30),  # it measures random centroids, which other tests look for in the first
     }
     answers = {name: views[name](*arguments[name]) for name in VIEWS}

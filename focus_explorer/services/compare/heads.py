@@ -1,0 +1,114 @@
+"""What the mask costs head by head: the loss with full attention in one head alone, estimated for all, measured for the
+most promising ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.progress import Progress
+from focus_explorer.services.run_model import composed_run, lease_run_model
+from focus_explorer.services.runs import token_ids
+from focus_explorer.services.service import Service
+from focus_explorer.views.payloads.comparisons import HeadCostPayload, MeasuredHeads
+
+MOST_TOKENS = 4096  # the backward pass keeps every layer's activations
+VERIFIED = 10
+
+
+def measure_heads(
+    service: Service,
+    run_id: str,
+    *,
+    verify: int = VERIFIED,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> MeasuredHeads:
+    """Estimate what every key-value head would win alone by full attention, measure the best, and store all.
+
+    Args:
+        service: database and model.
+        run_id: of the run.
+        verify: heads that are measured, those with the largest estimates.
+        progress: takes each stage and the fraction done.
+        cancelled: called between passes; True stops, and nothing is stored.
+
+    Returns:
+        What `measured_heads` does.
+
+    Raises:
+        InputError: the model or the centroids of the run cannot be used.
+        Cancelled: `cancelled` returned True.
+    """
+    import torch
+
+    from focus_runtime.budget import HeadSetting
+    from focus_runtime.store.head_costs import HeadCost, write_head_costs
+    from focus_runtime.tuning.meter import BudgetMeter
+    from focus_runtime.tuning.sensitivity import to_budget
+
+    run = fetch_run(service.database, run_id)
+    ids = token_ids(service.database, run_id)[:MOST_TOKENS]
+    if len(ids) < 2:
+        raise InputError("this run has no token with a prediction", fix="explore a longer text")
+
+    def step(stage: str, fraction: float) -> None:
+        if cancelled():
+            raise Cancelled
+        progress(stage, fraction)
+
+    step("Loading the model", 0.0)
+    full = HeadSetting(0, 0, full=True)
+    with lease_run_model(service, run) as loaded, composed_run(service, run, loaded) as focus:
+        step("Reading the text", 0.1)
+        meter = BudgetMeter(focus, {"text": torch.tensor([ids])})
+        step("Estimating every head", 0.2)
+        found = meter.sensitivities(focus.config.budget, [full], lambda: None)
+        gain = {
+            (layer, head): float(value)
+            for layer, row in zip(found.layers, found.gain, strict=True)
+            for head, value in enumerate(row[0])
+        }
+        settings = {
+            (layer, head): group.setting
+            for layer in found.layers
+            for group in focus.config.head_groups(layer, found.gain.shape[2])
+            for head in group.heads
+        }
+        open_heads = [head for head in gain if not settings[head].full]
+        measured = {}
+        for number, head in enumerate(sorted(open_heads, key=lambda head: -gain[head])[:verify]):
+            step(f"Measuring layer {head[0]}, head {head[1]}", 0.5 + 0.45 * number / max(1, verify))
+            budget = to_budget(settings | {head: full}, meter.usual)
+            measured[head] = float(meter.measure(budget).nll[0])
+        step("Saving", 0.98)
+        costs = [
+            HeadCost(layer, head, 0.0 if settings[layer, head].full else -value, measured.get((layer, head)))
+            for (layer, head), value in gain.items()
+        ]
+        write_head_costs(service.database, run_id, len(ids), float(meter.full[0]), float(meter.base.nll[0]), costs)
+    return measured_heads(service, run_id)
+
+
+def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
+    """What was measured of a run's heads; `heads` is empty before that.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    fetch_run(service.database, run_id)
+    rows = fetch(service.database, "head_cost_runs", run_id=run_id).to_pylist()
+    heads = fetch(service.database, "head_costs", run_id=run_id).to_pylist()
+    first = rows[0] if rows else {"num_tokens": None, "nll_full": None, "nll_focus": None}
+    return {
+        "num_tokens": first["num_tokens"],
+        "nll_full": first["nll_full"],
+        "nll_focus": first["nll_focus"],
+        "heads": cast(list[HeadCostPayload], heads),
+    }

@@ -30,7 +30,7 @@ from focus_explorer.ui.tabs import (
 from focus_explorer.ui.tabs import (
     training as training_tab,
 )
-from focus_explorer.ui.text import TABS, TAGLINE, TITLE
+from focus_explorer.ui.text import SKIP, TABS, TAGLINE, TITLE
 
 THEME = gr.themes.Base(
     primary_hue=gr.themes.colors.indigo,
@@ -132,7 +132,8 @@ def build_app(*, database: str | Path | None = None, request: AnalyzeRequest | N
     service = Service(database, models=models)
     gr.set_static_paths(static_paths())
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
-        gr.HTML(f'<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
+        skip = f'<a class="fe-skip" href="#fe-view">{SKIP}</a>'
+        gr.HTML(f'{skip}<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
         with gr.Tabs(elem_id="fe-tabs") as tabs:
             with gr.Tab(TABS["explore"], id="explore"):
                 explore = explore_tab.build(service, request)

@@ -6,6 +6,7 @@ An error carries its own message.
 TITLE = "Focus Explorer"
 TABS = {"explore": "Explore", "training": "Training", "centroids": "Centroids", "runs": "Runs"}
 JUMP = "Explore a text of your own"
+SKIP = "Skip to the explored text"
 TAGLINE = (
     "See how Focus sparse attention groups the tokens of your text, what each may attend to, "
     "and what that costs and saves."

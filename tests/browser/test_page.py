@@ -86,6 +86,33 @@ def test_legend_highlights_a_group_by_keyboard(open_page):
     expect(card).to_have_attribute("aria-pressed", "false")
 
 
+def test_the_link_to_the_form_keeps_the_run(open_page):
+    page = open_page("?view=compare&layer=4", size="narrow")
+    before = page.evaluate("location.href")
+    page.evaluate("window.same = true")
+    page.locator(".fe-jump").click()
+    expect(page.locator("#fe-text textarea")).to_be_in_viewport()
+    assert page.evaluate("window.same")
+    assert page.evaluate("location.href") == before
+
+
+def test_the_keyboard_skips_the_form_and_the_link_is_copied(open_page):
+    page = open_page("?view=tokens&layer=9&sel=t1i")
+    page.keyboard.press("Tab")
+    expect(page.locator(".fe-skip")).to_be_focused()
+    expect(page.locator(".fe-skip")).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.querySelector('#fe-view').contains(document.activeElement)")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.evaluate("location.href")
+    assert "sel=t1i" in copied
+
+
 @pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("narrow", "dark")])
 def test_every_view_draws(open_page, size, scheme):
     page = open_page(f"?__theme={scheme}", size=size, scheme=scheme)

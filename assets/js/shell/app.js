@@ -14,7 +14,7 @@ import { watchTheme } from "../core/theme.js";
 import { Tooltip } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { guidedAnswer } from "./answer.js";
-import { exportButton } from "./export-button.js";
+import { headerActions } from "./header-actions.js";
 import { runHeader } from "./header.js";
 import { LayerControl } from "./layer-control.js";
 import { SelectionBar } from "./selection-bar.js";
@@ -181,7 +181,7 @@ export class App {
     this.requestedSelection = null;
     this.selectionBar.update(this.selection);
     this.showContent();
-    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, exportButton(this), guidedAnswer(this)));
+    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, headerActions(this), guidedAnswer(this)));
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, this.layerIndex);
     this.openView(this.view);

@@ -1,12 +1,13 @@
 // @ts-check
-// The button of the header that opens the export dialog for the open run.
+// The buttons of the header: a link to what is shown, and the export dialog for the open run.
 import { openExport } from "./export.js";
-import { buttonOf } from "../core/dom.js";
+import { copyLinkButton } from "./copy-link.js";
+import { buttonOf, el } from "../core/dom.js";
 import { exporting as text } from "../strings/export.js";
 /** @import { App } from "./app.js" */
 
 /** @param {App} app */
-export const exportButton = (app) => {
+const exportButton = (app) => {
   const { run } = app;
   const open = () =>
     openExport({
@@ -20,3 +21,6 @@ export const exportButton = (app) => {
     "aria-haspopup": "dialog",
   });
 };
+
+/** @param {App} app */
+export const headerActions = (app) => el("div", { class: "fx-header-actions" }, copyLinkButton(), exportButton(app));

@@ -1,0 +1,22 @@
+// @ts-check
+// The button of the header that copies the address: run, view, layer and selection are in it.
+import { buttonOf } from "../core/dom.js";
+import { shell as text } from "../strings/shell.js";
+
+const SHOWN_MS = 2000;
+
+export const copyLinkButton = () => {
+  const button = buttonOf(text.header.copyLink, copy, { class: "fx-button", title: text.header.copyLinkHint });
+  async function copy() {
+    // a page that is not served over https or from this machine may not write to the clipboard
+    const copied = await Promise.resolve()
+      .then(() => navigator.clipboard.writeText(window.location.href))
+      .then(
+        () => true,
+        () => false,
+      );
+    button.textContent = copied ? text.header.linkCopied : text.header.linkNotCopied;
+    setTimeout(() => (button.textContent = text.header.copyLink), SHOWN_MS);
+  }
+  return button;
+};

@@ -6,7 +6,7 @@ import { shell as text } from "../strings/shell.js";
 const SHOWN_MS = 2000;
 
 export const copyLinkButton = () => {
-  const button = buttonOf(text.header.copyLink, copy, { class: "fx-button", title: text.header.copyLinkHint });
+  const button = buttonOf(text.header.copyLink, copy, { class: "fx-button fx-copy-link", title: text.header.copyLinkHint });
   async function copy() {
     // a page that is not served over https or from this machine may not write to the clipboard
     const copied = await Promise.resolve()

@@ -19,6 +19,8 @@ from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment
 
+NO_SINK = torch.zeros(1, 1, dtype=torch.bool)
+
 
 class FoundSinks(threading.local):
     """Sinks among the tokens of this thread's latest pass.
@@ -69,6 +71,9 @@ def with_text_sinks(
         layer: layer number.
         found: of the pass; it is brought up to this layer.
     """
+    step = history is not None and history.seen > 0 and padding_BT is None and hidden_BTE.shape[:2] == (1, 1)
+    if history is not None and step and hidden_BTE.device.type == "cpu":  # elsewhere the host would wait in every layer
+        return _of_a_step(assignment, hidden_BTE, history, config, layer, found)
     first_BE, position_BT = _first_input(hidden_BTE, padding_BT, history)
     movable_BT = (position_BT >= config.num_sinks).expand(hidden_BTE.shape[:2])
     known_BT = found.before(layer, movable_BT)
@@ -79,6 +84,27 @@ def with_text_sinks(
             known_BT = known_BT & padding_BT
     found.by_layer[layer] = known_BT
     return assignment.in_all_groups(known_BT)
+
+
+def _of_a_step(
+    assignment: Assignment,
+    hidden_11E: Tensor,
+    history: GroupHistory,
+    config: FocusConfig,
+    layer: int,
+    found: FoundSinks,
+) -> Assignment:
+    """The same for the one new token of a decode step: few operations, for there is one call in every layer."""
+    known_11 = found.before(layer, NO_SINK)
+    if not known_11.item() and layer >= config.text_sinks_from and history.seen >= config.num_sinks:
+        assert config.text_sinks is not None
+        assert history.first_input is not None
+        first_E = history.first_input[0]
+        alike = torch.nn.functional.cosine_similarity(hidden_11E[0, 0].float(), first_E.float(), dim=0)
+        if alike.item() >= config.text_sinks:
+            known_11 = ~NO_SINK
+    found.by_layer[layer] = known_11
+    return assignment.in_all_groups(known_11) if known_11.item() else assignment
 
 
 def _first_input(hidden_BTE: Tensor, padding_BT: Tensor | None, history: GroupHistory | None) -> tuple[Tensor, Tensor]:

@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="32",
         help="windows that single heads may get besides the one of all, such as 16,64; 0 for none (default: 32)",
     )
-    parser.add_argument("--sequences", type=int, default=2, help="calibration sequences a domain (default: 2)")
+    parser.add_argument("--sequences", type=int, default=6, help="calibration sequences a domain (default: 6)")
     parser.add_argument("--held-out-sequences", type=int, default=8, help="of the check, a domain (default: 8)")
     parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
     add_compute(parser)

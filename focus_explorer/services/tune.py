@@ -52,7 +52,7 @@ class TuneRequest:
     num_sinks: int | None = None
     top_ks: tuple[int, ...] = (2,)
     windows: tuple[int, ...] = (32,)
-    sequences: int = 2
+    sequences: int = 6
     held_out_sequences: int = 8
     seq_len: int = 1024
     device: str = "auto"

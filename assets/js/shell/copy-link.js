@@ -6,7 +6,8 @@ import { shell as text } from "../strings/shell.js";
 const SHOWN_MS = 2000;
 
 export const copyLinkButton = () => {
-  const button = buttonOf(text.header.copyLink, copy, { class: "fx-button fx-copy-link", title: text.header.copyLinkHint });
+  const words = text.header;
+  const button = buttonOf(words.copyLink, copy, { class: "fx-button fx-copy-link", title: words.copyLinkHint });
   async function copy() {
     // a page that is not served over https or from this machine may not write to the clipboard
     const copied = await Promise.resolve()
@@ -15,8 +16,8 @@ export const copyLinkButton = () => {
         () => true,
         () => false,
       );
-    button.textContent = copied ? text.header.linkCopied : text.header.linkNotCopied;
-    setTimeout(() => (button.textContent = text.header.copyLink), SHOWN_MS);
+    button.textContent = copied ? words.linkCopied : words.linkNotCopied;
+    setTimeout(() => (button.textContent = words.copyLink), SHOWN_MS);
   }
   return button;
 };

@@ -16,7 +16,7 @@ from focus_runtime.training.loop import TrainStep
 from focus_runtime.training.validation import Evaluation
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-STEPS = 400
+STEPS = 900
 RUN = "[data-testid=fx-training-status]"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import Table
 
+from focus_explorer.data.placed import placed
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
 from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
@@ -60,10 +61,8 @@ def read_routes(database: Database, run_id: str) -> Routes:
     if not shape:
         raise NotFoundError(f"there is no run {run_id!r} in {database.path}", fix="reload the page")
     rows = fetch(database, "top_groups", run_id=run_id)
-    layer, position, top = (rows[name].to_numpy() for name in ("layer", "position", "top_group"))
-    numbers = np.unique(layer)
-    tops = np.zeros((len(numbers), shape[0]["num_tokens"]), dtype=np.uint8)
-    tops[np.searchsorted(numbers, layer), position] = top
+    numbers = np.unique(rows["layer"].to_numpy())
+    tops = placed(rows, numbers, shape[0]["num_tokens"], "top_group").astype(np.uint8)
     pieces = fetch(database, "tokens", run_id=run_id)["piece"].to_pylist()
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)

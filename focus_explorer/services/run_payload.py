@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import full_layers, head_memberships, part_pairs, run_parts
+from focus_explorer.data.placed import placed
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.runs import run_config
@@ -56,7 +57,7 @@ def _load_run(database: Database, run_id: str) -> RunPayload:
     payload = run_payload(
         run,
         rows["pieces"]["piece"].to_pylist(),
-        _place(rows["tops"], numbers, run["num_tokens"], "top_group"),
+        placed(rows["tops"], numbers, run["num_tokens"], "top_group"),
         rows["groups"].to_pylist(),
         rows["group_pieces"].to_pylist(),
         layers,
@@ -156,7 +157,7 @@ def _cells(
     probabilities = np.empty((layers.size, count, width), dtype=np.float32)
     index = np.searchsorted(layers, rows["layer"].to_numpy())
     probabilities[index, rows["position"].to_numpy()] = flat
-    membership, entropy = (_place(rows, layers, count, name) for name in ("membership", "entropy"))
+    membership, entropy = (placed(rows, layers, count, name) for name in ("membership", "entropy"))
     return {
         str(one): cells_payload(membership[number], probabilities[number], entropy[number], others.get(one))
         for number, one in enumerate(layers.tolist())
@@ -174,12 +175,3 @@ def _other_memberships(database: Database, run: dict[str, Any], layer: int | Non
         if not parts[one][part].full:
             others.setdefault(one, {})[part] = bits
     return others
-
-
-def _place(rows: pa.Table, layers: NDArray[np.int64], count: int, name: str) -> NDArray[Any]:
-    """(L, T) values of one column, by layer and position."""
-    values = rows[name].to_numpy()
-    assert values.size == layers.size * count, "a visible run is whole"
-    placed = np.empty((layers.size, count), dtype=values.dtype)
-    placed[np.searchsorted(layers, rows["layer"].to_numpy()), rows["position"].to_numpy()] = values
-    return placed

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import Table
 
+from focus_explorer.data.placed import placed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.statistics.group_traits import Association, associations, token_traits
 from focus_runtime.store.database import Database
@@ -135,11 +136,7 @@ def _name(found: list[Association], random: float) -> str:
     return ""
 
 
-def _tops(rows: Table, num_tokens: int) -> dict[int, NDArray[np.int64]]:
+def _tops(rows: Table, num_tokens: int) -> dict[int, NDArray[np.integer]]:
     """Layer -> (T,) most probable groups, in the order of the layers."""
-    layer, position, top = (rows[name].to_numpy() for name in ("layer", "position", "top_group"))
-    found = {int(number): np.zeros(num_tokens, dtype=np.int64) for number in np.unique(layer)}
-    for number, values in found.items():
-        of_layer = layer == number
-        values[position[of_layer]] = top[of_layer]
-    return found
+    layers = np.unique(rows["layer"].to_numpy())
+    return dict(zip(layers.tolist(), placed(rows, layers, num_tokens, "top_group"), strict=True))

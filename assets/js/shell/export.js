@@ -1,5 +1,6 @@
 // @ts-check
 // The export dialog: a table, figure, bundle or report of one run, made by the server and then downloaded.
+import { copyFrom } from "../core/clipboard.js";
 import { buttonOf, el, newId } from "../core/dom.js";
 import { JobProgress, isLive } from "../core/job-progress.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
@@ -372,13 +373,8 @@ class Dialog {
     markEnds(this.fields, message !== null, this.choices.mask.tokens);
   }
 
-  async copyCommand() {
-    const message = await navigator.clipboard.writeText(this.command.textContent).then(
-      () => text.copied,
-      () => text.notCopied,
-    );
-    this.copy.textContent = message;
-    setTimeout(() => (this.copy.textContent = text.copy), 2000);
+  copyCommand() {
+    return copyFrom(this.copy, this.command.textContent, text);
   }
 
   start() {

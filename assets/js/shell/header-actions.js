@@ -1,9 +1,10 @@
 // @ts-check
 // The buttons of the header: a link to what is shown, and the export dialog for the open run.
 import { openExport } from "./export.js";
-import { copyLinkButton } from "./copy-link.js";
+import { copyFrom } from "../core/clipboard.js";
 import { buttonOf, el } from "../core/dom.js";
 import { exporting as text } from "../strings/export.js";
+import { shell } from "../strings/shell.js";
 /** @import { App } from "./app.js" */
 
 /** @param {App} app */
@@ -20,6 +21,14 @@ const exportButton = (app) => {
     "data-testid": "fx-export-open",
     "aria-haspopup": "dialog",
   });
+};
+
+// Run, view, layer and selection are in the address.
+const copyLinkButton = () => {
+  const words = shell.header.link;
+  const copy = () => copyFrom(button, window.location.href, words);
+  const button = buttonOf(words.copy, copy, { class: "fx-button fx-copy-link", title: words.hint });
+  return button;
 };
 
 /** @param {App} app */

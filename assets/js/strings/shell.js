@@ -45,10 +45,12 @@ export const shell = {
   },
   header: {
     untitled: "Untitled text",
-    copyLink: "Copy link",
-    copyLinkHint: "Copies the address: run, view, layer and selection are in it",
-    linkCopied: "Copied",
-    linkNotCopied: "Not copied: take it from the address bar",
+    link: {
+      copy: "Copy link",
+      hint: "Copies the address: run, view, layer and selection are in it",
+      copied: "Copied",
+      notCopied: "Not copied: take it from the address bar",
+    },
     tokens: (count) => `${count} tokens`,
     centroids: (name) => `centroids ${name}`,
     groups: (count) => `K = ${count} groups`,

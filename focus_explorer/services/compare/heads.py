@@ -4,7 +4,7 @@ most promising ones."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
@@ -13,6 +13,11 @@ from focus_explorer.services.run_model import composed_run, lease_run_model
 from focus_explorer.services.runs import token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import HeadCostPayload, MeasuredHeads
+
+if TYPE_CHECKING:
+    from focus_runtime.config import FocusConfig
+    from focus_runtime.store.head_costs import HeadCost
+    from focus_runtime.tuning.meter import BudgetMeter
 
 MOST_TOKENS = 4096  # the backward pass keeps every layer's activations
 VERIFIED = 10
@@ -44,10 +49,8 @@ def measure_heads(
     """
     import torch
 
-    from focus_runtime.budget import HeadSetting
-    from focus_runtime.store.head_costs import HeadCost, write_head_costs
+    from focus_runtime.store.head_costs import write_head_costs
     from focus_runtime.tuning.meter import BudgetMeter
-    from focus_runtime.tuning.sensitivity import to_budget
 
     run = fetch_run(service.database, run_id)
     ids = token_ids(service.database, run_id)[:MOST_TOKENS]
@@ -60,36 +63,42 @@ def measure_heads(
         progress(stage, fraction)
 
     step("Loading the model", 0.0)
-    full = HeadSetting(0, 0, full=True)
     with lease_run_model(service, run) as loaded, composed_run(service, run, loaded) as focus:
         step("Reading the text", 0.1)
         meter = BudgetMeter(focus, {"text": torch.tensor([ids])})
-        step("Estimating every head", 0.2)
-        found = meter.sensitivities(focus.config.budget, [full], lambda: None)
-        gain = {
-            (layer, head): float(value)
-            for layer, row in zip(found.layers, found.gain, strict=True)
-            for head, value in enumerate(row[0])
-        }
-        settings = {
-            (layer, head): group.setting
-            for layer in found.layers
-            for group in focus.config.head_groups(layer, found.gain.shape[2])
-            for head in group.heads
-        }
-        open_heads = [head for head in gain if not settings[head].full]
-        measured = {}
-        for number, head in enumerate(sorted(open_heads, key=lambda head: -gain[head])[:verify]):
-            step(f"Measuring layer {head[0]}, head {head[1]}", 0.5 + 0.45 * number / max(1, verify))
-            budget = to_budget(settings | {head: full}, meter.usual)
-            measured[head] = float(meter.measure(budget).nll[0])
-        step("Saving", 0.98)
-        costs = [
-            HeadCost(layer, head, 0.0 if settings[layer, head].full else -value, measured.get((layer, head)))
-            for (layer, head), value in gain.items()
-        ]
-        write_head_costs(service.database, run_id, len(ids), float(meter.full[0]), float(meter.base.nll[0]), costs)
+        costs = _costs(meter, focus.config, verify, step)
+    step("Saving", 0.98)
+    write_head_costs(service.database, run_id, len(ids), float(meter.full[0]), float(meter.base.nll[0]), costs)
     return measured_heads(service, run_id)
+
+
+def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress) -> list[HeadCost]:
+    """Every key-value head of every layer with groups: all estimated, those measured that promise most."""
+    from focus_runtime.budget import HeadSetting
+    from focus_runtime.store.head_costs import HeadCost
+    from focus_runtime.tuning.sensitivity import to_budget
+
+    full = HeadSetting(0, 0, full=True)
+    step("Estimating every head", 0.2)
+    found = meter.sensitivities(config.budget, [full], lambda: None)
+    settings = {
+        (layer, head): group.setting
+        for layer in found.layers
+        for group in config.head_groups(layer, found.gain.shape[2])
+        for head in group.heads
+    }
+    estimated = {
+        (layer, head): 0.0 if settings[layer, head].full else -float(value)
+        for layer, row in zip(found.layers, found.gain, strict=True)
+        for head, value in enumerate(row[0])
+    }
+    best = sorted((place for place in estimated if not settings[place].full), key=estimated.__getitem__)[:verify]
+    measured = {}
+    for number, (layer, head) in enumerate(best):
+        step(f"Measuring layer {layer}, head {head}", 0.5 + 0.45 * number / len(best))
+        budget = to_budget(settings | {(layer, head): full}, meter.usual)
+        measured[layer, head] = float(meter.measure(budget).nll[0])
+    return [HeadCost(*place, value, measured.get(place)) for place, value in estimated.items()]
 
 
 def measured_heads(service: Service, run_id: str) -> MeasuredHeads:

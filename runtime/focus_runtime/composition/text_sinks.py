@@ -41,10 +41,10 @@ class FoundSinks(threading.local):
 
     def before(self, layer: int, tokens_BT: Tensor) -> Tensor:
         """(B, T) bool, found in the layers before one; `tokens_BT` gives shape and device."""
-        earlier = [index for index in self.by_layer if index < layer]
-        if earlier and self.by_layer[max(earlier)].shape == tokens_BT.shape:
-            return self.by_layer[max(earlier)].to(tokens_BT.device)
-        return torch.zeros_like(tokens_BT)
+        latest = max((index for index in self.by_layer if index < layer), default=None)
+        if latest is None or self.by_layer[latest].shape != tokens_BT.shape:
+            return torch.zeros_like(tokens_BT)
+        return self.by_layer[latest].to(tokens_BT.device)
 
     def __reduce__(self) -> tuple[type[FoundSinks], tuple[()]]:
         """A copied or pickled model starts without a pass."""

@@ -6,10 +6,9 @@ const SHOWN_MS = 2000;
 /**
  * @param {HTMLElement} button
  * @param {string} content
- * @param {{ copied: string, notCopied: string }} words
+ * @param {{ copy: string, copied: string, notCopied: string }} words
  */
 export async function copyFrom(button, content, words) {
-  const label = button.textContent;
   // a page that is served neither over https nor from this machine has no clipboard
   const copied = await Promise.resolve()
     .then(() => navigator.clipboard.writeText(content))
@@ -18,5 +17,5 @@ export async function copyFrom(button, content, words) {
       () => false,
     );
   button.textContent = copied ? words.copied : words.notCopied;
-  setTimeout(() => (button.textContent = label), SHOWN_MS);
+  setTimeout(() => (button.textContent = words.copy), SHOWN_MS);
 }

@@ -93,6 +93,7 @@ def write_long_run(database: Database, num_tokens: int, *, num_groups: int = 8, 
         "backend": "none",
         "requested_backend": "auto",
         "seed": seed,
+        "changes": [],
         "config": config.to_dict(),
         "versions": {},
     }

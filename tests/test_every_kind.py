@@ -59,6 +59,8 @@ STARTED = {  # requests that start work -> the one that says how far it is
     "compare_generation_start": "compare_generation",
     "compare_links_start": "compare_links",
     "compare_heads_start": "compare_heads",
+    "what_if_start": "what_if",
+    "what_if_save": "what_if",
     "measure_attention": "attention",
     "statistics_measure": "statistics_job",
 }
@@ -180,6 +182,12 @@ def test_a_backend_that_was_requested_runs_where_it_can(analysed, said):
     said("runs", "delete", summary["run_id"], *analysed.db)
 
 
+def changes_of(analysed):
+    """Changes that every kind of model takes, in the middle of its layers."""
+    layer = analysed.layers[len(analysed.layers) // 2]
+    return [f"move:{layer}:40:B", "see:all:90:6", f"silence:{layer}:A"]
+
+
 def test_commands_that_measure(analysed, said):
     run, other = analysed.runs
     said("statistics", run, "--attention", *analysed.db)
@@ -194,6 +202,8 @@ def test_commands_that_measure(analysed, said):
     said("evaluate", *analysed.chosen, *text, "--seq-len", "48")
     said("centroids", "check", analysed.path("c.safetensors"), "--model", analysed.path("model"))
     said("heads", run, "--verify", "2", *analysed.db)
+    changes = [word for text in changes_of(analysed) for word in ("--set", text)]
+    said("what-if", run, *changes, "--save", *analysed.db)
     said("runs", *analysed.db)
 
 
@@ -280,7 +290,7 @@ def test_exports_figures_report_and_bundle(analysed, said, refused):
 
 def test_every_view(analysed):
     other, middle = analysed.runs[1], analysed.layers[len(analysed.layers) // 2]
-    of_layer = {"layer": middle}
+    of_layer, changes = {"layer": middle}, changes_of(analysed)
     questions = {
         "layer_cells": of_layer,
         "mask_tile": {**of_layer, "rows": [0, 60], "keys": [0, 60]},
@@ -298,6 +308,9 @@ def test_every_view(analysed):
         "name_group": {**of_layer, "group": 1, "name": ""},
         "compare_links": {"token": 40},
         "compare_links_start": {"token": 40},
+        "what_if": {"changes": changes, "token": 40, **of_layer},
+        "what_if_start": {"changes": changes},
+        "what_if_save": {"changes": changes},
         "compare_generation_start": {"prompt": "The harbour", "max_tokens": 4},
         "export_command": {"kind": "table", "name": "groups", "format": "csv"},
     }

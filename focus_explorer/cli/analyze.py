@@ -13,6 +13,7 @@ from typing import Any
 
 from focus_explorer.cli.corpora import describe as describe_corpus
 from focus_explorer.cli.options import (
+    add_changes,
     add_compute,
     add_focus_settings,
     add_random_centroids,
@@ -57,6 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_settings(parser, "model", "centroids", "db")
     add_focus_settings(parser)
+    add_changes(parser)
     add_compute(parser)
     add_random_centroids(parser)
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
@@ -125,6 +127,7 @@ def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
         num_groups=arguments.groups,
         routing_dim=arguments.routing_dim,
         seed=arguments.seed,
+        changes=tuple(arguments.set),
     )
 
 
@@ -137,7 +140,8 @@ def _read(source: str) -> str:
 def _is_corpus(arguments: argparse.Namespace) -> bool:
     # Options for a corpus are refused with a single text, and the other way round.
     if is_corpus(os.path.expanduser(arguments.file)):
-        for name, given in (("--repeats", arguments.repeats), ("--attention", arguments.attention)):
+        single = {"--repeats": arguments.repeats, "--attention": arguments.attention, "--set": arguments.set}
+        for name, given in single.items():
             if given:
                 raise InputError(f"{name} is for a single text", fix="leave it out for a corpus")
         return True

@@ -31,6 +31,7 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
     "finetune": "train all weights of a model with Focus, or with full attention",
     "explain": "find the dropped pairs that made Focus predict a token worse, and verify them",
     "heads": "what the mask costs head by head: the loss with full attention in one head alone",
+    "what-if": "change a run by hand and compare: move tokens, link them, silence groups, set heads apart",
     "compare": "measure a text at several settings, with full attention, random centroids and window alone",
     "bundle": "write runs with data, tables, figures and how to make them again",
     "rebuild": "make the tables of a bundle again and say what differs",
@@ -60,7 +61,7 @@ def parser(chosen: Collection[str] = tuple(COMMANDS)) -> Parser:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         if name in chosen:
-            import_module(f"focus_explorer.cli.{name}").add_options(command)
+            import_module(f"focus_explorer.cli.{name.replace('-', '_')}").add_options(command)
     return whole
 
 

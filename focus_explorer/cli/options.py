@@ -35,6 +35,18 @@ def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = Tr
         parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
 
 
+def add_changes(parser: argparse.ArgumentParser) -> None:
+    """Add changes made by hand; `read_changes` of the runtime reads them."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="CHANGE",
+        help="a change of what Focus does, may be repeated: move:LAYER:TOKEN:GROUP, see:LAYER:TOKEN:EARLIER, "
+        "silence:LAYER:GROUP, full:LAYER[:HEAD], k:LAYER[:HEAD]=N or window:LAYER[:HEAD]=N; see docs/what-if.md",
+    )
+
+
 def add_budget(parser: argparse.ArgumentParser) -> None:
     """Add the budget that replaces the centroid file's; `services.budget.budget_of` reads it."""
     parser.add_argument(

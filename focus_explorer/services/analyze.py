@@ -13,6 +13,7 @@ from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.service import Service
 from focus_runtime.budget import HeadException
+from focus_runtime.composition.changes import read_changes
 
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
@@ -37,6 +38,7 @@ class AnalyzeRequest:
         backend: of Focus attention, see `focus_attention`.
         num_groups, routing_dim: K and d_g of random centroids, whose default they replace.
         seed: of random centroids.
+        changes: made by hand to what Focus does, see focus_runtime/composition/changes.py.
     """
 
     model: str = settings.SETTINGS["model"].default
@@ -54,6 +56,7 @@ class AnalyzeRequest:
     num_groups: int | None = None
     routing_dim: int | None = None
     seed: int = RANDOM_SEED
+    changes: tuple[str, ...] = ()
 
     @property
     def drawn(self) -> DrawnCentroids:
@@ -70,7 +73,7 @@ class AnalyzeRequest:
         """Refuse numbers that are invalid for every model.
 
         Raises:
-            ConfigError: a number is out of range.
+            ConfigError: a number is out of range, or a change cannot be read.
         """
         if self.max_tokens is not None and self.max_tokens < 2:
             raise ConfigError(f"max_tokens is {self.max_tokens}", expected="at least 2")
@@ -78,6 +81,7 @@ class AnalyzeRequest:
             raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
         if self.backend not in settings.BACKENDS:
             raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(settings.BACKENDS))
+        read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
             raise ConfigError(
@@ -158,4 +162,5 @@ def _options(request: AnalyzeRequest) -> RunOptions:
         repeats=request.repeats,
         backend=request.backend,
         seed=request.seed,
+        changes=read_changes(request.changes),
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
-from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
+from focus_runtime.composition.changes import Change, last_token, read_changes
 from focus_runtime.failures import Advice
 
 if TYPE_CHECKING:
@@ -99,7 +102,7 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
 def composed_run(
     service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
 ) -> Iterator[FocusModel]:
-    """Focus with a run's centroids and settings on its model until the block ends, however it ends.
+    """Focus with a run's centroids, settings and changes on its model until the block ends, however it ends.
 
     Args:
         service: whose database has the run.
@@ -114,6 +117,7 @@ def composed_run(
     from focus_runtime.composition.attach import compose
 
     config = run_config(run)
+    changes = run_changes(run)
     focus = compose(
         loaded.model,
         run_centroids(service, run, loaded),
@@ -125,9 +129,52 @@ def composed_run(
         backend=backend,
     )
     try:
-        yield focus
+        with focus.with_changes(changes, run["num_tokens"]):
+            yield focus
     finally:
         focus.detach()  # the model is shared
+
+
+def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Change, ...]:
+    """The changes made by hand that a run was executed with.
+
+    Args:
+        run: its row.
+        before: leave out changes of tokens from this position on; None for none.
+    """
+    changes = read_changes(json.loads(run["changes"] or "[]"))
+    return tuple(change for change in changes if before is None or last_token(change) < before)
+
+
+def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = ()) -> AnalyzeRequest:
+    """What analyses a stored run's text again as it was analysed, with further changes.
+
+    Args:
+        service: whose database has the run.
+        run: its row.
+        texts: further changes, made after those of the run.
+
+    Raises:
+        NotFoundError: the centroids are not here.
+    """
+    config, centroids = run_config(run), _centroid_name(service, run)
+    drawn = centroids == "random"
+    return AnalyzeRequest(
+        model=run["model_id"],
+        centroids=centroids,
+        top_k=config.top_k,
+        window=config.window,
+        num_sinks=config.num_sinks,
+        assignment=config.assignment,
+        budget=config.budget,
+        device=device_here(run["device"]),
+        dtype=run["dtype"],
+        backend=backend_again(run),
+        num_groups=config.num_groups if drawn else None,
+        routing_dim=config.routing_dim if drawn else None,
+        seed=run["seed"] if drawn else RANDOM_SEED,
+        changes=(*map(str, run_changes(run)), *texts),
+    )
 
 
 def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:

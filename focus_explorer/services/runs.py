@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +17,7 @@ from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.database import Database
+from focus_runtime.text.tokens import joined_text
 
 MOST_TOKEN_ROWS = 5000
 
@@ -49,6 +52,7 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         "dominance": run["dominance"],
         "milliseconds": cast(dict[str, StagePayload], timings),
         "config": run["config"],
+        "changes": run["changes"],
         "model": run["model_id"],
         "centroids": run["centroids_name"],
         "device": run["device"],
@@ -149,6 +153,26 @@ def token_ids(database: Database, run_id: str) -> list[int]:
     return [int(value) for value in fetch(database, "token_ids", run_id=run_id)["token_id"].to_pylist()]
 
 
+def run_text(database: Database, run: Mapping[str, Any]) -> str:
+    """The text of a run from its stored tokens, checked.
+
+    Args:
+        database: with the run.
+        run: its row.
+
+    Raises:
+        InputError: it is not the text that was analysed.
+    """
+    tokens = fetch(database, "tokens", run_id=run["run_id"])
+    text = joined_text(*(tokens[name].to_pylist() for name in ("piece", "start_char", "end_char")))
+    if hashlib.sha256(text.encode()).hexdigest() != run["text_sha256"]:
+        raise InputError(
+            f"the stored tokens of run {run['run_id']} are not those of the text it was made from",
+            fix="the database is damaged; restore a copy or analyse the text again",
+        )
+    return text
+
+
 def token_pieces(database: Database, run_id: str) -> list[str]:
     """The text of every token of a run."""
     return [str(piece) for piece in fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()]
@@ -170,4 +194,8 @@ def layer_parts(database: Database, run: dict[str, Any]) -> dict[int, tuple[Part
 
 
 def _parsed(run: dict[str, Any]) -> dict[str, Any]:
-    return run | {name: json.loads(run[name]) for name in ("config", "versions", "notes")}
+    return (
+        run
+        | {name: json.loads(run[name]) for name in ("config", "versions", "notes")}
+        | {"changes": json.loads(run["changes"] or "[]")}
+    )

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.group_labels import group_label
 from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.significance import corrected_p_values, two_sided_p_values
+from focus_runtime.mask.group_labels import group_label
 from focus_runtime.measure.contingency import contingency, log_odds
 
 CHARACTERISTIC, FREQUENT = 12, 12

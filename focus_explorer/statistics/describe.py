@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.group_labels import group_label
 from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.distances import Bins
 from focus_explorer.statistics.layer_measures import INFORMATION, Measured, measure_layer
@@ -18,6 +17,7 @@ from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.significance import corrected_p_values
 from focus_explorer.statistics.warnings import caution
+from focus_runtime.mask.group_labels import group_label
 from focus_runtime.measure.contingency import information, purity, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
 

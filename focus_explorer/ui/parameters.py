@@ -76,6 +76,18 @@ def whole_numbers(request: Request, name: str) -> list[int]:
     return [whole_number({name: value}, name) for value in values]
 
 
+def words(request: Request, name: str) -> list[str]:
+    """A list of texts.
+
+    Raises:
+        InputError: it is none.
+    """
+    values = request.get(name)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InputError(f"{name} is {values!r}", expected="a list of texts")
+    return values
+
+
 def span(request: Request, name: str) -> tuple[int, int]:
     """First and one past the last token, from [first, last].
 

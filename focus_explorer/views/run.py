@@ -99,6 +99,7 @@ def _info(run: dict[str, Any]) -> RunInfoPayload:
         "created_at": run["created_at"].isoformat(),
         "config": json.loads(run["config"]),
         "notes": json.loads(run["notes"]),
+        "changes": json.loads(run["changes"] or "[]"),
     }
 
 
@@ -138,7 +139,8 @@ def cells_payload(
         others: (T,) bit sets of the parts of the layer's heads that have others than `membership`.
     """
     groups = probabilities.shape[1]
-    width = membership_width(groups)
+    largest = max(int(bits.max(initial=0)) for bits in (membership, *(others or {}).values()))
+    width = membership_width(max(groups, largest.bit_length()))  # tokens linked by hand have bits beyond the groups
     share = entropy / np.log(groups) if groups > 1 else np.zeros_like(entropy)
     payload: LayerCellsPayload = {
         "width": width,

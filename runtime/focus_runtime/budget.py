@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +130,26 @@ def head_groups(
                 settings[head] = _changed(usual, entry)
     together = {setting: tuple(head for head in range(num_heads) if settings[head] == setting) for setting in settings}
     return tuple(HeadGroup(setting, heads) for setting, heads in together.items())
+
+
+def to_budget(settings: Mapping[tuple[int, int], HeadSetting], usual: HeadSetting) -> tuple[HeadException, ...]:
+    """Settings of heads as exceptions from a usual one.
+
+    Args:
+        settings: by layer and key-value head.
+        usual: of heads without an exception.
+    """
+    exceptions = []
+    for (layer, head), setting in sorted(settings.items()):
+        if setting == usual:
+            continue
+        if setting.full:
+            exceptions.append(HeadException(layer=layer, head=head, full=True))
+            continue
+        top_k = setting.top_k if setting.top_k != usual.top_k else None
+        window = setting.window if setting.window != usual.window else None
+        exceptions.append(HeadException(layer=layer, head=head, top_k=top_k, window=window))
+    return tuple(exceptions)
 
 
 def _changed(usual: HeadSetting, entry: HeadException) -> HeadSetting:

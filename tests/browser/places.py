@@ -70,6 +70,7 @@ PLACES = (
     Place("lengths", "[data-testid=fx-compare-lengths] .fx-button", "view=compare&part=lengths"),
     Place("links", "[data-testid=fx-compare-links] .fx-button", "view=compare&part=links&why=20"),
     Place("heads", "[data-testid=fx-compare-heads] .fx-button", "view=compare&part=heads"),
+    Place("what-if", "[data-testid=fx-compare-what-if] .fx-button", "view=compare&part=whatIf"),
     Place("generation", "[data-testid=fx-compare-generation] .fx-button", "view=compare&part=generation"),
     Place("statistics", "[data-testid=fx-stat-run] tbody tr", "view=statistics"),
     Place("statistics-layers", "[data-testid=fx-stat-layers] .main-svg", "view=statistics&part=layers&layer=9"),

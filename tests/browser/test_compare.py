@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from math import exp
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -16,6 +17,7 @@ from focus_explorer.services.compare.lengths import lengths
 from focus_explorer.services.compare.missing_links import explained, most_hurt
 from focus_explorer.services.compare.runs import compare_runs
 from focus_explorer.services.compare.settings import grid_rows
+from focus_explorer.services.compare.what_if import WhatIfs
 from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
 from tests.browser.conftest import opening, reload, serving
@@ -377,3 +379,42 @@ def test_heads_are_measured_drawn_and_opened(tiny_page):
     expect(rows.first).to_contain_text(f"{abs(change):.1f}")
     expect(part.locator("[data-testid=fx-head-costs] .main-svg").first).to_be_visible()
     expect(part.get_by_role("button", name="Measure them again")).to_be_visible()
+
+
+def test_changes_are_made_listed_undone_and_saved(tiny_page):
+    open_one, service, _ = tiny_page
+    page = open_one("?view=compare&part=whatIf&layer=1&sel=t20i")
+    part, changes = page.get_by_test_id("fx-compare-what-if"), page.get_by_test_id("fx-changes").locator("li")
+    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
+    part.get_by_label("Change", exact=True).select_option("silence")
+    part.get_by_label("Group").select_option("A")
+    part.get_by_role("button", name="Apply").click()
+    verdict = part.get_by_test_id("fx-what-if-verdict")
+    expect(verdict).to_contain_text("Perplexity", timeout=60_000)
+    expect(changes).to_have_count(1)
+    expect(changes.first).to_contain_text("layer 1: group A silent")
+    found = service.part(WhatIfs).measure(run_id, ["silence:1:A"])
+    expect(verdict).to_contain_text(f"{exp(found['nll_after']):.1f}")
+    expect(part.get_by_test_id("fx-pair-changes")).to_contain_text("0 pairs gained")
+    expect(part.locator("[data-testid=fx-pair-changes-plot] .main-svg").first).to_be_visible()
+    part.get_by_label("Change", exact=True).select_option("see")
+    part.get_by_label("Layer").select_option("all")
+    part.get_by_label("Token", exact=True).fill("60")
+    part.get_by_label("sees token").fill("70")
+    part.get_by_role("button", name="Apply").click()
+    expect(part.get_by_role("alert")).to_contain_text("a token cannot see a later one")
+    expect(changes).to_have_count(1)  # what is refused is not in force
+    part.get_by_label("sees token").fill("5")
+    part.get_by_role("button", name="Apply").click()
+    expect(changes).to_have_count(2)
+    assert parse_qs(urlsplit(page.url).query)["set"] == ["silence:1:A,see:all:60:5"]
+    expect(part.locator(".fx-command code")).to_have_text(
+        f"focus-explorer what-if {run_id} --set silence:1:A --set see:all:60:5 --save"
+    )
+    part.get_by_role("button", name="Undo").click()
+    expect(changes).to_have_count(1)
+    expect(part.get_by_role("button", name="Save as a run")).to_be_enabled()
+    part.get_by_role("button", name="Save as a run").click()
+    part.get_by_role("button", name="Open it").click(timeout=60_000)
+    expect(page.get_by_test_id("fx-header")).to_contain_text("What if: silence:1:A")
+    expect(page.get_by_test_id("fx-header")).to_contain_text("Changed by hand: silence:1:A")

@@ -8,7 +8,7 @@ import { job as text } from "../strings/compare.js";
 /** @import { Answers, Details } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 
-const POLL = 600;
+const POLL_MS = 600;
 
 class JobLine {
   /** @param {() => unknown} stop */
@@ -83,6 +83,8 @@ export class ComparePart {
   questions = /** @type {any} */ (null);
   /** @type {number} */
   timer;
+  /** Milliseconds between questions while work continues. */
+  poll = POLL_MS;
   /** @type {HTMLButtonElement} */
   startButton;
   /** @type {JobLine} */
@@ -116,6 +118,7 @@ export class ComparePart {
   }
 
   /**
+   * Asks, and again while work continues; whether the first question was answered.
    * @param {keyof Answers} [what]
    * @param {Details} [details]
    */
@@ -123,14 +126,15 @@ export class ComparePart {
     clearTimeout(this.timer);
     const { run } = this.app;
     const answer = await this.app.request(what, details);
-    if (run !== this.app.run) return;
+    if (run !== this.app.run) return false;
     if (answer.error === undefined) this.take(answer);
     else {
       this.line.fail(answer.error);
       this.startButton.disabled = this.busy;
     }
     clearTimeout(this.timer);
-    if (this.busy && this.open) this.timer = setTimeout(() => this.watch(), POLL);
+    if (this.busy && this.open) this.timer = setTimeout(() => this.watch(), this.poll);
+    return answer.error === undefined;
   }
 
   /** @param {any} answer */
@@ -142,15 +146,18 @@ export class ComparePart {
     this.received(answer);
   }
 
-  /** @param {Details} details */
-  start(details) {
+  /**
+   * @param {Details} details
+   * @param {keyof Answers} [what]
+   */
+  start(details, what = this.questions.start) {
     this.startButton.disabled = true;
-    return this.watch(this.questions.start, details).finally(() => {
+    return this.watch(what, details).finally(() => {
       this.startButton.disabled = this.busy;
     });
   }
 
-  /** @returns {Promise<void>} */
+  /** @returns {Promise<unknown>} */
   async stop() {
     const answer = await this.app.request("compare_stop");
     if (answer.error !== undefined) return this.line.fail(answer.error);

@@ -7,6 +7,7 @@ import { CompareLinks } from "./missing-links.js";
 import { Overview } from "./overview.js";
 import { CompareRuns } from "./runs.js";
 import { CompareSettings } from "./settings.js";
+import { CompareWhatIf } from "./what-if.js";
 import { addressedPart } from "../core/address.js";
 import { resizePlots } from "../core/plot.js";
 import { choiceOf } from "../core/widgets.js";
@@ -39,6 +40,7 @@ export class CompareView {
       overview: new Overview(app, explain),
       links,
       heads: new CompareHeads(app),
+      whatIf: new CompareWhatIf(app),
       settings: new CompareSettings(app),
       runs: new CompareRuns(app),
       lengths: new CompareLengths(app),
@@ -57,10 +59,11 @@ export class CompareView {
 
   // For the address: the run compared with this one, while it is shown.
   get parameters() {
-    const { runs, links } = this.parts;
+    const { runs, links, whatIf } = this.parts;
     return {
       with: this.open === "runs" ? runs.other : null,
       why: this.open === "links" ? links.token : null,
+      set: this.open === "whatIf" ? whatIf.addressed : null,
     };
   }
 

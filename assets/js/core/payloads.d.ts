@@ -47,6 +47,7 @@ export interface RunInfoPayload {
   created_at: string;
   config: ConfigPayload;
   notes: string[];
+  changes: string[];
 }
 
 /** A cell of `groups` of run_payload: one group of one layer. */
@@ -500,6 +501,7 @@ export interface RunSummaryPayload {
   dtype: string;
   backend: string;
   notes: string[];
+  changes: string[];
   db: string;
   title: string;
   name: string;
@@ -601,6 +603,54 @@ export interface HeadCostsPayload {
   nll_full: number | null;
   nll_focus: number | null;
   heads: HeadCostPayload[];
+  job: JobPayload | null;
+}
+
+/** One layer of a changed run (focus_explorer/services/compare/what_if.py). */
+export interface ChangedLayerPayload {
+  layer: number;
+  moved: number;
+  kept_before: number;
+  kept_after: number;
+}
+
+/** A run with and without changes; `changes` is base64 of float32, nats by token. */
+export interface WhatIfResultPayload {
+  num_tokens: number;
+  nll_full: number;
+  nll_before: number;
+  nll_after: number;
+  difference: LossDifferencePayload;
+  changes: string;
+  other_top: number[];
+  layers: ChangedLayerPayload[];
+}
+
+/** Pairs that changes add and drop in one layer; shares are base64 of float32, the lower triangle row by row. */
+export interface ChangedPairsPayload {
+  layer: number;
+  num_tokens: number;
+  block_size: number;
+  gained: number;
+  lost: number;
+  gained_shares: string;
+  lost_shares: string;
+}
+
+/** Predictions of one token without and with changes. */
+export interface ChangedPredictionPayload {
+  token: number;
+  before: PredictionPayload | null;
+  after: PredictionPayload | null;
+}
+
+/** what_if, what_if_start and what_if_save. */
+export interface WhatIfPayload {
+  result: WhatIfResultPayload | null;
+  pairs: ChangedPairsPayload | null;
+  prediction: ChangedPredictionPayload | null;
+  saved: string | null;
+  command: string;
   job: JobPayload | null;
 }
 

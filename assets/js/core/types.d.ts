@@ -113,6 +113,9 @@ export interface Answers {
   compare_links_start: P.MissingLinksPayload;
   compare_heads: P.HeadCostsPayload;
   compare_heads_start: P.HeadCostsPayload;
+  what_if: P.WhatIfPayload;
+  what_if_start: P.WhatIfPayload;
+  what_if_save: P.WhatIfPayload;
   compare_generation: P.GenerationPayload;
   compare_generation_start: P.GenerationPayload;
   statistics: P.StatisticsPayload | P.ComputingPayload;

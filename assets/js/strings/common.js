@@ -28,6 +28,7 @@ export const common = {
     help: " What you choose in one view is marked in all of them.",
     clear: "Clear selection",
   },
+  realRank: (piece, rank) => `${piece}: rank ${rank}`,
   wordClasses: /** @type {Record<string, string>} */ ({
     punctuation: "punctuation",
     whitespace: "spaces and line ends",

@@ -78,6 +78,7 @@ export const parts = {
     overview: "Full attention",
     links: "Missing links",
     heads: "Heads",
+    whatIf: "What if",
     settings: "Other settings",
     runs: "Another run",
     lengths: "Longer texts",

@@ -144,7 +144,6 @@ export const reading = {
       none: "No prediction is stored for this token.",
       changed: "Focus changes the first choice.",
       same: "The first choice is the same.",
-      rank: (piece, rank) => `${piece}: rank ${rank}`,
     },
     back: "May attend to",
     backTotal: (kept, all, share) => `${kept} of ${all} tokens up to here (${share}), itself included`,

@@ -1,12 +1,11 @@
 // @ts-check
 // What full attention and Focus predict at one place, in the panel of a token.
 import { el } from "../core/dom.js";
-import { format } from "../core/format.js";
-import { visibleToken } from "../core/labels.js";
+import { predictionList } from "../core/prediction-list.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox } from "../core/widgets.js";
 import { reading } from "../strings/tokens.js";
-/** @import { PredictionPayload, PredictionsPayload } from "../core/payloads.js" */
+/** @import { PredictionsPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
 
@@ -62,28 +61,3 @@ export class TokenPredictions {
     ];
   }
 }
-
-/**
- * @param {string} title
- * @param {string} piece
- * @param {PredictionPayload} prediction
- */
-const predictionList = (title, piece, { rank, tokens }) =>
-  el(
-    "section",
-    {},
-    el("h4", { class: "fx-predictions-title" }, title),
-    el(
-      "ol",
-      {},
-      tokens.map(([token, probability]) =>
-        el(
-          "li",
-          { "data-real": token === piece },
-          el("code", {}, visibleToken(token)),
-          el("span", { class: "fx-number" }, format.percent(probability, probability < 0.1 ? 1 : 0)),
-        ),
-      ),
-    ),
-    el("p", { class: "fx-muted" }, text.rank(visibleToken(piece), format.count(rank))),
-  );

@@ -17,9 +17,9 @@ from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.services.centroids.files import shipped_name
 from focus_explorer.services.centroids.fit import CALIBRATION_TOKENS
+from focus_explorer.services.runs import run_text
 from focus_explorer.services.service import Service
 from focus_runtime.store.database import Database
-from focus_runtime.text.tokens import joined_text
 from focus_runtime.version import __version__
 
 FORMAT, FORMAT_VERSION = "focus-explorer bundle", 1
@@ -64,10 +64,8 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         InputError: there is no such run, or its tokens do not add up to its text.
     """
     run = fetch_run(database, run_id)
-    tokens = _rows(
-        database, "SELECT token_id, piece, start_char, end_char FROM tokens WHERE run_id = ? ORDER BY position", run_id
-    )
-    text = stored_text(run, tokens)
+    tokens = _rows(database, "SELECT token_id FROM tokens WHERE run_id = ? ORDER BY position", run_id)
+    text = run_text(database, run)
     versions = json.loads(run["versions"])
     threads = versions.pop("threads", None)
     entry = {
@@ -78,6 +76,7 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "tokenizer": describe_tokenizer(service, run),
         "centroids": {"name": run["centroids_name"], "sha256": run["centroids_sha256"], "source": _source(run)},
         "config": json.loads(run["config"]),
+        "changes": json.loads(run["changes"] or "[]"),
         "text": {
             "sha256": run["text_sha256"],
             "characters": len(text),
@@ -122,21 +121,6 @@ def _protocol() -> str:
         f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
         f"repeat are measurements: they are carried over when the tables are rebuilt."
     )
-
-
-def stored_text(run: Row, tokens: list[Row]) -> str:
-    """The text of a run from its stored tokens, checked.
-
-    Raises:
-        InputError: it is not the text that was analysed.
-    """
-    text = joined_text(*([row[name] for row in tokens] for name in ("piece", "start_char", "end_char")))
-    if hashlib.sha256(text.encode()).hexdigest() != run["text_sha256"]:
-        raise InputError(
-            f"the stored tokens of run {run['run_id']} are not those of the text it was made from",
-            fix="the database is damaged; restore a copy or analyse the text again",
-        )
-    return text
 
 
 def ids_sha256(ids: list[int]) -> str:

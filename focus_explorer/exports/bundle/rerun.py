@@ -158,6 +158,7 @@ def run_again(
             num_groups=config["num_groups"] if drawn else None,
             routing_dim=config["routing_dim"] if drawn else None,
             seed=entry["seeds"]["random_centroids"] if drawn else RANDOM_SEED,
+            changes=tuple(entry.get("changes", [])),
         )
         fresh = analyze(service, text, request, progress=lambda stage, part: progress(stage, 0.6 * part))
         made = fetch_run(service.database, fresh)
@@ -228,6 +229,7 @@ def carry_over(database: Database, fresh: str, entry: Row, title: str) -> None:
         "versions": json.dumps(versions, sort_keys=True),
         "command": entry["command"],
         "notes": json.dumps(entry["notes"]),
+        "changes": json.dumps(entry.get("changes", [])),
     }
     with database.write() as connection:
         for table in COMPUTED:

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.arrays import repeated, text_array
 from focus_explorer.statistics.names import NAMES, OF_CORPUS
+from focus_runtime.mask.group_labels import group_label
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__

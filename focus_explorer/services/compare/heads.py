@@ -74,9 +74,8 @@ def measure_heads(
 
 def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress) -> list[HeadCost]:
     """Every key-value head of every layer with groups: all estimated, those measured that promise most."""
-    from focus_runtime.budget import HeadSetting
+    from focus_runtime.budget import HeadSetting, to_budget
     from focus_runtime.store.head_costs import HeadCost
-    from focus_runtime.tuning.sensitivity import to_budget
 
     full = HeadSetting(0, 0, full=True)
     step("Estimating every head", 0.2)

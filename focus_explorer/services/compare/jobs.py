@@ -10,6 +10,7 @@ from focus_explorer.services.compare.heads import measure_heads
 from focus_explorer.services.compare.lengths import check_seconds, measure_lengths
 from focus_explorer.services.compare.missing_links import check_token, explain_token
 from focus_explorer.services.compare.settings import check_grid, measure_grid
+from focus_explorer.services.compare.what_if import WhatIfs, checked_changes, repeated_by, save_changed
 from focus_explorer.services.generate import check_generation, generate
 from focus_explorer.services.jobs import JobRunner
 from focus_explorer.services.service import Service
@@ -121,6 +122,58 @@ class Comparisons:
             kind="heads",
             run_id=run_id,
         )
+
+    def start_what_if(self, run_id: str, texts: Sequence[str]) -> None:
+        """Start `WhatIfs.measure`.
+
+        Args:
+            run_id: of the run.
+            texts: one for each change.
+
+        Raises:
+            InputError: a change or the run cannot be used, or another comparison is under way.
+        """
+        checked_changes(self.service, run_id, texts)
+        self._jobs.start(
+            ("what_if", run_id, tuple(texts)),
+            lambda job: self.service.part(WhatIfs).measure(
+                run_id, texts, progress=job.step, cancelled=job.stop_requested
+            ),
+            kind="what_if",
+            run_id=run_id,
+        )
+
+    def start_saving(self, run_id: str, texts: Sequence[str]) -> None:
+        """Start `save_changed`.
+
+        Args:
+            run_id: of the run.
+            texts: one for each change.
+
+        Raises:
+            InputError: a change or the run cannot be used, or another comparison is under way.
+        """
+        checked_changes(self.service, run_id, texts)
+        self._jobs.start(
+            ("what_if_save", run_id),
+            lambda job: save_changed(
+                self.service,
+                run_id,
+                texts,
+                command=repeated_by(run_id, texts),
+                progress=job.step,
+                cancelled=job.stop_requested,
+            ),
+            kind="what_if_save",
+            run_id=run_id,
+        )
+
+    def saved(self, run_id: str) -> str | None:
+        """The run that was saved last, while that is the newest comparison and of this run."""
+        job = self._jobs.newest()
+        if job is None or job.kind != "what_if_save" or job.run_id != run_id or job.state != "done":
+            return None
+        return str(job.result)
 
     def start_generation(self, run_id: str, prompt: str, *, max_tokens: int, temperature: float, seed: int) -> None:
         """Start `generate`.

@@ -16,7 +16,7 @@ from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.models import LoadedModel
-from focus_explorer.services.run_model import backend_again, lease_run_model, run_centroids
+from focus_explorer.services.run_model import backend_again, lease_run_model, run_centroids, run_changes
 from focus_explorer.services.runs import run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
@@ -220,6 +220,7 @@ def _measure_cell(
         assignment=config.assignment,
         budget=config.budget,
         backend=backend_again(run),
+        changes=run_changes(run) if kind == "focus" else (),
         repeats=repeats,
         cancelled=cancelled,
     )

@@ -11,13 +11,15 @@ import numpy as np
 from focus_explorer.services.compare.heads import measure_heads, measured_heads
 from focus_explorer.services.compare.missing_links import explain_token, measured_links
 from focus_explorer.services.compare.runs import NO_PARTNER
+from focus_explorer.services.compare.what_if import WhatIfs
 from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api.request import ask
+from focus_explorer.ui.parameters import words
 
 
 class ComparisonFunctions:
-    """Functions about comparisons; only `missing_links` and `head_costs` measure."""
+    """Functions about comparisons; only `missing_links`, `head_costs` and `what_if` measure."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -86,6 +88,25 @@ class ComparisonFunctions:
         stored = measured_heads(self.service, run_id)
         return dict(stored if stored["heads"] else measure_heads(self.service, run_id))
 
+    def what_if(self, run_id: str, changes: list) -> dict:
+        """A run with changes made by hand, read again from the first changed layer on; nothing is stored.
+
+        Args:
+            run_id: as listed by runs.
+            changes: texts such as move:12:163:B, see:12:163:1, silence:12:B, full:12:0, k:12=2 or window:12=256.
+
+        Returns:
+            num_tokens: first tokens of the run that were read; nll_full, nll_before, nll_after: mean losses in nats per
+            token with full attention, without and with the changes; difference: of the last two, mean, low and high
+            (95 %) and count; changes: by token, loss with the changes minus without, in nats, 0 for the first;
+            other_top: positions whose most probable token differs; layers: from the first changed one, each with moved
+            (tokens in another group), kept_before and kept_after (share of pairs).
+        """
+        texts = words({"changes": changes}, "changes")
+        payload = self.service.part(WhatIfs).measure(run_id, texts)
+        values = np.frombuffer(base64.b64decode(payload["changes"]), dtype=np.float32)
+        return {**payload, "changes": values.tolist()}
+
     def beside(self, run_id: str, other: str) -> dict:
         """Two runs of exactly the same tokens, the second one's groups matched with those of the first.
 
@@ -116,4 +137,5 @@ def functions(service: Service) -> dict[str, Callable[..., Any]]:
         "beside": made.beside,
         "missing_links": made.missing_links,
         "head_costs": made.head_costs,
+        "what_if": made.what_if,
     }

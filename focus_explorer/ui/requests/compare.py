@@ -8,8 +8,9 @@ from focus_explorer.services.compare.lengths import lengths
 from focus_explorer.services.compare.missing_links import measured_links
 from focus_explorer.services.compare.runs import compare_numbers, compare_runs, partners
 from focus_explorer.services.compare.settings import REPEATS, grid
+from focus_explorer.services.compare.what_if import WhatIfs, repeated_by
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Request, number, run_of, whole_number, whole_numbers
+from focus_explorer.ui.parameters import Request, number, run_of, whole_number, whole_numbers, words
 from focus_explorer.views.payloads.comparisons import (
     GenerationPayload,
     GridPayload,
@@ -21,6 +22,7 @@ from focus_explorer.views.payloads.comparisons import (
     RunNumbersPayload,
 )
 from focus_explorer.views.payloads.jobs import JobAnswerPayload, JobPayload
+from focus_explorer.views.payloads.what_if import WhatIfPayload
 
 
 def _job(service: Service) -> JobPayload | None:
@@ -96,6 +98,29 @@ def start_head_costs(service: Service, request: Request) -> HeadCostsPayload:
     return head_costs(service, request)
 
 
+def what_if(service: Service, request: Request) -> WhatIfPayload:
+    """A run with changes, as far as it was measured: run, changes, layer, token."""
+    run_id, texts = run_of(request), words(request, "changes")
+    layer, token = (
+        whole_number(request, name) if request.get(name) is not None else None for name in ("layer", "token")
+    )
+    comparisons = service.part(Comparisons)
+    measured = service.part(WhatIfs).measured(run_id, texts, layer, token)
+    return {**measured, "saved": comparisons.saved(run_id), "command": repeated_by(run_id, texts), "job": _job(service)}
+
+
+def start_what_if(service: Service, request: Request) -> WhatIfPayload:
+    """Measure it: run, changes."""
+    service.part(Comparisons).start_what_if(run_of(request), words(request, "changes"))
+    return what_if(service, request)
+
+
+def save_what_if(service: Service, request: Request) -> WhatIfPayload:
+    """Store it as a run: run, changes."""
+    service.part(Comparisons).start_saving(run_of(request), words(request, "changes"))
+    return what_if(service, request)
+
+
 def start_generation(service: Service, request: Request) -> GenerationPayload:
     """Continue a prompt both ways: run, prompt, max_tokens, temperature, seed."""
     service.part(Comparisons).start_generation(
@@ -126,6 +151,9 @@ REQUESTS = {
     "compare_links_start": start_missing_links,
     "compare_heads": head_costs,
     "compare_heads_start": start_head_costs,
+    "what_if": what_if,
+    "what_if_start": start_what_if,
+    "what_if_save": save_what_if,
     "compare_generation": generation,
     "compare_generation_start": start_generation,
 }

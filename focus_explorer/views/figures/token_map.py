@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from focus_explorer.data.group_labels import group_label
 from focus_explorer.views.figures.style import INK, Preset, axis, finish, group_mark
+from focus_runtime.mask.group_labels import group_label
 
 
 def token_map_figure(

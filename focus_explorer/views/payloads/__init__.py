@@ -19,9 +19,10 @@ from focus_explorer.views.payloads import (
     statistics,
     stored_runs,
     trainings,
+    what_if,
 )
 
-_MODULES = (centroids, comparisons, exports, groups, jobs, pairs, runs, statistics, stored_runs, trainings)
+_MODULES = (centroids, comparisons, exports, groups, jobs, pairs, runs, statistics, stored_runs, trainings, what_if)
 PAYLOADS: dict[str, type] = {
     name: value
     for module in _MODULES

@@ -160,6 +160,7 @@ class RunSummary(TypedDict):
     dtype: str
     backend: str
     notes: list[str]
+    changes: list[str]
     db: str
 
 

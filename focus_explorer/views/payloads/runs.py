@@ -50,6 +50,7 @@ class RunInfoPayload(TypedDict):
     created_at: str
     config: ConfigPayload
     notes: list[str]
+    changes: list[str]
 
 
 class RunGroupPayload(TypedDict):

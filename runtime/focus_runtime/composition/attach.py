@@ -20,6 +20,8 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.added_pairs import check_added_pairs
+from focus_runtime.composition.changes import Change, changed_budget, check_changes
+from focus_runtime.composition.edits import LayerEdit, layer_edits
 from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.state import (
@@ -70,6 +72,7 @@ class FocusModel:
     alternatives: Alternatives | None = None
     comparison: Comparison | None = None
     added_pairs: Mapping[int, Tensor] = field(default_factory=dict)
+    edits: Mapping[int, LayerEdit] = field(default_factory=dict)
     found_sinks: FoundSinks = field(default_factory=FoundSinks)
     observer: AttentionObserver | None = None
     _hooks: list[Any] = field(default_factory=list)
@@ -222,6 +225,28 @@ class FocusModel:
             yield self.model
         finally:
             self.added_pairs = before
+
+    @contextmanager
+    def with_changes(self, changes: Sequence[Change], num_tokens: int) -> Iterator[nn.Module]:
+        """Tokens moved, linked or silenced by hand, and heads at other settings; one text at a time.
+
+        Args:
+            changes: in force together while the block runs.
+            num_tokens: T of the text.
+
+        Raises:
+            InputError: a change is impossible, or leaves nothing to Focus.
+        """
+        num_heads = num_key_value_heads(self.model)
+        check_changes(changes, self.config, num_tokens, self.focused_layers, num_heads)
+        config = self.config.replace(budget=changed_budget(self.config, changes, num_heads))
+        _check_any_left(set(self.focused_layers), config, num_heads)
+        before, self.edits = self.edits, layer_edits(changes, self.focused_layers, config.num_groups)
+        try:
+            with self.with_config(config):
+                yield self.model
+        finally:
+            self.edits = before
 
     @contextmanager
     def compared_by_layer(self) -> Iterator[Comparison]:

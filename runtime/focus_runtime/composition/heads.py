@@ -92,12 +92,14 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
         top_ks: S distinct k.
         usual: the configuration's top-k, which the assignment has.
     """
-    everywhere_BT = assignment.everywhere
-    if top_ks == (usual,) or not (assignment.uniform or everywhere_BT is not None):
+    everywhere_BT, edit = assignment.everywhere, assignment.edit
+    if top_ks == (usual,) or not (assignment.uniform or everywhere_BT is not None or edit is not None):
         return assignment.membership.expand(len(top_ks), *assignment.membership.shape)
     own = assignment.probabilities.detach()
     groups_SBT = torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
-    return groups_SBT if everywhere_BT is None else groups_SBT | all_groups(everywhere_BT, own.shape[-1])
+    if everywhere_BT is not None:
+        groups_SBT = groups_SBT | all_groups(everywhere_BT, own.shape[-1])
+    return groups_SBT if edit is None else edit.applied(groups_SBT)
 
 
 def head_masks(

@@ -100,6 +100,9 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
             assignment = with_text_sinks(
                 assignment, hidden, own, current.history, config, layer.index, owner.found_sinks
             )
+        edit = owner.edits.get(layer.index)
+        if edit is not None:
+            assignment = edit.applied(assignment, 0 if current.history is None else current.history.seen, config.top_k)
         current.assignment = assignment
 
 

@@ -14,6 +14,7 @@ from focus_runtime.attention.clock import PassClock
 from focus_runtime.attention.fused import StepHeads
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import GroupHistory
+from focus_runtime.composition.edits import LayerEdit
 from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
@@ -88,6 +89,7 @@ class Composition(Protocol):
         alternatives: other settings whose effect on the loss is measured; None outside such a measurement.
         comparison: takes what Focus changes in each layer, which returns full attention; None outside such a pass.
         added_pairs: by layer, (N, 3) query head, query and key positions that attend in addition to the mask.
+        edits: by layer, tokens moved, linked or silenced by hand.
         found_sinks: text sinks of the running pass; see text_sinks.py.
         observer: called after every Focus call; None where nobody listens.
     """
@@ -102,6 +104,7 @@ class Composition(Protocol):
     alternatives: Alternatives | None
     comparison: Comparison | None
     added_pairs: Mapping[int, Tensor]
+    edits: Mapping[int, LayerEdit]
     found_sinks: FoundSinks
     observer: AttentionObserver | None
 

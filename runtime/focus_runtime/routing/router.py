@@ -16,6 +16,23 @@ from focus_runtime.routing.few_tokens import fits, route_few_tokens
 
 
 @dataclass(frozen=True, slots=True)
+class MembershipEdit:
+    """Bits of the membership that are set or cleared by hand.
+
+    Attributes:
+        links: (T,) int64 bit sets that are added; each bit beyond the K groups is shared by the two tokens of one link.
+        silenced: bit set of the groups that no token belongs to.
+    """
+
+    links: Tensor
+    silenced: int
+
+    def applied(self, membership: Tensor) -> Tensor:
+        """The membership (..., T) int64 after the changes."""
+        return membership & ~self.silenced | self.links
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """What a router decided for a batch.
 
@@ -25,6 +42,7 @@ class Assignment:
         potential: (B, K) or (K,) float, the column term that was used.
         uniform: True promises that every token has exactly the configured k of K groups.
         everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`; None for none.
+        edit: changes of the membership whatever the k, made by hand; None for none.
     """
 
     probabilities: Tensor
@@ -32,6 +50,7 @@ class Assignment:
     potential: Tensor
     uniform: bool = False
     everywhere: Tensor | None = None
+    edit: MembershipEdit | None = None
 
     def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
         """The same with some tokens in all groups: every later token sees them, and they see every earlier one.

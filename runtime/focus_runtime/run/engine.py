@@ -15,6 +15,7 @@ from torch import Tensor
 
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.changes import Change
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import observe_routing
 from focus_runtime.errors import Cancelled
@@ -50,6 +51,7 @@ class RunOptions:
         timing_seconds: budget of the repeats beyond the third.
         seed: recorded; the run itself has no randomness.
         attention_mass: also measure how much of full attention's probability the mask keeps: one more pass.
+        changes: made by hand to what Focus does.
     """
 
     top_k: int | None = None
@@ -63,6 +65,7 @@ class RunOptions:
     timing_seconds: float = 18.0
     seed: int = 0
     attention_mass: bool = False
+    changes: tuple[Change, ...] = ()
 
 
 def analyze(
@@ -109,6 +112,7 @@ def analyze(
 
     with (
         _composed(model, centroids, options) as focus,
+        focus.with_changes(options.changes, len(tokens.ids)),
         within_memory(model, read=lambda beginning: both_passes(focus, beginning)),
         stoppable(model, cancelled),
     ):
@@ -116,7 +120,7 @@ def analyze(
         backend = focus.backend_names
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     nll = {mode: predictions.nll for mode, predictions in predicted.items()}
-    notes = _notes(model, tokens, focus, centroids, layers)
+    notes = _notes(model, tokens, focus, centroids, options, layers)
     return Trace(tokens, layers, nll, timings, info, notes, _with_pieces(tokenizer, predicted))
 
 
@@ -266,6 +270,7 @@ def _info(
         "backend": backend,
         "requested_backend": options.backend,
         "seed": options.seed,
+        "changes": list(map(str, options.changes)),
         "versions": versions() | {"threads": str(torch.get_num_threads())},  # they too decide the last digits
     }
 
@@ -282,9 +287,16 @@ def versions() -> dict[str, str]:
 
 
 def _notes(
-    model: Any, tokens: TokenizedText, focus: FocusModel, centroids: Centroids, layers: list[LayerTrace]
+    model: Any,
+    tokens: TokenizedText,
+    focus: FocusModel,
+    centroids: Centroids,
+    options: RunOptions,
+    layers: list[LayerTrace],
 ) -> list[str]:
     notes = list(centroids.warnings)
+    if options.changes:
+        notes.append(f"Changed by hand: {', '.join(map(str, options.changes))}.")
     kept = len(centroids.routers) - len(layers)
     if kept:
         notes.append(

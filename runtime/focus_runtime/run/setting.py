@@ -15,6 +15,7 @@ from torch import Tensor
 from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.changes import Change
 from focus_runtime.errors import Cancelled
 from focus_runtime.measure.loss import dominance, layer_shares, token_nll
 from focus_runtime.measure.timing import MODES, timed_pass, warm_up
@@ -75,6 +76,7 @@ def measure_setting(
     assignment: str | None = None,
     budget: Sequence[HeadException] | None = None,
     backend: str = "auto",
+    changes: Sequence[Change] = (),
     repeats: int = 3,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> SettingMeasured:
@@ -86,6 +88,7 @@ def measure_setting(
         ids: (1, T) on the model's device, T at least 2.
         top_k, window, num_sinks, assignment, budget: the centroids' own when None.
         backend: of Focus attention, see `focus_attention`.
+        changes: made by hand to what Focus does.
         repeats: timed passes of each mode, after a short warm-up.
         cancelled: called before every layer; True raises `Cancelled`.
 
@@ -108,7 +111,7 @@ def measure_setting(
     total: dict[str, list[float]] = {mode: [] for mode in MODES}
     shares: list[tuple[float, float]] = []
     try:
-        with stoppable(model, cancelled):
+        with stoppable(model, cancelled), focus.with_changes(changes, ids.shape[1]):
             warm_up(focus, ids)
             for repeat in range(repeats):
                 for mode in MODES:

@@ -88,6 +88,7 @@ def _run(run_id: str, trace: Trace, command: str) -> pa.Table:
         "text_sha256": hashlib.sha256(trace.tokens.text.encode()).hexdigest(),
         "command": command,
         "notes": json.dumps(trace.notes),
+        "changes": json.dumps(info["changes"]),
     }
     keys = (
         "model_id",

@@ -262,6 +262,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             nll DOUBLE);
         """,
     ),
+    ("0018_changes", "ALTER TABLE runs ADD COLUMN changes VARCHAR;"),
 )
 
 

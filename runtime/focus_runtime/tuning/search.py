@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from focus_runtime.budget import HeadSetting
+from focus_runtime.budget import HeadSetting, to_budget
 from focus_runtime.errors import ConfigError
 from focus_runtime.tuning.meter import Budget, BudgetMeter, Measured
-from focus_runtime.tuning.sensitivity import Path, Sensitivities, Step, mean_of, to_budget
+from focus_runtime.tuning.sensitivity import Path, Sensitivities, Step, mean_of
 
 ROUNDS = 2  # estimates, each around the best budget so far
 HALVINGS = 12  # about as many budgets are measured in a round

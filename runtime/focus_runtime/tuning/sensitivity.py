@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.budget import HeadException, HeadGroup, HeadSetting
+from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import LayerHeads, head_masks, memberships
 from focus_runtime.measure.loss import final_hidden, layer_shares, token_nll
@@ -148,26 +148,6 @@ class Path:
     def nearest(self, pairs: float) -> int:
         """The place with about a share of pairs."""
         return int(np.abs(self._pairs - pairs).argmin())
-
-
-def to_budget(settings: dict[tuple[int, int], HeadSetting], usual: HeadSetting) -> tuple[HeadException, ...]:
-    """Settings of heads as exceptions from a usual one.
-
-    Args:
-        settings: by layer and key-value head.
-        usual: of heads without an exception.
-    """
-    exceptions = []
-    for (layer, head), setting in sorted(settings.items()):
-        if setting == usual:
-            continue
-        if setting.full:
-            exceptions.append(HeadException(layer=layer, head=head, full=True))
-            continue
-        top_k = setting.top_k if setting.top_k != usual.top_k else None
-        window = setting.window if setting.window != usual.window else None
-        exceptions.append(HeadException(layer=layer, head=head, top_k=top_k, window=window))
-    return tuple(exceptions)
 
 
 def _hull(pairs: NDArray[np.float64], gain: NDArray[np.float64]) -> list[int]:

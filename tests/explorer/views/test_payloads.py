@@ -154,6 +154,7 @@ def ask(begin):
         ("compare_lengths", {}, ["LengthsPayload"]),
         ("compare_links", {}, ["MissingLinksPayload"]),
         ("compare_heads", {}, ["HeadCostsPayload"]),
+        ("what_if", {"changes": ["silence:0:A"]}, ["WhatIfPayload"]),
         ("compare_generation", {}, ["GenerationPayload"]),
         ("statistics", {}, ["StatisticsPayload"]),
         ("statistics_layer", {"layer": 0}, ["LayerStatisticsPayload"]),
@@ -194,6 +195,13 @@ def test_what_was_measured_is_its_payload(ask, begin):
     costs = ask("compare_heads")
     assert costs["heads"][0]["nll"] is not None
     check(costs, "HeadCostsPayload")
+    changed = {"changes": ["silence:0:A", "move:1:30:B"]}
+    begin("what_if_start", **changed)
+    what_if = ask("what_if", **changed, layer=0, token=30)
+    assert what_if["result"]["layers"]
+    assert what_if["pairs"]["lost"] > 0
+    assert what_if["prediction"]["after"]["tokens"]
+    check(what_if, "WhatIfPayload")
     begin("compare_generation_start", prompt="The cat", max_tokens=2)
     generation = ask("compare_generation")
     assert set(generation["sides"]) == {"full", "focus", "prompt_tokens"}

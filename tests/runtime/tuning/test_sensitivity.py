@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from focus_runtime.budget import HeadSetting
+from focus_runtime.budget import HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.tuning.meter import BudgetMeter
-from focus_runtime.tuning.sensitivity import Path, Sensitivities, mean_of, measure_sensitivities, to_budget
+from focus_runtime.tuning.sensitivity import Path, Sensitivities, mean_of, measure_sensitivities
 from tests.helpers import build_centroids, build_model, random_ids
 
 FULL = HeadSetting(0, 0, full=True)

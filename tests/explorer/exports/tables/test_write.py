@@ -13,13 +13,13 @@ import pyarrow.parquet
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.data.group_labels import group_label
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables import sources
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, table, write_table
 from focus_explorer.services.labels import delete_run, undelete_run
+from focus_runtime.mask.group_labels import group_label
 
 pytestmark = pytest.mark.slow
 

@@ -42,6 +42,7 @@ VIEWS = (
     "beside",
     "missing_links",
     "head_costs",
+    "what_if",
     "statistics",
 )
 
@@ -174,6 +175,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
         "beside": (run_id, other_run),
         "attention_links": (run_id, layers[0]),
         "head_costs": (other_run,),
+        "what_if": (run_id, ["silence:0:A"]),
         "missing_links": (other_run, 30),  # it measures random centroids, which other tests look for in the first
     }
     answers = {name: views[name](*arguments[name]) for name in VIEWS}
@@ -191,6 +193,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     assert answers["attention_links"] == {"dropped": [], "kept": []}
     assert answers["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
     assert answers["missing_links"]["token"] == 30
+    assert len(answers["what_if"]["changes"]) == run_summary(service.database, run_id)["num_tokens"]
     assert answers["lengths"] == {"layers": {}}
     assert {row["statistic"] for row in answers["statistics"]} >= {"nmi", "purity", "pairs_kept"}
     assert {row["layer"] for row in views["statistics"](run_id, "categories", layers[0])} == {layers[0]}

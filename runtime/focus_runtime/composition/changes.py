@@ -1,0 +1,224 @@
+"""Changes made to a run by hand: what a user asks "what if" about.
+
+Each is one short text, the same on the page, on the command line and in the database:
+
+    move:12:163:B        in layer 12, token 163 belongs to group B
+    see:12:163:1         in layer 12, token 163 sees token 1; see:all:163:1 in every layer
+    silence:12:B         in layer 12, group B links nothing: its tokens see near ones and sinks
+    full:12  full:12:0   full attention in layer 12, or in its key-value head 0
+    k:12=2   k:12:0=2    another top-k; heads that have full attention keep it unless they are named
+    window:12=256        another window
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from focus_runtime.budget import HeadException, HeadSetting, to_budget
+from focus_runtime.config import MAX_GROUPS, FocusConfig
+from focus_runtime.errors import ConfigError, InputError
+from focus_runtime.mask.group_labels import group_label, group_number
+
+EXPECTED = "one such as move:12:163:B, see:12:163:1, silence:12:B, full:12, full:12:0, k:12=2 or window:12:0=256"
+MOST_CHANGES = 50
+ALL_LAYERS = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveToken:
+    """A token's most probable group in one layer; with k > 1 its next groups follow in their order."""
+
+    layer: int
+    token: int
+    group: int
+
+    def __str__(self) -> str:
+        return f"move:{self.layer}:{self.token}:{group_label(self.group)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTokens:
+    """A pair that attends in every head of one layer, or of all layers where `layer` is None."""
+
+    layer: int | None
+    query: int
+    key: int
+
+    def __str__(self) -> str:
+        return f"see:{ALL_LAYERS if self.layer is None else self.layer}:{self.query}:{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceGroup:
+    """A group of one layer that links no tokens."""
+
+    layer: int
+    group: int
+
+    def __str__(self) -> str:
+        return f"silence:{self.layer}:{group_label(self.group)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeHeads:
+    """Full attention, another top-k or another window in a layer or one key-value head of it."""
+
+    exception: HeadException
+
+    @property
+    def layer(self) -> int:
+        """Layer number."""
+        return self.exception.layer
+
+    def __str__(self) -> str:
+        entry = self.exception
+        place = str(entry.layer) if entry.head is None else f"{entry.layer}:{entry.head}"
+        if entry.full:
+            return f"full:{place}"
+        return f"k:{place}={entry.top_k}" if entry.top_k is not None else f"window:{place}={entry.window}"
+
+
+Change = MoveToken | LinkTokens | SilenceGroup | ChangeHeads
+
+_FORMS = (
+    (r"move:(\d{1,9}):(\d{1,9}):(\w{1,3})", lambda a, b, c: MoveToken(int(a), int(b), group_number(c))),
+    (r"see:(\d{1,9}|all):(\d{1,9}):(\d{1,9})", lambda a, b, c: LinkTokens(_layer_or_all(a), int(b), int(c))),
+    (r"silence:(\d{1,9}):(\w{1,3})", lambda a, b: SilenceGroup(int(a), group_number(b))),
+    (r"full:(\d{1,9})(?::(\d{1,9}))?", lambda a, b: ChangeHeads(_exception(a, b, full=True))),
+    (r"k:(\d{1,9})(?::(\d{1,9}))?=(\d{1,9})", lambda a, b, n: ChangeHeads(_exception(a, b, top_k=int(n)))),
+    (r"window:(\d{1,9})(?::(\d{1,9}))?=(\d{1,9})", lambda a, b, n: ChangeHeads(_exception(a, b, window=int(n)))),
+)
+
+
+def _layer_or_all(text: str) -> int | None:
+    return None if text == ALL_LAYERS else int(text)
+
+
+def _exception(layer: str, head: str | None, **settings: int | bool) -> HeadException:
+    return HeadException(layer=int(layer), head=None if head is None else int(head), **settings)  # type: ignore[arg-type]
+
+
+def read_changes(texts: Iterable[str]) -> tuple[Change, ...]:
+    """Changes from their texts.
+
+    Raises:
+        ConfigError: a text is no change, or there are too many.
+    """
+    changes = tuple(map(_read_change, texts))
+    if len(changes) > MOST_CHANGES:
+        raise ConfigError(f"there are {len(changes)} changes", expected=f"at most {MOST_CHANGES}")
+    return changes
+
+
+def _read_change(text: str) -> Change:
+    for form, make in _FORMS:
+        match = re.fullmatch(form, text.strip())
+        if match:
+            made: Change = make(*match.groups())
+            return made
+    raise ConfigError(f"{text!r} is no change", expected=EXPECTED)
+
+
+def last_token(change: Change) -> int:
+    """Position of the last token that a change names; 0 where it names none."""
+    if isinstance(change, MoveToken):
+        return change.token
+    return change.query if isinstance(change, LinkTokens) else 0
+
+
+def check_changes(
+    changes: Sequence[Change], config: FocusConfig, num_tokens: int, layers: Collection[int], num_heads: int
+) -> None:
+    """Refuse changes that are impossible for a run.
+
+    Args:
+        changes: to be made together.
+        config: settings they are made to.
+        num_tokens: T.
+        layers: layers that run Focus.
+        num_heads: key-value heads of a layer.
+
+    Raises:
+        InputError: a layer, head, group or token does not exist, a token would see a later one, or a layer has more
+            links than a membership has room for.
+    """
+    for change in changes:
+        _check_layer(change, config, layers, num_heads)
+        if isinstance(change, MoveToken | SilenceGroup) and change.group >= config.num_groups:
+            raise InputError(
+                f"{change}: there is no group {group_label(change.group)}",
+                expected=f"A to {group_label(config.num_groups - 1)}",
+            )
+        tokens = {MoveToken: ("token",), LinkTokens: ("query", "key")}.get(type(change), ())
+        for token in (getattr(change, name) for name in tokens):
+            if token >= num_tokens:
+                raise InputError(f"{change}: there is no token {token:,}", expected=f"0 to {num_tokens - 1:,}")
+        if isinstance(change, LinkTokens) and change.key > change.query:
+            raise InputError(
+                f"{change}: a token cannot see a later one", expected="the later token first, then the one it sees"
+            )
+        if isinstance(change, ChangeHeads) and (change.exception.top_k or 1) > config.num_groups:
+            raise InputError(f"{change}: there are {config.num_groups} groups", expected=f"k up to {config.num_groups}")
+    for layer in layers:
+        links = sum(isinstance(change, LinkTokens) and change.layer in (None, layer) for change in changes)
+        if links > MAX_GROUPS - config.num_groups:
+            raise InputError(
+                f"{links} links in layer {layer}", expected=f"at most {MAX_GROUPS - config.num_groups} in one layer"
+            )
+
+
+def _check_layer(change: Change, config: FocusConfig, layers: Collection[int], num_heads: int) -> None:
+    if change.layer is not None and change.layer not in layers:
+        raise InputError(
+            f"{change}: layer {change.layer} does not run Focus",
+            expected=f"a layer from {min(layers)} to {max(layers)} that does",
+        )
+    if isinstance(change, ChangeHeads):
+        head = change.exception.head
+        if head is not None and head >= num_heads:
+            raise InputError(
+                f"{change}: there is no key-value head {head}", expected=f"0 to {num_heads - 1}", fix="count from 0"
+            )
+    elif change.layer is not None and all(group.setting.full for group in config.head_groups(change.layer, num_heads)):
+        raise InputError(
+            f"{change}: every head of layer {change.layer} has full attention, which no group changes",
+            fix="take another layer",
+        )
+
+
+def changed_budget(config: FocusConfig, changes: Iterable[Change], num_heads: int) -> tuple[HeadException, ...]:
+    """The budget of a configuration with settings of heads changed; later changes win.
+
+    Heads with full attention keep it where k or window of their whole layer is changed.
+
+    Args:
+        config: settings in force.
+        changes: of any kind; only `ChangeHeads` matter.
+        num_heads: key-value heads of a layer.
+    """
+    usual = HeadSetting(config.top_k, config.window)
+    touched = [change.exception for change in changes if isinstance(change, ChangeHeads)]
+    layers = {entry.layer for entry in touched}
+    settings = {
+        (layer, head): group.setting
+        for layer in layers
+        for group in config.head_groups(layer, num_heads)
+        for head in group.heads
+    }
+    for entry in touched:
+        for head in range(num_heads) if entry.head is None else (entry.head,):
+            before = settings[entry.layer, head]
+            if not before.full or entry.full or entry.head is not None:
+                settings[entry.layer, head] = _with_exception(before, entry, usual)
+    untouched = tuple(entry for entry in config.budget if entry.layer not in layers)
+    return untouched + to_budget(settings, usual)
+
+
+def _with_exception(before: HeadSetting, entry: HeadException, usual: HeadSetting) -> HeadSetting:
+    if entry.full:
+        return HeadSetting(0, 0, full=True)
+    start = usual if before.full else before  # a head without full attention again has what heads usually have
+    top_k = start.top_k if entry.top_k is None else entry.top_k
+    return HeadSetting(top_k, start.window if entry.window is None else entry.window)

@@ -311,6 +311,7 @@ def test_every_view(analysed):
         "what_if": {"changes": changes, "token": 40, **of_layer},
         "what_if_start": {"changes": changes},
         "what_if_save": {"changes": changes},
+        "live_groups": {"text": "The harbour was quiet.", "session": "a"},
         "compare_generation_start": {"prompt": "The harbour", "max_tokens": 4},
         "export_command": {"kind": "table", "name": "groups", "format": "csv"},
     }
@@ -322,7 +323,8 @@ def test_every_view(analysed):
             continue
         assert analysed.ask(name, **questions.get(name, {})) is not None
         if name in STARTED:
-            analysed.ask(STARTED[name])
+            answer = analysed.ask(STARTED[name], **questions.get(STARTED[name], {}))
+            assert not name.startswith("what_if") or answer["result"]["layers"]
     points = analysed.ask("compare_lengths")["layers"][str(middle)]["points"]
     expected = "fused" if fused_available() else "sliding" if 24 in analysed.sliding else "masked"
     expected = ", ".join(sorted({expected, FULL})) if analysed.budget else expected

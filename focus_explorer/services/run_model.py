@@ -98,11 +98,10 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
     return centroids
 
 
-@contextmanager
-def composed_run(
+def compose_run(
     service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
-) -> Iterator[FocusModel]:
-    """Focus with a run's centroids, settings and changes on its model until the block ends, however it ends.
+) -> FocusModel:
+    """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards.
 
     Args:
         service: whose database has the run.
@@ -117,8 +116,7 @@ def composed_run(
     from focus_runtime.composition.attach import compose
 
     config = run_config(run)
-    changes = run_changes(run)
-    focus = compose(
+    return compose(
         loaded.model,
         run_centroids(service, run, loaded),
         top_k=config.top_k,
@@ -128,8 +126,23 @@ def composed_run(
         budget=config.budget,
         backend=backend,
     )
+
+
+@contextmanager
+def composed_run(
+    service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
+) -> Iterator[FocusModel]:
+    """The same with the run's changes, until the block ends, however it ends.
+
+    Args:
+        service, run, loaded, assignment, backend: as in `compose_run`.
+
+    Raises:
+        NotFoundError: the centroids are not here.
+    """
+    focus = compose_run(service, run, loaded, assignment=assignment, backend=backend)
     try:
-        with focus.with_changes(changes, run["num_tokens"]):
+        with focus.with_changes(run_changes(run), run["num_tokens"]):
             yield focus
     finally:
         focus.detach()  # the model is shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ from playwright.sync_api import expect
 from benchmarks.synthetic_runs import write_long_run
 from focus_explorer.data.queries import fetch
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.live_text import LiveTexts
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_runtime.mask.blocks import count_pairs
@@ -284,3 +286,24 @@ def test_a_long_text_scrolls_with_few_tokens_on_the_page(long_page):
     text.focus()
     page.keyboard.press("Home")
     expect(page.locator("#fx-token-0")).to_be_visible()
+
+
+def test_groups_colour_a_text_while_it_is_typed(tiny_page):
+    open_one, service, _ = tiny_page
+    page = open_one("?view=tokens&layer=0")
+    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
+    part = page.get_by_test_id("fx-typing")
+    part.get_by_text("Type a text and watch its groups").click()
+    part.get_by_role("textbox").press_sequentially("The harbour was quiet.", delay=5)
+    tokens = page.get_by_test_id("fx-typed").locator("span")
+    expect(page.get_by_test_id("fx-typed")).to_have_text("The harbour was quiet.", timeout=60_000)
+    answer = LiveTexts(service).read(run_id, "The harbour was quiet.", "test")
+    for layer in (0, 1):
+        set_layer(page, layer)
+        own = np.frombuffer(base64.b64decode(answer["top"]), dtype=np.uint8).reshape(2, -1)[layer]
+        expect(tokens).to_have_count(own.size)
+        expect(tokens.first).to_have_attribute("data-shade", f"g{own[0]}")
+        assert tokens.evaluate_all("all => all.map(one => one.dataset.shade)") == [f"g{group}" for group in own]
+    expect(page.get_by_test_id("fx-typed-next")).to_contain_text("Next, under Focus:")
+    part.get_by_role("textbox").fill("a" * 2001)
+    expect(part.get_by_role("alert")).to_contain_text("at most 2,000 while typing", timeout=60_000)

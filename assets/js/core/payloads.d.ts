@@ -606,6 +606,16 @@ export interface HeadCostsPayload {
   job: JobPayload | null;
 }
 
+/** Groups of a text while it is being typed (focus_explorer/services/live_text.py). */
+export interface LiveTextPayload {
+  pieces: string[];
+  layers: number[];
+  top: string;
+  tokens_read: number;
+  milliseconds: number;
+  next: [string, number][];
+}
+
 /** One layer of a changed run (focus_explorer/services/compare/what_if.py). */
 export interface ChangedLayerPayload {
   layer: number;

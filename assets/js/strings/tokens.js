@@ -187,3 +187,17 @@ export const legend = {
   noTokens: "No token chose this group",
   times: (count) => `${count} times`,
 };
+
+/** @satisfies {Words} */
+export const typing = {
+  title: "Type a text and watch its groups",
+  help:
+    "With the model, centroids and settings of this run. A token's groups never depend on later tokens, so only what " +
+    "is new is computed. Nothing is stored.",
+  placeholder: "Start typing …",
+  starting: "Loading the model …",
+  took: (tokens, computed, whole) =>
+    `${tokens === "1" ? "One token" : `${tokens} tokens`} computed in ${computed}; ${whole} until it is here.`,
+  group: (label) => `group ${label}`,
+  next: (words) => `Next, under Focus: ${words}`,
+};

@@ -15,6 +15,7 @@ import { Lines } from "./lines.js";
 import { Links } from "./links.js";
 import { TokenPanel } from "./panel.js";
 import { Search } from "./search.js";
+import { Typing } from "./typing.js";
 /** @import { TokenSpan, UiEvent } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
@@ -59,6 +60,7 @@ export class TokensView {
     });
     this.legend = new Legend(app.tooltip, (group) => this.toggleGroup(group));
     this.detail = new TokenPanel(app, () => this.closeDetail());
+    this.typing = new Typing(app);
     this.build(panel);
   }
 
@@ -93,6 +95,7 @@ export class TokensView {
           this.filter.node,
           this.lines.node,
           el("p", { class: "fx-help" }, reading.help),
+          this.typing.node,
         ),
         el("div", { class: "fx-side" }, this.detail.node, this.legend.node),
       ),
@@ -134,6 +137,7 @@ export class TokensView {
     else if (this.filter.active) this.applyFilter();
     else if (this.lines.lines.length === 0) this.lines.lay(true);
     this.selectionChanged();
+    this.typing.update();
   }
 
   openRun() {

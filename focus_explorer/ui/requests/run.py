@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from focus_explorer.services.live_text import LiveTexts
 from focus_explorer.services.run_payload import layer_cells, prediction_changes, predictions, word_classes
 from focus_explorer.services.service import Service
 from focus_explorer.ui.parameters import Payload, Request, run_of, whole_number
@@ -27,4 +28,16 @@ def changes(service: Service, request: Request) -> Payload:
     return prediction_changes(service.database, run_of(request))
 
 
-REQUESTS = {"layer_cells": cells, "word_classes": classes, "predictions": predicted, "prediction_changes": changes}
+def live_groups(service: Service, request: Request) -> Payload:
+    """Groups of a text that is being typed: run, text, session."""
+    text, session = (str(request.get(name) or "") for name in ("text", "session"))
+    return service.part(LiveTexts).read(run_of(request), text, session)
+
+
+REQUESTS = {
+    "layer_cells": cells,
+    "word_classes": classes,
+    "predictions": predicted,
+    "prediction_changes": changes,
+    "live_groups": live_groups,
+}

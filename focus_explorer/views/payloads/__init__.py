@@ -14,6 +14,7 @@ from focus_explorer.views.payloads import (
     exports,
     groups,
     jobs,
+    live_text,
     pairs,
     runs,
     statistics,
@@ -22,7 +23,20 @@ from focus_explorer.views.payloads import (
     what_if,
 )
 
-_MODULES = (centroids, comparisons, exports, groups, jobs, pairs, runs, statistics, stored_runs, trainings, what_if)
+_MODULES = (
+    centroids,
+    comparisons,
+    exports,
+    groups,
+    jobs,
+    live_text,
+    pairs,
+    runs,
+    statistics,
+    stored_runs,
+    trainings,
+    what_if,
+)
 PAYLOADS: dict[str, type] = {
     name: value
     for module in _MODULES

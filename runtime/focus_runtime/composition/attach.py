@@ -78,6 +78,7 @@ class FocusModel:
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
+    _sliding_layers: str = "auto"
     _disable_compile: bool | None = None
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _writer: tuple[FocusConfig, str] | None = None
@@ -270,10 +271,24 @@ class FocusModel:
         self._modules = {}
         return self.model
 
+    @contextmanager
+    def attached(self) -> Iterator[nn.Module]:
+        """Put this composition on again after `detach()` while the block runs; caches that it filled continue.
+
+        Raises:
+            ModelError: another composition is on the model.
+        """
+        self._attach(self._sliding_layers)
+        try:
+            yield self.model
+        finally:
+            self.detach()
+
     def _set_implementation(self, name: str) -> None:
         self.model.set_attn_implementation(name)  # type: ignore[operator]
 
     def _attach(self, sliding_layers: str) -> None:
+        self._sliding_layers = sliding_layers
         self._original = self.model.config._attn_implementation  # type: ignore[union-attr, assignment]
         modules = attention_modules(self.model)
         if any(STATE in module.__dict__ for module in modules.values()):

@@ -82,6 +82,24 @@ def decode_text(data: bytes, name: str = "the file") -> str:
         ) from error
 
 
+def pieces_of(tokenizer: Any, text: str) -> tuple[list[int], list[str]]:
+    """Token ids of any text, none of an empty one, and the part of the text that each stands for.
+
+    Args:
+        tokenizer: a fast Hugging Face tokenizer.
+        text: without surrogates; zero bytes are refused.
+
+    Raises:
+        TextError: the text cannot be read.
+    """
+    if not text.strip():
+        return [], []
+    check_text(text)
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ids, spans = list(encoded["input_ids"]), [tuple(span) for span in encoded["offset_mapping"]]
+    return ids, _pieces(tokenizer, text, ids, spans)[0]
+
+
 def tokenize(tokenizer: Any, text: str, *, max_tokens: int | None = None) -> TokenizedText:
     """Tokenise without special tokens.
 

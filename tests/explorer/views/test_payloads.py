@@ -154,6 +154,7 @@ def ask(begin):
         ("compare_lengths", {}, ["LengthsPayload"]),
         ("compare_links", {}, ["MissingLinksPayload"]),
         ("compare_heads", {}, ["HeadCostsPayload"]),
+        ("live_groups", {"text": "The cat sat", "session": "a"}, ["LiveTextPayload"]),
         ("what_if", {"changes": ["silence:0:A"]}, ["WhatIfPayload"]),
         ("compare_generation", {}, ["GenerationPayload"]),
         ("statistics", {}, ["StatisticsPayload"]),

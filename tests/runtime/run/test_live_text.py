@@ -1,0 +1,86 @@
+"""A text that is being typed: after every keystroke its groups are those of the whole text read at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.errors import InputError, ModelError
+from focus_runtime.run.live_text import LiveText
+from tests.helpers import build_centroids, build_model, random_ids
+
+
+def live_text(family="Llama", **settings):
+    model = build_model(family)
+    focus = compose(model, build_centroids(model, window=3), sliding_layers="focus", **settings)
+    focus.detach()
+    return model, LiveText(focus)
+
+
+def at_once(model, live, ids):
+    with live.focus.attached(), torch.no_grad():
+        logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        return logits, {
+            layer: one.probabilities[0].argmax(-1).numpy() for layer, one in live.focus.assignments().items()
+        }
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral", "GPT2"])
+def test_groups_are_those_of_the_whole_text(family, fresh_seed):
+    model, live = live_text(family)
+    whole = random_ids(60, seed=fresh_seed % 1000)[0].tolist()
+    draw = np.random.default_rng(fresh_seed)
+    for _ in range(8):
+        ids = whole[: int(draw.integers(1, 60))]
+        if draw.random() < 0.5:
+            ids[int(draw.integers(len(ids)))] = 5  # a change in the middle
+        with live.focus.attached():
+            read = live.read(ids)
+        assert 1 <= read <= len(ids)
+        logits, groups = at_once(model, live, ids)
+        torch.testing.assert_close(live.logits, logits, rtol=2e-4, atol=2e-4)
+        for layer, own in groups.items():
+            np.testing.assert_array_equal(live.groups[layer], own)
+
+
+def test_one_more_token_reads_one():
+    _, live = live_text()
+    ids = random_ids(40)[0].tolist()
+    with live.focus.attached():
+        assert [live.read(ids[:count]) for count in (30, 31, 31, 33, 20, 40)] == [30, 1, 1, 2, 1, 20]
+
+
+def test_an_empty_text_begins_anew():
+    _, live = live_text()
+    with live.focus.attached():
+        live.read(random_ids(9)[0].tolist())
+        assert live.read([]) == 0
+        assert (live.groups, live.logits) == ({}, None)
+        assert live.read(random_ids(9)[0].tolist()) == 9
+
+
+def test_between_readings_the_model_is_the_untouched_one():
+    model, live = live_text()
+    ids = random_ids(20)
+    with torch.no_grad():
+        before = model(ids, use_cache=False).logits
+        with live.focus.attached():
+            live.read(ids[0].tolist())
+        assert torch.equal(model(ids, use_cache=False).logits, before)
+
+
+def test_another_composition_is_not_overwritten():
+    model, live = live_text()
+    other = compose(model, build_centroids(model, window=5))
+    with pytest.raises(ModelError, match="already has Focus"), live.focus.attached():
+        pass
+    assert other.focused_layers == [0, 1]
+
+
+def test_sinkhorn_assignment_is_refused():
+    model = build_model()
+    focus = compose(model, build_centroids(model), assignment="sinkhorn")
+    with pytest.raises(InputError, match="looks at the whole text"):
+        LiveText(focus)

@@ -100,19 +100,18 @@ def train_centroids(
     """
     ids = domains.encode(tokenizer, texts, settings.seq_len + 1)
     check_positions(model, settings.seq_len)
-    if initial is None:
-        centroids = random_centroids(model, config, seed=settings.seed, name="trained")
-    else:
-        centroids = continued_centroids(model, initial, config)
+    centroids = _first_centroids(model, config, initial, settings.seed)
     hashes = hashes or ModelHashes.of(model)
     centroids.base_model, centroids.base_fingerprint = model_id, hashes.fingerprint
+    identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
+    if inference is not None and (settings.hard_steps or validation is not None):
+        identity["inference"] = inference.to_json()
+    if initial is not None:
+        identity["initial"] = initial.sha256
+    if on_snapshot is not None and snapshot_every > 0:
+        on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, settings)
     started = time.perf_counter()
     with training_focus(model, centroids) as focus:
-        identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
-        if inference is not None and (settings.hard_steps or validation is not None):
-            identity["inference"] = inference.to_json()
-        if initial is not None:
-            identity["initial"] = initial.sha256
         loop = centroid_loop(
             focus,
             centroids,
@@ -123,26 +122,45 @@ def train_centroids(
             inference=inference,
             validation=_validation(focus, centroids, ids, settings, inference or config, validation, on_evaluation),
         )
-        if resume:
-            loop.resume()
-        if on_snapshot is not None and snapshot_every > 0:
-            on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, settings)
-        with checkpointing(model, settings.gradient_checkpointing):
-            loop.run(on_step, should_stop)
-        if loop.validation is not None and loop.validation.plan.patience:
-            loop.validation.restore_best(loop.values)
+        _run(loop, model, settings, on_step, should_stop, resume=resume)
     if history is not None:
         history.extend(loop.history)
+    _check_unchanged(model, hashes)
+    calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
+    seconds = round(time.perf_counter() - started, 1)
+    centroids.training = _training_summary(loop, settings, initial)
+    centroids.training |= {"base_weights_sha256": hashes.weights, "seconds": seconds}
+    return centroids
+
+
+def _first_centroids(model: Any, config: FocusConfig, initial: Centroids | None, seed: int) -> Centroids:
+    """Random centroids, or those of `initial` with the settings of this training."""
+    if initial is None:
+        return random_centroids(model, config, seed=seed, name="trained")
+    return continued_centroids(model, initial, config)
+
+
+def _run(
+    loop: Loop,
+    model: Any,
+    settings: TrainConfig,
+    on_step: Callable[[TrainStep], None] | None,
+    should_stop: Callable[[], bool],
+    *,
+    resume: bool,
+) -> None:
+    """Run the loop, from its checkpoint where it resumes; with patience it ends with the best routers."""
+    if resume:
+        loop.resume()
+    with checkpointing(model, settings.gradient_checkpointing):
+        loop.run(on_step, should_stop)
+    if loop.validation is not None and loop.validation.plan.patience:
+        loop.validation.restore_best(loop.values)
+
+
+def _check_unchanged(model: Any, hashes: ModelHashes) -> None:
     if weights_sha256(model) != hashes.weights:
         raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
-    calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
-    centroids.training = _training_summary(loop, settings) | {
-        "base_weights_sha256": hashes.weights,
-        "seconds": round(time.perf_counter() - started, 1),
-    }
-    if initial is not None:
-        centroids.training["initial"] = {"name": initial.name, "sha256": initial.sha256}
-    return centroids
 
 
 def _validation(
@@ -188,7 +206,7 @@ def _with_snapshots(
     return report
 
 
-def _training_summary(loop: Loop, settings: TrainConfig) -> dict[str, Any]:
+def _training_summary(loop: Loop, settings: TrainConfig, initial: Centroids | None) -> dict[str, Any]:
     """What a centroid file records of its training: of the step whose centroids it holds."""
     validation, kept = loop.validation, loop.done
     if validation is not None and validation.plan.patience and validation.best is not None:
@@ -210,6 +228,8 @@ def _training_summary(loop: Loop, settings: TrainConfig) -> dict[str, Any]:
     if validation is not None:
         summary["evaluations"] = [asdict(one) | {"mean": one.mean} for one in validation.history]
         summary["validation_every"], summary["patience"] = validation.plan.every, validation.plan.patience
+    if initial is not None:
+        summary["initial"] = {"name": initial.name, "sha256": initial.sha256}
     return summary
 
 

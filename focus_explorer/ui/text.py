@@ -102,6 +102,7 @@ TRAIN_LABELS = {
     "seed": "Seed",
     "loss": "Loss",
     "hard_steps": "Hard steps",
+    "val": "Held-out texts",
     "val_every": "Score every",
     "patience": "Patience",
     "domains": "A kind of text per file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.errors import InputError
 from focus_explorer.services.budget import budget_of
 from focus_explorer.services.training.domains import DomainRequest, parse_domains
-from focus_explorer.services.training.request import GROUPS, ROUTING_DIM, VAL_EVERY, TrainRequest, parse_layers
+from focus_explorer.services.training.request import GROUPS, ROUTING_DIM, VAL_EVERY, TrainRequest, flag, parse_layers
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
@@ -39,12 +40,15 @@ class TrainingPlan:
     val_every: int
 
 
-def plan_training(request: TrainRequest, initial: Centroids | None = None) -> TrainingPlan:
+def plan_training(
+    request: TrainRequest, initial: Centroids | None = None, *, name: Callable[[str], str] = flag
+) -> TrainingPlan:
     """Check a request and translate it.
 
     Args:
         request: the options.
         initial: the centroids that `request.init` names.
+        name: option -> its name in messages, as the user chose it.
 
     Raises:
         InputError: an option is out of range.
@@ -52,24 +56,10 @@ def plan_training(request: TrainRequest, initial: Centroids | None = None) -> Tr
     from focus_runtime.config import FocusConfig
     from focus_runtime.training.loop import TrainConfig
 
-    if request.hard and request.gate != "log":
-        raise InputError("--hard goes with the log gate only", fix="leave out --hard or --gate paper")
-    if request.hard_steps and request.gate != "log":
-        raise InputError("--hard-steps goes with the log gate only", fix="leave out --hard-steps or --gate paper")
-    if request.loss != "both" and request.distil_weight != 1.0:
-        raise InputError(
-            f"--distil-weight goes with --loss both, not with --loss {request.loss}",
-            fix="leave it out, or choose --loss both",
-        )
-    if Path(request.out).suffix != ".safetensors":
-        raise InputError(f"--out is {request.out!r}", expected="a file name ending in .safetensors")
-    if request.snapshots < 0:
-        raise InputError(f"--snapshots is {request.snapshots}", expected="a number of steps, or 0 for none")
-    if request.val_sequences < 1:
-        raise InputError(f"--val-sequences is {request.val_sequences}", expected="at least 1")
+    _check_options(request, name)
     domains = parse_domains(request.text, "--text", weighted=True)
     held_out = parse_domains(request.val, "--val", weighted=False)
-    val_every = _val_every(request)
+    val_every = request.val_every or (VAL_EVERY if request.patience else 0)
     layers = parse_layers(request.layers)
     if initial is not None and layers is None:
         layers = initial.config.layers
@@ -114,19 +104,34 @@ def _given(*values: Any) -> Any:
     return next(value for value in values if value is not None)
 
 
-def _val_every(request: TrainRequest) -> int:
-    """Steps between scores on held-out text; 0 for none before the end."""
-    if request.patience < 0:
-        raise InputError(f"--patience is {request.patience}", expected="a number of scores, or 0 for no early end")
-    if request.val_every is not None and request.val_every < 1:
-        raise InputError(f"--val-every is {request.val_every}", expected="at least 1 step")
-    for option, given in (("--patience", request.patience), ("--val-every", request.val_every)):
-        if given and not request.val:
+def _check_options(request: TrainRequest, name: Callable[[str], str]) -> None:
+    """Options that exclude each other or are out of range; `name` says how a message calls them."""
+    for option in ("hard", "hard_steps"):
+        if getattr(request, option) and request.gate != "log":
             raise InputError(
-                f"{option} is given without held-out text",
-                expected="--val with the text that decides",
-                fix=f"add --val FILE, or leave out {option}",
+                f"{name(option)} goes with the log gate only", fix=f"choose the log gate, or leave out {name(option)}"
             )
-    if request.val_every is not None:
-        return request.val_every
-    return VAL_EVERY if request.patience else 0
+    if request.loss != "both" and request.distil_weight != 1.0:
+        raise InputError(
+            f"{name('distil_weight')} goes with {name('loss')} both, not with {name('loss')} {request.loss}",
+            fix=f"leave it out, or choose {name('loss')} both",
+        )
+    if Path(request.out).suffix != ".safetensors":
+        raise InputError(f"{name('out')} is {request.out!r}", expected="a file name ending in .safetensors")
+    if request.snapshots < 0:
+        raise InputError(f"{name('snapshots')} is {request.snapshots}", expected="a number of steps, or 0 for none")
+    if request.val_sequences < 1:
+        raise InputError(f"{name('val_sequences')} is {request.val_sequences}", expected="at least 1")
+    if request.patience < 0:
+        raise InputError(
+            f"{name('patience')} is {request.patience}", expected="a number of scores, or 0 for no early end"
+        )
+    if request.val_every is not None and request.val_every < 1:
+        raise InputError(f"{name('val_every')} is {request.val_every}", expected="at least 1 step")
+    for option in ("patience", "val_every"):
+        if getattr(request, option) and not request.val:
+            raise InputError(
+                f"{name(option)} is given without held-out text",
+                expected=f"the text that decides ({name('val')})",
+                fix=f"add {name('val')}, or leave out {name(option)}",
+            )

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,7 +34,7 @@ from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES
 from focus_explorer.services.training.plan import plan_training
-from focus_explorer.services.training.request import TrainRequest, checkpoint_of
+from focus_explorer.services.training.request import TrainRequest, checkpoint_of, flag
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.views.payloads.trainings import (
     CurvePayload,
@@ -149,7 +150,13 @@ class Trainings:
             return {"name": job.name, "out": job.out, "state": "failed", "message": _last_error(job.log, status)}
 
     def start(
-        self, request: TrainRequest, uploads: list[str], held_out: list[str] | None = None, *, domains: bool = False
+        self,
+        request: TrainRequest,
+        uploads: list[str],
+        held_out: list[str] | None = None,
+        *,
+        domains: bool = False,
+        name: Callable[[str], str] = flag,
     ) -> str:
         """Start a training in its own process.
 
@@ -158,6 +165,7 @@ class Trainings:
             uploads: text files, copied so that the training can be continued later; none means the sample texts.
             held_out: text files scored at the end, and during the training where `request` says so.
             domains: every file is a domain of its own, named after it: drawn from equally often, scored apart.
+            name: option -> its name in messages, as the user chose it.
 
         Returns:
             The path of its result, which identifies it in `payload`.
@@ -172,7 +180,7 @@ class Trainings:
             later = ("later",)  # their files are copied once the settings are known to be good
             out = str((folder / "centroids.safetensors").resolve())
             request = replace(request, text=later, val=later if held_out else (), out=out)
-            plan_training(request)  # a bad setting is refused before anything is written
+            plan_training(request, name=name)  # a bad setting is refused before anything is written
             try:
                 texts = tuple(_copy(path, folder / "texts", named=domains) for path in uploads)
                 val = tuple(_copy(path, folder / "held-out", named=domains) for path in held_out or [])

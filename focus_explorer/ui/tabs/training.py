@@ -94,8 +94,13 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
         try:
             fields = dict(zip(_FIELDS, values, strict=True))
             held_out_texts = [val] if isinstance(val, str) else val or []  # one file alone, as programs may send it
-            chosen = _request(fields, scored=bool(held_out_texts))
-            out = trainings.start(chosen, paths or [], held_out_texts, domains=bool(fields["domains"]))
+            out = trainings.start(
+                _request(fields),
+                paths or [],
+                held_out_texts,
+                domains=bool(fields["domains"]),
+                name=lambda option: TRAIN_LABELS.get(option, option),
+            )
         except InputError as error:
             return alert(str(error)), gr.skip()
         return done(MESSAGES["training"]), out
@@ -213,7 +218,7 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
     return [made[name] for name in _FIELDS], held_out
 
 
-def _request(values: dict[str, Any], *, scored: bool) -> TrainRequest:
+def _request(values: dict[str, Any]) -> TrainRequest:
     for name in _WHOLE:
         if values[name] is None:
             raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
@@ -221,24 +226,7 @@ def _request(values: dict[str, Any], *, scored: bool) -> TrainRequest:
         raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
     chosen: dict[str, Any] = {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
     chosen |= {name: int(values[name]) for name in _WHOLE}
-    for name in ("val_every", "patience"):
-        if chosen[name] and not scored:
-            raise InputError(
-                f"{TRAIN_LABELS[name]} is {chosen[name]}, but there is no held-out text to score",
-                fix="add held-out texts, or set it to 0",
-            )
     chosen["val_every"] = chosen["val_every"] or None
-    if chosen["hard_steps"] and chosen["hard_steps"] >= chosen["steps"]:
-        raise InputError(
-            f"{TRAIN_LABELS['hard_steps']} is {chosen['hard_steps']} of {chosen['steps']} steps",
-            expected="fewer than all: they follow steps on the soft gate",
-        )
-    if chosen["hard_steps"] and values["gate"] != "log":
-        raise InputError(
-            f"{TRAIN_LABELS['hard_steps']} is {chosen['hard_steps']}, but the gate is {values['gate']}",
-            expected="the log gate, or no hard steps",
-            fix=f"choose the log gate, or set {TRAIN_LABELS['hard_steps']} to 0",
-        )
     chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
     chosen["device"] = values["device"] or "auto"
     return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)

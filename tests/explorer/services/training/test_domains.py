@@ -80,7 +80,7 @@ def test_a_domain_without_text_is_named(tmp_path):
         ({"loss": "kl"}, "loss is 'kl'; expected lm or distil or both"),
         ({"distil_weight": 2.0}, "--distil-weight goes with --loss both, not with --loss lm"),
         ({"loss": "both", "distil_weight": -1.0}, "distil_weight is -1.0; expected a number above 0"),
-        ({"patience": 2}, "--patience is given without held-out text; expected --val"),
+        ({"patience": 2}, "--patience is given without held-out text; expected the text that decides (--val)"),
         ({"val_every": 5}, "--val-every is given without held-out text"),
         ({"patience": -1}, "--patience is -1"),
         ({"val_every": 0, "val": ("v",)}, "--val-every is 0; expected at least 1 step"),

@@ -84,11 +84,17 @@ TRAINING = {
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"patience": 2}, "Patience is 2, but there is no held-out text to score; add held-out texts, or set it to 0"),
-        ({"val_every": 5}, "Score every is 5, but there is no held-out text"),
-        ({"gate": "paper", "hard_steps": 3}, "Hard steps is 3, but the gate is paper; expected the log gate"),
+        (
+            {"patience": 2},
+            "Patience is given without held-out text; expected the text that decides (Held-out texts)",
+        ),
+        ({"val_every": 5}, "Score every is given without held-out text"),
+        (
+            {"gate": "paper", "hard_steps": 3},
+            "Hard steps goes with the log gate only; choose the log gate",
+        ),
         ({"steps": None}, "Steps is empty; expected a whole number"),
-        ({"hard_steps": 20}, "Hard steps is 20 of 20 steps; expected fewer than all"),
+        ({"hard_steps": 20}, "Hard_steps is 20 of 20 steps; expected fewer than all"),
     ],
 )
 def test_a_training_that_cannot_be_is_refused_in_the_forms_words(service, changes, message):

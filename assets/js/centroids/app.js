@@ -15,7 +15,8 @@ import { watchTheme } from "../core/theme.js";
 import { Tooltip, hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
-/** @import { CentroidCardPayload, CentroidTrainingPayload, UsedBudgetPayload } from "../core/payloads.js" */
+/** @import { CentroidCardPayload, CentroidDetailPayload } from "../core/payloads.js" */
+/** @import { CentroidTrainingPayload, UsedBudgetPayload } from "../core/payloads.js" */
 /** @import { CentroidsServer } from "../core/types.js" */
 
 export class App {
@@ -27,7 +28,7 @@ export class App {
   files;
   /** @type {number} */
   requestId;
-  /** @type {any} */
+  /** @type {CentroidDetailPayload} */
   shown;
 
   /** @type {(used: UsedBudgetPayload) => unknown} */

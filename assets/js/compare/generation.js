@@ -12,7 +12,7 @@ import { generation as text } from "../strings/compare.js";
 /** @import { GeneratedPayload, GenerationPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { Answers } from "../core/types.js" */
+/** @import { JobQuestion } from "../core/types.js" */
 
 /** @typedef {"full" | "focus"} Mode */
 
@@ -29,7 +29,7 @@ export class CompareGeneration extends ComparePart {
   constructor(app) {
     super(app, "generation", text);
     this.kind = "generation";
-    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    /** @type {{ state: JobQuestion, start: JobQuestion }} */
     this.questions = { state: "compare_generation", start: "compare_generation_start" };
     this.temperature = "0";
     /** @type {GeneratedPayload} */

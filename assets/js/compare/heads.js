@@ -12,7 +12,7 @@ import { heads as text } from "../strings/compare.js";
 /** @import { HeadCostPayload, HeadCostsPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { Answers } from "../core/types.js" */
+/** @import { JobQuestion } from "../core/types.js" */
 
 const MILLI = 1000; // nats are shown in thousandths
 
@@ -26,7 +26,7 @@ export class CompareHeads extends ComparePart {
   constructor(app) {
     super(app, "heads", text);
     this.kind = "heads";
-    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    /** @type {{ state: JobQuestion, start: JobQuestion }} */
     this.questions = { state: "compare_heads", start: "compare_heads_start" };
     this.verdict = el("div", { class: "fx-verdict", "data-testid": "fx-heads-verdict" });
     this.plot = plotElement("fx-heads", text.plotLabel, "fx-head-costs");

@@ -11,7 +11,7 @@ import { lengths as text } from "../strings/compare.js";
 /** @import { CrossingPayload, LayerLengthsPayload, LengthPayload, LengthsPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { Answers } from "../core/types.js" */
+/** @import { JobQuestion } from "../core/types.js" */
 
 /**
  * @param {LengthPayload} point
@@ -31,7 +31,7 @@ export class CompareLengths extends ComparePart {
   constructor(app) {
     super(app, "lengths", text);
     this.kind = "lengths";
-    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    /** @type {{ state: JobQuestion, start: JobQuestion }} */
     this.questions = { state: "compare_lengths", start: "compare_lengths_start" };
     this.seconds = "30";
     /** @type {LengthsPayload | null} */

@@ -13,7 +13,7 @@ import { links as text } from "../strings/compare.js";
 /** @import { ExplainedTokenPayload, MissingLinkPayload, MissingLinksPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { Answers } from "../core/types.js" */
+/** @import { JobQuestion } from "../core/types.js" */
 
 /** @typedef {MissingLinkPayload & { nll: number }} VerifiedLink */
 
@@ -28,7 +28,7 @@ export class CompareLinks extends ComparePart {
   constructor(app) {
     super(app, "links", text);
     this.kind = "links";
-    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    /** @type {{ state: JobQuestion, start: JobQuestion }} */
     this.questions = { state: "compare_links", start: "compare_links_start" };
     /** The token that is shown. @type {number | null} */
     this.token = null;

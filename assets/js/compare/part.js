@@ -5,7 +5,7 @@ import { isLive } from "../core/job-progress.js";
 import { alertBox } from "../core/widgets.js";
 import { job as text } from "../strings/compare.js";
 /** @import { JobPayload } from "../core/payloads.js" */
-/** @import { Answers, Details } from "../core/types.js" */
+/** @import { Answers, Details, JobQuestion } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 
 const POLL_MS = 600;
@@ -79,8 +79,8 @@ class JobLine {
 export class ComparePart {
   /** The kind of its jobs, set by each part. */
   kind = "";
-  /** Its questions to the server. @type {{ state: keyof Answers, start: keyof Answers }} */
-  questions = /** @type {any} */ (null);
+  /** Its questions to the server, set by each part. @type {{ state: JobQuestion, start: JobQuestion }} */
+  questions;
   /** @type {number} */
   timer;
   /** Milliseconds between questions while work continues. */
@@ -119,7 +119,7 @@ export class ComparePart {
 
   /**
    * Asks, and again while work continues; whether the first question was answered.
-   * @param {keyof Answers} [what]
+   * @param {JobQuestion} [what]
    * @param {Details} [details]
    */
   async watch(what = this.questions.state, details = {}) {
@@ -137,7 +137,7 @@ export class ComparePart {
     return answer.error === undefined;
   }
 
-  /** @param {any} answer */
+  /** @param {Answers[JobQuestion]} answer */
   take(answer) {
     this.line.fail(null);
     this.job = answer.job;
@@ -148,7 +148,7 @@ export class ComparePart {
 
   /**
    * @param {Details} details
-   * @param {keyof Answers} [what]
+   * @param {JobQuestion} [what]
    */
   start(details, what = this.questions.start) {
     this.startButton.disabled = true;
@@ -182,7 +182,7 @@ export class ComparePart {
 
   /**
    * Shows an answer; each part has its own.
-   * @param {any} _answer
+   * @param {Answers[JobQuestion]} _answer
    */
   received(_answer) {}
 }

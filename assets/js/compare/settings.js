@@ -15,7 +15,7 @@ import { job as jobText, settings as text } from "../strings/compare.js";
 /** @import { GridCellPayload, GridPayload, GridSettingPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { Answers } from "../core/types.js" */
+/** @import { JobQuestion } from "../core/types.js" */
 
 /** @typedef {GridCellPayload["kind"] | "full"} Kind */
 /** @typedef {(cell: GridCellPayload) => number} Cost */
@@ -45,14 +45,14 @@ export class CompareSettings extends ComparePart {
   cellsKey;
   /** @type {Map<string, GridCellPayload>} */
   byKey;
-  /** @type {any} */
+  /** The settings of the grid that was started last. @type {{ top_k: number[], window: number[] }} */
   requested;
 
   /** @param {App} app */
   constructor(app) {
     super(app, "settings", text);
     this.kind = "grid";
-    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    /** @type {{ state: JobQuestion, start: JobQuestion }} */
     this.questions = { state: "compare_grid", start: "compare_grid_start" };
     this.cost = "time";
     this.topK = el("input", { id: newId("top-k"), type: "text", inputmode: "numeric", autocomplete: "off" });
@@ -139,11 +139,11 @@ export class CompareSettings extends ComparePart {
   }
 
   submit() {
-    const values = { top_k: numbers(this.topK.value), window: numbers(this.window.value) };
-    if (values.top_k === null) return this.line.fail(text.badNumbers(text.topK));
-    if (values.window === null) return this.line.fail(text.badNumbers(text.window));
-    this.requested = values;
-    return this.start({ ...values, repeats: Number(this.repeats.value) });
+    const [topK, window] = [numbers(this.topK.value), numbers(this.window.value)];
+    if (topK === null) return this.line.fail(text.badNumbers(text.topK));
+    if (window === null) return this.line.fail(text.badNumbers(text.window));
+    this.requested = { top_k: topK, window };
+    return this.start({ ...this.requested, repeats: Number(this.repeats.value) });
   }
 
   showCells() {

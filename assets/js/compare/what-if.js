@@ -18,7 +18,7 @@ import { whatIf as text } from "../strings/what-if.js";
 /** @import { JobPayload, WhatIfPayload, WhatIfResultPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { Answers, PlotPoint } from "../core/types.js" */
+/** @import { JobQuestion, PlotPoint } from "../core/types.js" */
 
 const SAVE = "what_if_save";
 const SEPARATOR = ",";
@@ -40,7 +40,7 @@ export class CompareWhatIf extends ComparePart {
     super(app, "what-if", text);
     this.kind = "what_if";
     this.poll = 150;
-    /** @type {{ state: keyof Answers, start: keyof Answers }} */
+    /** @type {{ state: JobQuestion, start: JobQuestion }} */
     this.questions = { state: "what_if", start: "what_if_start" };
     this.form = new ChangeForm(app);
     this.list = el("ul", { class: "fx-changes", "aria-label": text.listLabel, "data-testid": "fx-changes" });

@@ -4,7 +4,7 @@
 /** @import { Run } from "./run.js" */
 /** @import { Answer, Answers } from "./types.js" */
 
-/** @type {WeakMap<Run, Map<string, Promise<any>>>} */
+/** @type {WeakMap<Run, Map<keyof Answers, Promise<Answer<Answers[keyof Answers]>>>>} */
 const answers = new WeakMap();
 
 /**
@@ -19,7 +19,7 @@ export async function requestOnce(app, what) {
   const runAnswers = answers.get(run) ?? new Map();
   answers.set(run, runAnswers);
   if (!runAnswers.has(what)) runAnswers.set(what, app.request(what));
-  const answer = await runAnswers.get(what);
+  const answer = /** @type {Answer<Answers[K]>} */ (await runAnswers.get(what));
   if (answer.error !== undefined) runAnswers.delete(what);
   return answer;
 }

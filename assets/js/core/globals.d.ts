@@ -1,9 +1,17 @@
 // What the browser scripts find on the page.
 
-declare var Plotly: any;
+/** What the scripts call of plotly.js, which brings no types of its own. */
+interface PlotlyLibrary {
+  react: (node: HTMLElement, data: object[], layout: object, config: object) => Promise<unknown>;
+  relayout: (node: HTMLElement, change: object) => Promise<unknown>;
+  restyle: (node: HTMLElement, change: object, traces: number[]) => Promise<unknown>;
+  Plots: { resize: (node: HTMLElement) => Promise<unknown> };
+}
+
+declare var Plotly: PlotlyLibrary;
 
 interface Window {
-  Plotly?: any;
+  Plotly?: PlotlyLibrary;
 }
 
 interface Uint8ArrayConstructor {

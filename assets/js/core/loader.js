@@ -20,13 +20,14 @@ const PAUSE = 120; // ms without another request, as while the slider moves
 /**
  * Requests each layer once.
  * @template T
+ * @template {number | string} [L=number]
  */
 export class LayerLoader {
   /** The newest request, whether answered or not. */
   requested = "";
 
   /**
-   * @param {(runId: string, layerId: any, part: number) => Promise<Answer<T>>} load
+   * @param {(runId: string, layerId: L, part: number) => Promise<Answer<T>>} load
    * @param {LoaderHandlers<T>} handlers
    */
   constructor(load, handlers) {
@@ -39,7 +40,7 @@ export class LayerLoader {
 
   /**
    * @param {string} runId
-   * @param {number | string} layerId
+   * @param {L} layerId
    * @param {number} [part] of the layer's heads
    */
   request(runId, layerId, part = 0) {
@@ -58,7 +59,7 @@ export class LayerLoader {
   /**
    * @param {string} key
    * @param {string} runId
-   * @param {number | string} layerId
+   * @param {L} layerId
    * @param {number} part
    */
   async fetch(key, runId, layerId, part) {

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { loadPlotly } from "./plotly.js";
 import { cssColour } from "./theme.js";
 import { alertBox } from "./widgets.js";
-/** @import { PlotElement, PlotEvents, PlotHost } from "./types.js" */
+/** @import { PlotElement, PlotEvents, PlotHost, PlotPointEvent } from "./types.js" */
 
 const CONFIG = {
   responsive: true,
@@ -77,7 +77,7 @@ export const plotElement = (className, label, testId = null) =>
  * @param {HTMLElement} node
  * @returns {PlotElement}
  */
-export const asChart = (node) => /** @type {any} */ (node);
+export const asChart = (node) => /** @type {PlotElement} */ (node);
 
 /**
  * `events` maps hover (point → tooltip content) and click (point → nothing). What was requested last is drawn,
@@ -117,7 +117,7 @@ export async function drawPlot(app, node, data, layout, events) {
 /**
  * @param {PlotHost} app
  * @param {PlotElement} node
- * @param {any} event
+ * @param {PlotPointEvent} event
  */
 function showPoint(app, node, event) {
   const content = node.fxEvents?.hover(event.points[0]);

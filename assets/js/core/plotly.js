@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 import { common } from "../strings/common.js";
 
-/** @type {Promise<any> | null} */
+/** @type {Promise<PlotlyLibrary> | null} */
 let loading = null;
 
 const plotlyAddress = () => /** @type {HTMLMetaElement} */ (document.querySelector("meta[name=fe-plotly]")).content;
@@ -19,7 +19,7 @@ export const loadPlotly = () => {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   loading ??= new Promise((resolve, failed) => {
     const script = el("script", { src: plotlyAddress() });
-    script.onload = () => resolve(window.Plotly);
+    script.onload = () => resolve(Plotly);
     script.onerror = () => {
       loading = null;
       failed(new Error(common.plotMissing));

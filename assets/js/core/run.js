@@ -116,7 +116,7 @@ export class Run {
     this.loadedLayers = []; // layers loaded later, the one used longest ago first
     /** @type {Map<number, Promise<void>>} */
     this.waiting = new Map();
-    /** @type {Map<any, any>} */
+    /** @type {Map<keyof Answers, Promise<Answers[keyof Answers]>>} */
     this.answers = new Map();
   }
 
@@ -204,15 +204,16 @@ export class Run {
    * @returns {Promise<Answers[K]>}
    */
   requestOnce(what) {
-    if (!this.answers.has(what)) {
-      const request = this.request(what).then((answer) => {
+    let request = /** @type {Promise<Answers[K]> | undefined} */ (this.answers.get(what));
+    if (request === undefined) {
+      request = this.request(what).then((answer) => {
         if (answer.error === undefined) return answer;
         this.answers.delete(what);
         throw new Error(answer.error);
       });
       this.answers.set(what, request);
     }
-    return this.answers.get(what);
+    return request;
   }
 
   /**

@@ -49,7 +49,7 @@ export type LazyDetails = HTMLDetailsElement & { refresh: () => void };
 export interface PlotPoint {
   x: any;
   y: any;
-  z: any;
+  z: number;
   pointNumber: any;
   customdata: any;
   data: any;
@@ -66,9 +66,28 @@ export interface PlotHost {
   tooltip: Tooltip;
 }
 
+/** What Plotly says of a pointer over a chart. */
+export interface PlotPointEvent {
+  points: PlotPoint[];
+  event: MouseEvent;
+}
+
+/** Ends of axes after a zoom, such as `xaxis.range[0]`. */
+export type PlotZoom = { [end in `${"x" | "y"}axis.range[${0 | 1}]`]?: number } & { "xaxis.autorange"?: boolean };
+
+/** Plotly's events that the charts listen to; a selection that is let go of has none. */
+export interface PlotElementEvents {
+  plotly_hover: PlotPointEvent;
+  plotly_click: PlotPointEvent;
+  plotly_unhover: PlotPointEvent;
+  plotly_relayout: PlotZoom;
+  plotly_doubleclick: undefined;
+  plotly_selected: { points?: PlotPoint[] } | undefined;
+}
+
 /** An element that Plotly draws in. */
 export type PlotElement = HTMLElement & {
-  on: (event: string, handler: (event: any) => unknown) => void;
+  on: <E extends keyof PlotElementEvents>(event: E, handler: (event: PlotElementEvents[E]) => unknown) => void;
   fxRequested?: { data: object[]; layout: object; events: PlotEvents };
   fxEvents?: PlotEvents;
   fxHidden?: boolean;
@@ -138,6 +157,16 @@ export type AttentionPayload = P.AttentionMassPayload | P.AttentionRunningPayloa
 /** Details of a question, such as a layer. */
 export type Details = Record<string, unknown>;
 
+/** The server's own form of a question about a run. */
+export type AskServer = <K extends keyof Answers>(
+  question: { what: K; run: string } & Details,
+) => Promise<Answer<Answers[K]>>;
+
+/** Questions of the parts of Compare: their answers hold the job that measures. */
+export type JobQuestion = {
+  [K in keyof Answers]: Answers[K] extends { job: P.JobPayload | null } ? K : never;
+}[keyof Answers];
+
 /** Asks one question about a run. */
 export type RequestAnswer = <K extends keyof Answers>(what: K, details?: Details) => Promise<Answer<Answers[K]>>;
 
@@ -145,15 +174,22 @@ export type RequestAnswer = <K extends keyof Answers>(what: K, details?: Details
 export interface ExplorerServer {
   load_run: (run: string) => Promise<Answer<P.RunPayload>>;
   load_mask: (run: string, layer: number, part: number) => Promise<Answer<P.MaskPayload>>;
-  ask: (question: Details) => Promise<any>;
+  ask: AskServer;
+}
+
+/** What can be done to a training, with the answers. */
+export interface TrainingActions {
+  stop: { asked: boolean };
+  resume: P.ResumedTrainingPayload;
+  use: P.UsedTrainingPayload;
 }
 
 /** The server functions of the Training tab. */
 export interface TrainingServer {
   load: (request: { shown: Record<string, Record<string, number>> }) => Promise<Answer<P.TrainingsPayload>>;
-  stop: (request: { id: string | null }) => Promise<any>;
-  resume: (request: { id: string | null }) => Promise<any>;
-  use: (request: { id: string | null }) => Promise<any>;
+  stop: (request: { id: string | null }) => Promise<Answer<TrainingActions["stop"]>>;
+  resume: (request: { id: string | null }) => Promise<Answer<TrainingActions["resume"]>>;
+  use: (request: { id: string | null }) => Promise<Answer<TrainingActions["use"]>>;
 }
 
 /** The server functions of the Centroids tab. */
@@ -170,7 +206,7 @@ export interface RunsServer {
   label: (request: { run: string; name: string; note: string; tags: string[] }) => Promise<Answer<P.RunLabelPayload>>;
   remove: (request: { run: string }) => Promise<Answer<P.DeletedPayload>>;
   restore: (request: { run: string }) => Promise<Answer<P.DeletedPayload>>;
-  ask: (question: Details) => Promise<any>;
+  ask: AskServer;
 }
 
 /** The server functions of the SQL box. */

@@ -51,7 +51,7 @@ export class MapView {
   map;
   /** @type {Run} */
   run;
-  /** @type {any[] | null} */
+  /** Those of the tokens. @type {ReturnType<TokenTraces["all"]> | null} */
   traces;
   /** @type {string | null} */
   refining;
@@ -79,6 +79,7 @@ export class MapView {
     /** @type {keyof typeof text.drags | "none"} */
     this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
     this.build(panel);
+    /** @type {LayerLoader<MapPayload, number | string>} */
     this.loader = new LayerLoader((run, layer) => this.load(run, layer), {
       open: () => app.isOpen("map"),
       waiting: () => this.wait(),
@@ -230,8 +231,8 @@ export class MapView {
     this.plot.setAttribute("aria-label", all ? text.allLabel : text.plotLabel(app.run.layerIds[app.layerIndex]));
     this.caption.replaceChildren(...this.captionOf(all));
     this.diamonds = all ? groupMeans(app, map) : centroids(map);
-    this.traces = [...new TokenTraces(this).all(), this.diamondTrace(all)];
-    await drawPlot(app, this.plot, this.traces, this.layout(), {
+    this.traces = new TokenTraces(this).all();
+    await drawPlot(app, this.plot, [...this.traces, this.diamondTrace(all)], this.layout(), {
       hover: (point) => this.describe(point),
       click: (point) =>
         point.data.meta.tokens && app.toggleSelection(selectToken(point.data.meta.tokens[point.pointNumber])),
@@ -277,9 +278,8 @@ export class MapView {
   selectionChanged() {
     if (!this.map || !this.traces) return;
     const { selection } = this.app;
-    const tokens = this.traces.slice(0, -1);
-    const chosen = tokens.map(({ meta }) => selectedPoints(meta.tokens, selection));
-    Plotly.restyle(this.plot, { selectedpoints: chosen }, range(tokens.length));
+    const chosen = this.traces.map(({ meta }) => selectedPoints(meta.tokens, selection));
+    Plotly.restyle(this.plot, { selectedpoints: chosen }, range(this.traces.length));
     this.updateGoTo();
     this.countDrawn();
   }

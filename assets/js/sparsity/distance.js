@@ -86,6 +86,7 @@ export class DistanceChart {
       (run, layer) => app.request("pair_distances", { layer }),
       handlers("layer", () => {}),
     );
+    /** @type {LayerLoader<DistanceMeanPayload, string>} */
     this.mean = new LayerLoader(
       () => app.request("pair_distances_mean"),
       handlers(MEAN, (answer) => nullsReady(answer)),

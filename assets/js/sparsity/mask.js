@@ -14,6 +14,7 @@ import { MaskTile } from "./tile.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { MaskArea } from "./mask-area.js" */
 /** @import { Mask } from "../core/mask.js" */
+/** @import { PlotZoom } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
 
@@ -246,11 +247,10 @@ export class ZoomMask {
     asChart(this.plot).on("plotly_doubleclick", () => this.show(null));
   }
 
-  /** @param {Record<string, any>} change */
+  /** @param {PlotZoom} change */
   dragged(change) {
-    const [k0, k1] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-    const [q1, q0] = [change["yaxis.range[0]"], change["yaxis.range[1]"]];
-    if ([k0, k1, q0, q1].some((value) => value === undefined)) return;
+    const { "xaxis.range[0]": k0, "xaxis.range[1]": k1, "yaxis.range[0]": q1, "yaxis.range[1]": q0 } = change;
+    if (k0 === undefined || k1 === undefined || q0 === undefined || q1 === undefined) return;
     this.soon(squareArea({ rows: [q0, q1], keys: [k0, k1] }));
   }
 

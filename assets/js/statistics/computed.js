@@ -25,7 +25,7 @@ export const requestComputed = async (app, what, details, onProgress) => {
     const answer = await app.request(what, details);
     if (app.run !== run || !app.isOpen("statistics")) return null;
     const state = /** @type {ComputingPayload | { state: "done" }} */ (answer);
-    if (state.state !== "computing") return /** @type {any} */ (answer);
+    if (state.state !== "computing") return /** @type {Answer<Exclude<Answers[K], ComputingPayload>>} */ (answer);
     onProgress(state.fraction);
     await new Promise((resolve) => setTimeout(resolve, PAUSE));
   }

@@ -280,8 +280,8 @@ export class StatOverview {
     const { statistic } = row;
     const warning = indistinctWords(row);
     const name = statName(row);
-    /** @param {...any} numbers */
-    const cell = (...numbers) => el("td", {}, statCell(statistic, .../** @type {[any, any, any, any]} */ (numbers)));
+    /** @param {[(number | null)?, (number | null)?, (number | null)?, boolean?]} numbers */
+    const cell = (...numbers) => el("td", {}, statCell(statistic, ...numbers));
     const button = buttonOf(name, () => this.open(row), { class: "fx-stat-open" });
     const value = el(
       "td",

@@ -20,9 +20,8 @@
  * @returns {RowOf<T>[]}
  */
 export const statRows = (columns) => {
-  /** @type {[string, any[]][]} */
-  const named = Object.entries(/** @type {any} */ (columns));
+  const named = /** @type {[string, unknown[]][]} */ (Object.entries(columns));
   const count = named.length > 0 ? named[0][1].length : 0;
   const row = (/** @type {number} */ i) => Object.fromEntries(named.map(([name, values]) => [name, values[i]]));
-  return /** @type {any} */ (Array.from({ length: count }, (_, i) => row(i)));
+  return /** @type {RowOf<T>[]} */ (Array.from({ length: count }, (_, i) => row(i)));
 };

@@ -30,7 +30,7 @@ export class StatisticsView {
   waitingFor;
   /** @type {Run} */
   answersOf;
-  /** @type {Map<string, any>} */
+  /** By question and details. @type {Map<string, Answers[keyof Answers]>} */
   answers;
 
   /**
@@ -120,7 +120,8 @@ export class StatisticsView {
     const { run } = this.app;
     if (this.answersOf !== run) this.forget();
     const key = JSON.stringify([what, details]);
-    if (this.answers.has(key)) return this.answers.get(key);
+    const known = this.answers.get(key);
+    if (known !== undefined) return /** @type {Exclude<Answers[K], ComputingPayload>} */ (known);
     const waiting = computingProgress(what === "statistics" ? text.waiting : text.waitingPart);
     this.waitingFor = key;
     this.status.replaceChildren(waiting.node);

@@ -57,7 +57,7 @@ export class Lines {
     );
     this.node = el("div", { class: "fx-scroller", tabindex: "-1" }, this.text, this.empty);
     this.labels = false;
-    /** @type {Map<any, any>} */
+    /** @type {Map<number, HTMLElement & { children: HTMLCollectionOf<TokenSpan> }>} */
     this.drawnLines = new Map();
     /** @type {Line[]} */
     this.lines = [];
@@ -272,7 +272,8 @@ export class Lines {
     while (this.lines[at] && this.lines[at].first === this.lines[at].end) at += step;
     if (!this.lines[at] || at === this.lineOf(pos)) return null;
     this.reveal(this.shown[this.lines[at].first], false);
-    const spans = [...this.drawnLines.get(at).querySelectorAll(".fx-token")];
+    const line = /** @type {HTMLElement} */ (this.drawnLines.get(at)); // drawn by `reveal`
+    const spans = [.../** @type {NodeListOf<TokenSpan>} */ (line.querySelectorAll(".fx-token"))];
     /** @param {Element} span */
     const gap = (span) => Math.abs(span.getBoundingClientRect().left - left);
     return spans.reduce((best, span) => (gap(span) < gap(best) ? span : best)).fxPos;

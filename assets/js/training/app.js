@@ -18,7 +18,7 @@ import { Newest } from "./newest.js";
 import { LIVE } from "./status.js";
 /** @import { CurvePayload, TrainingJobPayload, TrainingPayload } from "../core/payloads.js" */
 /** @import { TrainingsPayload, UsedTrainingPayload } from "../core/payloads.js" */
-/** @import { TrainingServer } from "../core/types.js" */
+/** @import { Answer, TrainingActions, TrainingServer } from "../core/types.js" */
 
 const POLL_LIVE = 2000;
 
@@ -278,11 +278,13 @@ export class App {
     this.busy = true;
     this.problem = null;
     this.draw();
-    const answer = await callServer(() => this.server[name]({ id }));
+    /** @type {(request: { id: string | null }) => Promise<Answer<TrainingActions[keyof TrainingActions]>>} */
+    const action = this.server[name];
+    const answer = await callServer(() => action({ id }));
     this.busy = false;
     if (answer.error !== undefined) this.problem = answer.error;
-    else if (name === "use") this.choose(answer);
-    else if (name === "resume") this.expected = answer.out;
+    else if ("sha256" in answer) this.choose(answer);
+    else if ("out" in answer) this.expected = answer.out;
     this.draw();
     this.poll();
   }

@@ -8,7 +8,7 @@ import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
 import { DEPENDS_ON_LOSS } from "./curve.js";
 import { runSwatch } from "./swatch.js";
-/** @import { PlotElement, PlotHost } from "../core/types.js" */
+/** @import { PlotElement, PlotHost, PlotZoom } from "../core/types.js" */
 /** @import { TrainingPayload } from "../core/payloads.js" */
 /** @import { Column, Curve } from "./curve.js" */
 
@@ -125,12 +125,15 @@ export class TrainingCharts {
 
   /**
    * A part chosen in one chart is shown in all of them.
-   * @param {Record<string, any>} change
+   * @param {PlotZoom} change
    */
   zoomed(change) {
     if (change["xaxis.autorange"]) this.range = null;
-    else if (change["xaxis.range[0]"] !== undefined) this.range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-    else return;
+    else {
+      const { "xaxis.range[0]": low, "xaxis.range[1]": high } = change;
+      if (low === undefined || high === undefined) return;
+      this.range = [low, high];
+    }
     for (const kind of KIND_NAMES) this.draw(kind);
   }
 

@@ -124,7 +124,7 @@ class Comparisons:
         )
 
     def start_what_if(self, run_id: str, texts: Sequence[str]) -> None:
-        """Start `WhatIfs.measure`.
+        """Start `WhatIfs.measure`, unless the same is being measured.
 
         Args:
             run_id: of the run.
@@ -134,8 +134,12 @@ class Comparisons:
             InputError: a change or the run cannot be used, or another comparison is under way.
         """
         checked_changes(self.service, run_id, texts)
+        key = ("what_if", run_id, tuple(texts))
+        live = self._jobs.get(key)
+        if live is not None and live.live:  # two pages that open one link; the key names all that is measured
+            return
         self._jobs.start(
-            ("what_if", run_id, tuple(texts)),
+            key,
             lambda job: self.service.part(WhatIfs).measure(
                 run_id, texts, progress=job.step, cancelled=job.stop_requested
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -147,6 +148,19 @@ def test_what_is_impossible_is_refused_before_anything_starts(two_runs, changes,
             dispatch(service, {"what": what, "run": first, "changes": changes})
     job = service.part(Comparisons).status()
     assert job is None or job["state"] != "running"
+
+
+def test_the_same_may_be_asked_for_twice_at_once(two_runs, monkeypatch):
+    service, first, _ = two_runs
+    go_on = threading.Event()
+    monkeypatch.setattr(WhatIfs, "measure", lambda *_, **__: go_on.wait(30))
+    request = {"what": "what_if_start", "run": first, "changes": ["silence:0:D"]}
+    try:
+        assert dispatch(service, request)["job"]["state"] == dispatch(service, request)["job"]["state"] == "waiting"
+        with pytest.raises(InputError, match="another comparison"):
+            dispatch(service, request | {"changes": ["silence:0:C"]})
+    finally:
+        go_on.set()
 
 
 def test_requests_name_their_changes_in_a_list(two_runs):

@@ -19,10 +19,15 @@ class NotFoundError(InputError):
     """A requested run, layer or file does not exist."""
 
 
+class DeletedRunError(NotFoundError):
+    """A run was deleted and can be brought back."""
+
+
 __all__ = [
     "Cancelled",
     "CentroidFileError",
     "ConfigError",
+    "DeletedRunError",
     "InputError",
     "MemoryShortError",
     "ModelError",

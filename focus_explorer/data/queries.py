@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from focus_explorer.errors import NotFoundError
+from focus_explorer.errors import DeletedRunError, NotFoundError
 from focus_runtime.store.database import Database
 
 # A run without name, note and tags has no labels; a deleted one is here until it is purged.
@@ -383,6 +383,7 @@ def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
 
     Raises:
         NotFoundError: it has none.
+        DeletedRunError: the run was deleted.
     """
     if not rows.num_rows:
         raise NotFoundError(
@@ -390,7 +391,7 @@ def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
         )
     run = rows_of(rows)[0]
     if run["deleted_at"] is not None:
-        raise NotFoundError(
+        raise DeletedRunError(
             f"the run {run_id} was deleted", fix=f"bring it back with `focus-explorer runs undelete {run_id}`"
         )
     return run

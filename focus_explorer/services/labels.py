@@ -121,13 +121,18 @@ def purge_deleted(service: Service, *, days: float = KEEP_DAYS) -> list[str]:
 
 def purge_expired(service: Service) -> None:
     """Purge when there is something to purge, so that most starts need no lock for writing."""
-    if fetch(service.database, "deleted_runs").num_rows:
+    if deleted_runs(service):
         purge_deleted(service)
+
+
+def deleted_runs(service: Service) -> list[dict[str, Any]]:
+    """Runs that are hidden and not yet purged, as rows of the query, the one deleted last first."""
+    return fetch(service.database, "deleted_runs").to_pylist()
 
 
 def all_runs(service: Service) -> list[dict[str, Any]]:
     """Kept and deleted runs, as rows of the query."""
-    return [row for name in ("runs", "deleted_runs") for row in fetch(service.database, name).to_pylist()]
+    return [*fetch(service.database, "runs").to_pylist(), *deleted_runs(service)]
 
 
 def _check_length(what: str, text: str, most: int) -> None:

@@ -49,6 +49,7 @@ class ModelStore:
         self._load = load or load_by_name
         self._kept: LoadedModel | None = None
         self._placement: Placement | None = None
+        self._tokenizer: tuple[str, Any] | None = None
         self._lock = threading.RLock()
 
     def place(self, device: str | None = None, dtype: str | None = None) -> Placement:
@@ -93,6 +94,26 @@ class ModelStore:
                 self._kept, self._placement = self._load(name, placement, progress), placement
             with within_memory(self._kept.model, advice):
                 yield self._kept
+
+    def tokenizer(self, name: str) -> Any | None:
+        """The tokenizer of a model, loaded alone where another model is kept.
+
+        Returns:
+            None while somebody works with a model (transformers cannot be imported by two threads at a time), and where
+            the model would have to be fetched or converted first.
+        """
+        from focus_runtime.models.loading import load_tokenizer
+
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._kept is not None and self._kept.name == name:
+                return self._kept.tokenizer
+            if self._tokenizer is None or self._tokenizer[0] != name:
+                self._tokenizer = name, load_tokenizer(name, cache_dir=settings.cache_dir())
+            return self._tokenizer[1]
+        finally:
+            self._lock.release()
 
 
 def load_by_name(name: str, placement: Placement, progress: Progress = lambda stage, fraction: None) -> LoadedModel:

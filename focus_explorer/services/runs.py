@@ -27,6 +27,16 @@ def list_runs(database: Database) -> list[dict[str, Any]]:
     return [_parsed(row) for row in rows_of(fetch(database, "runs"))]
 
 
+def run_text(database: Database, run_id: str) -> str:
+    """The text of a run, put together from its stored tokens.
+
+    Raises:
+        TextError: the stored tokens are not those of a text.
+    """
+    rows = fetch(database, "tokens", run_id=run_id)
+    return joined_text(*(rows[name].to_pylist() for name in ("piece", "start_char", "end_char")))
+
+
 def run_summary(database: Database, run_id: str) -> RunSummary:
     """The numbers of one run, as `analyze --json` prints them.
 

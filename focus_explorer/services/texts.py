@@ -8,6 +8,7 @@ from typing import BinaryIO
 from focus_explorer import settings
 from focus_explorer.assets import asset_path
 from focus_explorer.errors import TextError
+from focus_explorer.services.service import Service
 from focus_runtime.text.tokens import decode_text
 
 SAMPLES = {
@@ -24,6 +25,26 @@ SAMPLES = {
 def sample_text(name: str) -> str:
     """One of the texts that ship with the project."""
     return asset_path("samples", SAMPLES[name]).read_text(encoding="utf-8").strip()
+
+
+def sample_of(text: str) -> str | None:
+    """The name of the sample that a text is, or is the beginning of; None for any other text."""
+    return next((name for name in SAMPLES if sample_text(name).startswith(text)), None)
+
+
+def count_tokens(service: Service, model: str, text: str) -> int | None:
+    """Tokens of a text, without special ones, before anything is run on it.
+
+    Args:
+        service: whose models are asked for the tokenizer.
+        model: whose tokenizer counts.
+        text: any text.
+
+    Returns:
+        None where the model is busy or not on this machine.
+    """
+    tokenizer = service.models.tokenizer(model)
+    return None if tokenizer is None else len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 
 
 def all_samples() -> str:

@@ -5,7 +5,6 @@ An error carries its own message.
 
 TITLE = "Focus Explorer"
 TABS = {"explore": "Explore", "training": "Training", "centroids": "Centroids", "runs": "Runs"}
-JUMP = "Explore a text of your own"
 SKIP = "Skip to the explored text"
 TAGLINE = (
     "See how Focus sparse attention groups the tokens of your text, what each may attend to, "
@@ -110,6 +109,7 @@ TRAIN_LABELS = {
 BUTTONS = {
     "explore": "Explore",
     "stop": "Stop",
+    "whole": "Analyse all",
     "train": "Start training",
     "retry": "Retry",
 }
@@ -123,6 +123,8 @@ MESSAGES = {
         "the server's log"
     ),
     "other_run": "the run {run} of this link is not in this database; the newest run is shown instead",
+    "tokens": "{count:,} tokens",
+    "cut": "{count:,} tokens: will be cut to the first {limit:,}",
     "training": "Started. The curve appears as soon as the model is loaded.",
     "sample": "Exploring a sample text first, so that the page has something to show (once).",
 }

@@ -125,7 +125,7 @@ def opening(chromium, url):
     """Opens pages; afterwards nothing may have gone wrong in a console or left this machine."""
     pages, problems = [], []
 
-    def open_one(query="", size="wide", scheme="light", before=lambda page: None):
+    def open_one(query="", size="wide", scheme="light", before=lambda page: None, ready="[data-testid=fx-header]"):
         key = (chromium, size, scheme)
         if key not in CONTEXTS:
             CONTEXTS[key] = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True)
@@ -136,7 +136,7 @@ def opening(chromium, url):
         page.on("request", lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None)
         before(page)
         page.goto(url + query)
-        page.wait_for_selector("[data-testid=fx-header]", timeout=90_000)
+        page.wait_for_selector(ready, timeout=90_000)
         return page
 
     yield open_one

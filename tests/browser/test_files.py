@@ -221,6 +221,7 @@ def test_shortcuts_work_and_rest_while_typing(open_page):
     second = page.locator("#fe-view .fx-tabs [role=tab]").nth(1)
     expect(second).to_have_attribute("aria-selected", "true")
     page.keyboard.press("1")
+    page.get_by_role("button", name="Another text").click()
     page.locator("#fe-text textarea").focus()
     page.keyboard.type("]2?")
     expect(layer).to_have_text(str(before))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import statistics
 
 import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.services.runs import list_runs, run_summary
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.labels import delete_run
+from focus_explorer.services.runs import list_runs, run_summary, run_text
 from focus_explorer.services.service import Service
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
@@ -28,6 +31,10 @@ def stored(database, run_id):
 
 def shown_run(page):
     return page.evaluate("new URLSearchParams(location.search).get('run')")
+
+
+def open_form(page):
+    page.get_by_role("button", name="Another text").click()
 
 
 def set_layer(page, layer):
@@ -86,14 +93,53 @@ def test_legend_highlights_a_group_by_keyboard(open_page):
     expect(card).to_have_attribute("aria-pressed", "false")
 
 
-def test_the_link_to_the_form_keeps_the_run(open_page):
-    page = open_page("?view=compare&layer=4", size="narrow")
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_a_run_of_a_link_has_the_place_until_another_text_is_wanted(open_page, size):
+    page = open_page("?view=tokens&layer=4", size=size)
     before = page.evaluate("location.href")
-    page.evaluate("window.same = true")
-    page.locator(".fe-jump").click()
+    expect(page.locator("#fe-text textarea")).to_be_hidden()
+    top = page.locator("[data-testid=fx-tokens] .fx-token").first.bounding_box()["y"]
+    assert size == "narrow" or top < 500  # of 900
+    page.get_by_role("button", name="Another text").click()
+    expect(page.locator("#fe-text textarea")).to_be_focused()
     expect(page.locator("#fe-text textarea")).to_be_in_viewport()
-    assert page.evaluate("window.same")
     assert page.evaluate("location.href") == before
+    page.get_by_role("button", name="Hide the form").click()
+    expect(page.locator("#fe-text textarea")).to_be_hidden()
+
+
+def test_the_form_has_the_text_of_the_run(open_page, database):
+    page = open_page()
+    text = run_text(Service(database).database, shown_run(page))
+    expect(page.locator("#fe-text textarea")).to_have_value(text)
+    expect(page.locator("#fe-sample input:checked")).to_have_count(0)  # it is none of the samples
+
+
+def test_the_tokens_of_a_text_are_counted_before_it_is_explored(open_page):
+    page = open_page()
+    open_form(page)
+    page.locator("#fe-text textarea").fill(TEXT)
+    expect(page.locator("#fe-tokens")).to_contain_text(re.compile(r"^\s*\d+ tokens\s*$"), timeout=60_000)
+    expect(page.locator("#fe-whole")).to_have_count(0)
+    page.get_by_role("button", name="More settings").click()
+    page.locator("#fe-limit input").fill("20")
+    expect(page.locator("#fe-tokens")).to_contain_text("will be cut to the first 20", timeout=60_000)
+    page.locator("#fe-whole").click()
+    expect(page.locator("#fe-limit input")).to_have_value("0")
+    expect(page.locator("#fe-tokens")).not_to_contain_text("cut")
+
+
+def test_a_deleted_run_of_a_link_is_brought_back(tiny_page):
+    open_one, service, text = tiny_page
+    like = AnalyzeRequest(model=str(text.parent / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
+    run_id = analyze(service, TEXT[:200], like)
+    delete_run(service, run_id)
+    page = open_one(f"?run={run_id}", ready="[data-testid=fx-deleted]")
+    page.wait_for_timeout(2000)  # the load event of the page must not open another run over it
+    page.get_by_role("button", name="Bring it back").click()
+    page.wait_for_selector("[data-testid=fx-header]", timeout=60_000)
+    assert shown_run(page) == run_id
+    assert run_id in {run["run_id"] for run in list_runs(service.database)}
 
 
 def test_the_keyboard_skips_the_form_and_the_link_is_copied(open_page):
@@ -143,6 +189,7 @@ def test_the_form_is_filled_like_the_run_of_the_link_but_for_what_was_typed(chro
             f"?run={first_run}", before=lambda page: page.route("**/queue/join*", lambda route: waiting.append(route))
         )
         window = page.locator("#fe-window input")
+        open_form(page)
         window.fill("12")  # the run is shown; the answer that fills the form is still on its way
         assert waiting
         page.unroute("**/queue/join*")  # which lets the held requests go
@@ -153,6 +200,7 @@ def test_the_form_is_filled_like_the_run_of_the_link_but_for_what_was_typed(chro
 def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
     page = open_page()
     before = shown_run(page)
+    open_form(page)
     page.locator("#fe-text textarea").fill(TEXT)
     page.locator("#fe-window input").fill("12")
     page.locator("#fe-run").click()
@@ -195,6 +243,7 @@ def test_bad_text_gives_one_message_and_the_page_still_works(open_page, text, pa
     if part is None:  # browsers replace lone surrogates on input, so the text arrives valid
         part = ""
         text = "\ufffd"
+    open_form(page)
     page.locator("#fe-text textarea").fill(text)
     page.locator("#fe-run").click()
     message = page.locator("#fe-status [role=alert], #fe-status [role=status]")
@@ -230,6 +279,7 @@ def test_uploaded_centroids_are_used_in_the_next_run(tiny_page, tmp_path):
     before = shown_run(page)
     page.locator("#fe-text textarea").fill(TEXT)
     page.locator("#fe-run").click()
+    expect(page.locator("#fe-text textarea")).to_be_hidden(timeout=120_000)  # the result has the place
     page.wait_for_function(
         "old => { const run = new URLSearchParams(location.search).get('run'); return run && run !== old; }",
         arg=before,
@@ -241,12 +291,13 @@ def test_uploaded_centroids_are_used_in_the_next_run(tiny_page, tmp_path):
 
 def test_unknown_run_in_the_link_is_explained(open_page):
     page = open_page("?run=20000101-000000-abcdef")
-    expect(page.locator("#fe-status [role=alert]")).to_contain_text("20000101-000000-abcdef")
+    expect(page.locator("#fe-notice [role=alert]")).to_contain_text("20000101-000000-abcdef")
 
 
 def test_stop_keeps_nothing_and_the_page_still_works(open_page, database):
     page = open_page()
     before = len(list_runs(Service(database).database))
+    open_form(page)
     page.locator("#fe-text textarea").fill(TEXT * 4)
     page.locator("#fe-run").click()
     page.wait_for_selector("#fe-status .fe-progress")

@@ -30,7 +30,7 @@ export function excerpt(run, positions) {
   const pieces = [];
   for (const pos of [...shown].sort((a, b) => a - b)) {
     const last = pieces.at(-1);
-    const next = { pos, piece: run.pieces[pos] };
+    const next = { pos, piece: run.shown[pos] };
     if (last !== undefined && last[last.length - 1].pos === pos - 1) last.push(next);
     else pieces.push([next]);
   }

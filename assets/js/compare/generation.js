@@ -107,10 +107,8 @@ export class CompareGeneration extends ComparePart {
       this.run = this.app.run;
       this.sides = {};
       this.help.textContent = text.help(format.count(this.run.config.window));
-      this.prompt.value = this.run.pieces
-        .slice(-PROMPT_TOKENS)
-        .join("")
-        .replace(/‹[0-9A-F ]+›/g, "");
+      const { numTokens } = this.run;
+      this.prompt.value = this.run.text(Math.max(0, numTokens - PROMPT_TOKENS), numTokens);
       this.show();
       this.watch();
       return;

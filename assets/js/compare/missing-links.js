@@ -6,7 +6,6 @@ import { addressOf } from "../core/address.js";
 import { buttonOf, el, newId } from "../core/dom.js";
 import { labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
-import { visibleToken } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
 import { contextLine, linkEnd } from "../core/token-text.js";
 import { links as text } from "../strings/compare.js";
@@ -128,7 +127,7 @@ export class CompareLinks extends ComparePart {
     return [
       text.known,
       ...tokens.map((pos) =>
-        buttonOf(`${visibleToken(this.run.pieces[pos])} ${format.count(pos)}`, () => this.choose(pos), {
+        buttonOf(`${this.run.tokenLabel(pos)} ${format.count(pos)}`, () => this.choose(pos), {
           "aria-pressed": String(pos === this.token),
         }),
       ),
@@ -228,7 +227,7 @@ function sentences(run, explained, links) {
   const { token, nll_full: full, nll_focus: focus, nll_together: together } = explained;
   /** @param {number} value */
   const nats = (value) => format.decimal(value, 2);
-  const lines = [text.loss(visibleToken(run.pieces[token]), format.count(token), nats(full), nats(focus))];
+  const lines = [text.loss(run.tokenLabel(token), format.count(token), nats(full), nats(focus))];
   if (links.length === 0 || together === null) return [...lines, text.none(format.count(explained.dropped_pairs))];
   const single = links.reduce((sum, link) => sum + focus - link.nll, 0);
   const gained = focus - together;

@@ -5,7 +5,7 @@ import { TokenWalk } from "./token-walk.js";
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { groupLabel, visibleToken } from "../core/labels.js";
+import { groupLabel } from "../core/labels.js";
 import { selectToken, selectTokens } from "../core/selection.js";
 import { tokenSummary } from "../core/token-text.js";
 import { runs as text } from "../strings/compare.js";
@@ -104,7 +104,7 @@ export class PairedTexts {
         role: "option",
         tabindex: "-1",
         "aria-label": text.spoken(
-          visibleToken(pair.run.pieces[pos]),
+          pair.run.tokenLabel(pos),
           format.count(pos),
           groupLabel(pair.ownTop(pos)),
           pair.otherName(pos),
@@ -112,7 +112,7 @@ export class PairedTexts {
         "data-pos": pos,
         "data-shade": missing || top === UNMATCHED ? "none" : `g${top}`,
       },
-      pair.run.pieces[pos],
+      pair.run.shown[pos],
     );
   }
 

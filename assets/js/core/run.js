@@ -2,6 +2,8 @@
 // A run: decodes the run payload into typed arrays with named accessors, and loads the cells of further layers.
 import { mean, range } from "./arrays.js";
 import { decodeBase64, expectLength } from "./bytes.js";
+import { isContinued, shownPieces, textOf } from "./characters.js";
+import { visibleToken } from "./labels.js";
 /** @import { LayerCellsPayload, RunPayload, TimingPayload } from "./payloads.js" */
 /** @import { Answers, RequestAnswer } from "./types.js" */
 
@@ -96,6 +98,8 @@ export class Run {
     this.info = payload.run;
     this.config = payload.run.config;
     this.pieces = payload.pieces;
+    /** Of each token what a reader sees, also of characters that several tokens share. */
+    this.shown = shownPieces(payload.pieces);
     this.layerIds = payload.layer_ids;
     this.layers = payload.layers;
     this.fullLayers = payload.full_layers;
@@ -324,10 +328,30 @@ export class Run {
    */
   context(pos, reach) {
     return {
-      before: this.pieces.slice(Math.max(0, pos - reach), pos).join(""),
-      token: this.pieces[pos],
-      after: this.pieces.slice(pos + 1, pos + 1 + reach).join(""),
+      before: this.text(Math.max(0, pos - reach), pos),
+      token: this.shown[pos],
+      after: this.text(pos + 1, Math.min(this.numTokens, pos + 1 + reach)),
     };
+  }
+
+  /**
+   * @param {number} from
+   * @param {number} to
+   */
+  text(from, to) {
+    return textOf(this.pieces, this.shown, from, to);
+  }
+
+  /**
+   * A token by name: its text with spaces and line ends marked; of part of a character, that and the bytes.
+   * @param {number} pos
+   */
+  tokenLabel(pos) {
+    const piece = this.pieces[pos];
+    if (this.shown[pos] === piece) return visibleToken(piece);
+    let start = pos;
+    while (start > 0 && isContinued(this.pieces, this.shown, start)) start -= 1;
+    return `${this.shown[start]} ${piece}`;
   }
 
   /**
@@ -347,6 +371,17 @@ export class Run {
     const full = this.timing("full", stage);
     const focus = this.timing("focus", stage);
     return full && focus && full.median > 0 ? focus.median / full.median : null;
+  }
+
+  /**
+   * Attention with finding the groups, which full attention has no need of: medians of all layers, in ms.
+   * @param {string} mode
+   * @returns {number | null}
+   */
+  attentionTime(mode) {
+    const attention = this.timing(mode, "attention");
+    if (attention === null) return null;
+    return attention.median + (this.timing(mode, "routing")?.median ?? 0);
   }
 
   meanKept() {

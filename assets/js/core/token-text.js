@@ -2,7 +2,7 @@
 // One token with its context, for tooltips and lists.
 import { el } from "./dom.js";
 import { format } from "./format.js";
-import { oneLine, visibleToken } from "./labels.js";
+import { oneLine } from "./labels.js";
 import { tokens as tokensText } from "../strings/tokens.js";
 /** @import { Run } from "./run.js" */
 /** @import { Child } from "./types.js" */
@@ -19,8 +19,12 @@ export const tokenSummary = (run, pos, ...more) => {
     el(
       "div",
       { class: "fx-tooltip-head" },
-      el("code", {}, visibleToken(run.pieces[pos])),
-      el("span", { class: "fx-muted" }, tokensText.tooltip.position(format.count(pos), format.count(run.numTokens))),
+      el("code", {}, run.tokenLabel(pos)),
+      el(
+        "span",
+        { class: "fx-muted" },
+        tokensText.tooltip.position(format.count(pos), format.count(run.numTokens - 1)),
+      ),
     ),
     contextLine(run, pos),
     ...more,

@@ -98,6 +98,7 @@ export type PlotElement = HTMLElement & {
 /** A problem in one sentence, in place of an answer. */
 export interface ErrorPayload {
   error: string;
+  deleted?: boolean; // the run was deleted and can be brought back
 }
 
 export type Answer<T> = (T & { error?: undefined }) | ErrorPayload;
@@ -174,6 +175,7 @@ export type RequestAnswer = <K extends keyof Answers>(what: K, details?: Details
 export interface ExplorerServer {
   load_run: (run: string) => Promise<Answer<P.RunPayload>>;
   load_mask: (run: string, layer: number, part: number) => Promise<Answer<P.MaskPayload>>;
+  restore?: (run: string) => Promise<Answer<P.DeletedPayload>>; // the page alone has it
   ask: AskServer;
 }
 

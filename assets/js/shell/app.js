@@ -1,6 +1,6 @@
 // @ts-check
 // The explorer: owns the run, the layer, the selection and the open view, and keeps them in the address.
-import { el, emptyState } from "../core/dom.js";
+import { buttonOf, el, emptyState } from "../core/dom.js";
 import { resizeHiddenPlots, resizePlots } from "../core/plot.js";
 import { loadPlotly, prefetchPlotly } from "../core/plotly.js";
 import { fetchGroupNames } from "../core/group-names.js";
@@ -14,6 +14,7 @@ import { watchTheme } from "../core/theme.js";
 import { Tooltip } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { guidedAnswer } from "./answer.js";
+import { foldForm } from "./form.js";
 import { headerActions } from "./header-actions.js";
 import { runHeader } from "./header.js";
 import { LayerControl } from "./layer-control.js";
@@ -114,7 +115,7 @@ export class App {
       "div",
       { class: "fx-content" },
       this.headerPlace,
-      el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.layerControl.node, this.selectionBar.node),
+      el("div", { class: "fx-bar-sticky" }, this.tabs.list, this.selectionBar.node, this.layerControl.node),
       this.problemPlace,
       Object.values(this.tabs.panels),
     );
@@ -160,13 +161,28 @@ export class App {
     this.showMessage(progressBox(text.loadingRun));
     const payload = await callServer(() => this.server.load_run(runId));
     if (requestId !== this.opening) return;
-    if (payload.error !== undefined) this.showMessage(alertBox(payload.error, () => this.open(runId)));
-    else this.show(payload);
+    if (payload.error === undefined) this.show(payload);
+    else if (payload.deleted && this.server.restore) this.offerBack(runId);
+    else this.showMessage(alertBox(payload.error, () => this.open(runId)));
+  }
+
+  /** @param {string} runId */
+  offerBack(runId) {
+    const words = text.deleted;
+    const back = buttonOf(words.restore, async () => {
+      const answer = await callServer(() => /** @type {any} */ (this.server).restore(runId));
+      if (answer.error === undefined) this.open(runId);
+      else this.showMessage(alertBox(answer.error, () => this.open(runId)));
+    });
+    const newest = el("a", { class: "fx-button fx-link-button", href: window.location.pathname }, words.newest);
+    const attributes = { class: "fx-alert", role: "alert", "data-testid": "fx-deleted" };
+    this.showMessage(el("div", attributes, el("p", {}, words.title), back, newest));
   }
 
   /** @param {RunPayload} payload */
   show(payload) {
     this.opening += 1;
+    const isFirst = this.run === null;
     try {
       this.run = new Run(payload, (what, details) =>
         callServer(() => this.server.ask({ what, run: payload.run.run_id, ...details })),
@@ -181,6 +197,7 @@ export class App {
     this.requestedSelection = null;
     this.selectionBar.update(this.selection);
     this.showContent();
+    foldForm(payload.run.run_id, isFirst);
     this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, headerActions(this), guidedAnswer(this)));
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, this.layerIndex);

@@ -1,6 +1,7 @@
 // @ts-check
-// The buttons of the header: a link to what is shown, and the export dialog for the open run.
+// The buttons of the header: the form for another text, a link to what is shown, the export dialog for the open run.
 import { openExport } from "./export.js";
+import { formButton } from "./form.js";
 import { copyFrom } from "../core/clipboard.js";
 import { buttonOf, el } from "../core/dom.js";
 import { exporting as text } from "../strings/export.js";
@@ -32,4 +33,5 @@ const copyLinkButton = () => {
 };
 
 /** @param {App} app */
-export const headerActions = (app) => el("div", { class: "fx-header-actions" }, copyLinkButton(), exportButton(app));
+export const headerActions = (app) =>
+  el("div", { class: "fx-header-actions" }, formButton(), copyLinkButton(), exportButton(app));

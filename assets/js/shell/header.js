@@ -7,23 +7,9 @@ import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
 import { heads } from "../strings/heads.js";
 import { shell as text } from "../strings/shell.js";
-/** @import { ConfigPayload } from "../core/payloads.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { Tooltip } from "../core/tooltip.js" */
-/** @import { Child, UiEvent } from "../core/types.js" */
-
-/** @param {ConfigPayload} config */
-function settings(config) {
-  const words = text.header;
-  return [
-    words.groups(config.num_groups),
-    words.topK(config.top_k),
-    words.window(config.window),
-    words.sinks(config.num_sinks),
-    ...(config.text_sinks === undefined ? [] : [words.textSinks(String(config.text_sinks))]),
-    words.assignment(config.assignment),
-  ].join(", ");
-}
+/** @import { Attributes, Child, UiEvent } from "../core/types.js" */
 
 /**
  * What the run's budget made of layers and heads, in short; all of it on hover, focus and tap.
@@ -33,47 +19,68 @@ function settings(config) {
 function budget(run, tooltip) {
   if (!run.config.budget) return null;
   const groups = budgetGroups(run);
+  return chip(tooltip, budgetChip(groups), { "data-testid": "fx-budget" }, [
+    el("p", { class: "fx-tooltip-text" }, heads.budgetHint),
+    el("p", { class: "fx-tooltip-text" }, groups.length > 0 ? budgetRows(groups) : heads.budgetNone),
+  ]);
+}
+
+/**
+ * A few words that say all on hover, focus and tap.
+ * @param {Tooltip} tooltip
+ * @param {string} words
+ * @param {Attributes} attributes
+ * @param {Child[]} content
+ */
+function chip(tooltip, words, attributes, content) {
   /** @param {UiEvent<Event>} event */
-  const show = (event) =>
-    tooltip.show(
-      [
-        el("p", { class: "fx-tooltip-text" }, heads.budgetHint),
-        el("p", { class: "fx-tooltip-text" }, groups.length > 0 ? budgetRows(groups) : heads.budgetNone),
-      ],
-      event.currentTarget.getBoundingClientRect(),
-    );
-  return buttonOf(budgetChip(groups), show, {
-    class: "fx-budget",
-    "data-testid": "fx-budget",
+  const show = (event) => tooltip.show(content, event.currentTarget.getBoundingClientRect());
+  return buttonOf(words, show, {
+    class: "fx-header-chip",
     "aria-describedby": tooltip.id,
     onmouseenter: show,
     onfocus: show,
     onmouseleave: () => tooltip.hide(),
     onblur: () => tooltip.hide(),
+    ...attributes,
   });
 }
 
 /**
+ * A line of what was run on what; open, all of it.
  * @param {Run} run
  * @param {Tooltip} tooltip
  */
-function facts(run, tooltip) {
-  const { info } = run;
-  const hint = hintButton(
-    tooltip,
-    text.header.factsSubject,
-    text.header.factsHint(info.device, info.dtype, info.backend),
-  );
-  return [
+function about(run, tooltip) {
+  const { info, config } = run;
+  const words = text.header;
+  const settings = [
+    words.groups(config.num_groups),
+    words.topK(config.top_k),
+    words.window(config.window),
+    words.sinks(config.num_sinks),
+    ...(config.text_sinks === undefined ? [] : [words.textSinks(String(config.text_sinks))]),
+    words.assignment(config.assignment),
+  ].join(", ");
+  const brief = [
+    words.tokens(format.count(run.numTokens)),
     info.model_id,
-    text.header.centroids(info.centroids_name),
-    text.header.tokens(format.count(run.numTokens)),
-    info.device,
-    info.dtype,
-    [info.backend, hint],
-    text.header.seed(info.seed),
-    format.date(info.created_at),
+    words.centroids(info.centroids_name),
+    words.groups(config.num_groups),
+    words.topK(config.top_k),
+    words.window(config.window),
   ];
+  const machine = hintButton(tooltip, words.factsSubject, words.factsHint(info.device, info.dtype, info.backend));
+  const facts = [info.device, info.dtype, [info.backend, machine], words.seed(info.seed), format.date(info.created_at)];
+  /** @param {Child | Child[]} fact */
+  const item = (fact) => el("li", {}, fact);
+  return el(
+    "details",
+    { class: "fx-about" },
+    el("summary", {}, el("ul", { class: "fx-facts" }, brief.map(item))),
+    el("p", { class: "fx-settings" }, settings, hintButton(tooltip, settings, words.settingsHint)),
+    el("ul", { class: "fx-facts" }, facts.map(item)),
+  );
 }
 
 /**
@@ -135,8 +142,9 @@ function pairsCard(run, tooltip) {
 function dominanceCard(run, tooltip) {
   const words = text.cards.dominance;
   const worst = run.layers.reduce((most, layer) => (layer.dominance > most.dominance ? layer : most));
-  const detail = words.detail(format.percent(1 / run.numGroups), format.percent(worst.dominance), worst.layer);
-  return card(tooltip, words, format.percent(run.meanDominance()), detail);
+  const detail = words.detail(format.percent(worst.dominance), worst.layer);
+  const hinted = { ...words, hint: words.hint(format.percent(1 / run.numGroups)) };
+  return card(tooltip, hinted, format.percent(run.meanDominance()), detail);
 }
 
 /**
@@ -145,32 +153,27 @@ function dominanceCard(run, tooltip) {
  */
 function attentionCard(run, tooltip) {
   const words = text.cards.attention;
-  const ratio = run.timeRatio("attention");
-  const full = run.timing("full", "attention");
-  const focus = run.timing("focus", "attention");
-  if (ratio === null || full === null || focus === null) return card(tooltip, words, common.notMeasured, "");
+  const full = run.attentionTime("full");
+  const focus = run.attentionTime("focus");
+  if (full === null || focus === null || full === 0) return card(tooltip, words, common.notMeasured, "");
+  const pass = run.timeRatio("end_to_end");
   return card(
     tooltip,
     words,
-    change(format.msNumber(full.median), format.ms(focus.median)),
-    words.detail(format.ratio(ratio), Math.min(full.repeats, focus.repeats)),
+    change(format.msNumber(full), format.ms(focus)),
+    words.detail(format.ratio(focus / full), pass === null ? common.notMeasured : format.ratio(pass)),
   );
 }
 
-/** @param {string[] | null} list */
-function notes(list) {
-  if (!list || list.length === 0) return null;
-  return el(
-    "div",
-    { class: "fx-notes", role: "note" },
-    el("strong", {}, text.header.notes),
-    el(
-      "ul",
-      {},
-      list.map((note) => el("li", {}, note)),
-    ),
-  );
-}
+/**
+ * A note as a chip: its beginning, cut by the page, and all of it on hover, focus and tap.
+ * @param {Tooltip} tooltip
+ * @param {string} note
+ */
+const noteChip = (tooltip, note) =>
+  chip(tooltip, note, { class: "fx-header-chip fx-header-note", "data-testid": "fx-note" }, [
+    el("p", { class: "fx-tooltip-text" }, note),
+  ]);
 
 /**
  * @param {Run} run
@@ -194,19 +197,10 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
     ),
     el(
       "div",
-      { class: "fx-about" },
-      el(
-        "p",
-        { class: "fx-settings" },
-        settings(run.config),
-        hintButton(tooltip, settings(run.config), text.header.settingsHint),
-        budget(run, tooltip),
-      ),
-      el(
-        "ul",
-        { class: "fx-facts" },
-        facts(run, tooltip).map((fact) => el("li", {}, fact)),
-      ),
+      { class: "fx-header-about" },
+      about(run, tooltip),
+      budget(run, tooltip),
+      (run.info.notes || []).map((note) => noteChip(tooltip, note)),
     ),
     el(
       "div",
@@ -214,5 +208,4 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
       [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip)),
     ),
     answer,
-    notes(run.info.notes),
   );

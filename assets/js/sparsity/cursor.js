@@ -3,7 +3,6 @@
 import { sum } from "../core/arrays.js";
 import { el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { visibleToken } from "../core/labels.js";
 import { cssColour } from "../core/theme.js";
 import { pairReason } from "./pair-details.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
@@ -154,7 +153,7 @@ export class MaskCursor {
     if (tile.blockSize === 1) {
       const [query, key] = [tile.rowSpan(row)[0], tile.keySpan(column)[0]];
       /** @param {number} pos */
-      const token = (pos) => visibleToken(app.run.pieces[pos]);
+      const token = (pos) => app.run.tokenLabel(pos);
       return text.pair(
         format.count(query),
         token(query),

@@ -19,8 +19,14 @@ export const shell = {
       "Paste a text, choose a model and its centroids, and start a run. The groups of every token in every layer, " +
       "the attention mask and the comparison with full attention then appear here.",
   },
+  deleted: {
+    title: "The run of this link was deleted. It can be brought back for 30 days after.",
+    restore: "Bring it back",
+    newest: "Open the newest run",
+  },
   loadingRun: "Loading the run…",
   badPayload: (detail) => `This run cannot be shown: ${detail}.`,
+  form: { open: "Another text", fold: "Hide the form" },
   answer: {
     label: "What this run shows",
     focus: "Focus computed ",
@@ -60,7 +66,6 @@ export const shell = {
     textSinks: (similarity) => `sinks in the text (similarity ${similarity})`,
     assignment: (kind) => `${kind} assignment`,
     seed: (seed) => `seed ${seed}`,
-    notes: "Please note",
     factsSubject: "how it was run",
     factsHint: (device, dtype, backend) =>
       `${device} is what it ran on: the processor (cpu) or a graphics card (cuda, mps). ${dtype} is the format the ` +
@@ -80,30 +85,30 @@ export const shell = {
         "How surprised the model is by the text; lower is better. Left: full attention. Right: the same model with " +
         "the Focus mask. Read it together with the pairs kept and the largest group: a mask that keeps nearly " +
         "everything costs nothing and saves nothing.",
-      detail: (percent) => `${percent} with Focus`,
+      detail: (percent) => percent,
     },
     pairs: {
       label: "Pairs kept",
       hint:
         "The share of token pairs a layer still computes under Focus, averaged over the layers. Full attention is " +
         "100 %; the best possible speed-up of attention is one divided by this share.",
-      detail: (low, high) => `${low} to ${high} across layers`,
+      detail: (low, high) => `${low} to ${high} a layer`,
     },
     dominance: {
-      label: "Largest group, mean",
-      hint:
-        "The share of tokens in a layer's largest group, averaged over the layers; below it the layer with the " +
-        "most, and what groups of equal size would have. If one group holds nearly all tokens the groups have " +
+      label: "Largest group",
+      hint: (even) =>
+        "The share of tokens in a layer's largest group, averaged over the layers, and the layer with the most. " +
+        `Groups of equal size would have ${even} each. If one group holds nearly all tokens the groups have ` +
         "collapsed, and Focus is full attention in disguise.",
-      detail: (even, worst, layer) => `${worst} in layer ${layer}, even ${even}`,
+      detail: (worst, layer) => `${worst} in layer ${layer}`,
     },
     attention: {
       label: "Attention time",
       hint:
-        "Time spent in attention alone on this text, all layers, median over repeats. Left: full attention. Right: " +
-        "Focus, without finding the groups. Below 1× Focus is quicker; above 1× it is slower. Compare has the whole " +
-        "pass, routing, and how far the repeats lie apart.",
-      detail: (ratio, repeats) => `${ratio} the time, ${repeats === 1 ? "timed once" : `${repeats} repeats`}`,
+        "Time spent in attention on this text, all layers, median over repeats. Left: full attention. Right: Focus, " +
+        "with finding the groups. Below 1× Focus is quicker; above 1× it is slower. The pass is the whole model, " +
+        "with all that both have in common. Compare has the stages and how far the repeats lie apart.",
+      detail: (ratio, pass) => `${ratio}, pass ${pass}`,
     },
   },
   layer: {

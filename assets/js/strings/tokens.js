@@ -20,7 +20,7 @@ export const tokens = {
   confidenceKey: (low) => [`unsure (${low})`, "certain (100 %)"],
   lossKey: ["Focus predicts better (−1 nat)", "worse (+1 nat)"],
   tooltip: {
-    position: (pos, total) => `token ${pos} of ${total}`,
+    position: (pos, last) => `token ${pos} of 0 to ${last}`,
     memberOf: "Belongs to",
     probabilities: "Probability of each group",
     loss: "Loss",
@@ -131,7 +131,7 @@ export const reading = {
   detail: {
     title: "This token",
     close: "Close",
-    position: (pos, total, layer) => `token ${pos} of ${total}, layer ${layer}`,
+    position: (pos, last, layer) => `token ${pos} of 0 to ${last}, layer ${layer}`,
     predictions: {
       title: "Predicted here",
       hint:
@@ -178,12 +178,11 @@ export const legend = {
   title: "Groups",
   hint:
     "Click a group to highlight its tokens. Letters are given per layer: group A of one layer has nothing to do " +
-    "with group A of another.",
+    "with group A of another. Of each group: its share of the tokens, its confidence (the mean probability of the " +
+    "group among the tokens in it), what its tokens have in common, and the most frequent ones.",
   confidence: (value) => `confidence ${value}`,
-  confidenceHelp: "The confidence of each stands next to its share.",
-  confidenceSubject: "confidence",
   confidenceTitle: "Mean probability of this group among the tokens in it",
-  share: (value) => `${value} of tokens`,
+  share: (value) => value,
   noTokens: "No token chose this group",
   times: (count) => `${count} times`,
 };

@@ -4,7 +4,7 @@ import { range } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { namedChip } from "../core/group-names.js";
-import { groupLabel, visibleToken } from "../core/labels.js";
+import { groupLabel } from "../core/labels.js";
 import { shareBar } from "../core/widgets.js";
 import { reading, tokens as text } from "../strings/tokens.js";
 /** @import { Run } from "../core/run.js" */
@@ -20,8 +20,8 @@ export const tokenDetails = (run, layerIndex, pos) => {
     el(
       "div",
       { class: "fx-tooltip-head" },
-      el("code", {}, visibleToken(run.pieces[pos])),
-      el("span", { class: "fx-muted" }, words.position(format.count(pos), format.count(run.numTokens))),
+      el("code", {}, run.tokenLabel(pos)),
+      el("span", { class: "fx-muted" }, words.position(format.count(pos), format.count(run.numTokens - 1))),
     ),
     el(
       "div",

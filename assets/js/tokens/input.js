@@ -146,7 +146,7 @@ export class TokenInput {
     event.preventDefault();
     /** @type {DataTransfer} */ (event.clipboardData).setData(
       "text/plain",
-      Array.from(selection.positions, (pos) => this.view.run.pieces[pos]).join(""),
+      Array.from(selection.positions, (pos) => this.view.run.text(pos, pos + 1)).join(""),
     );
   }
 }

@@ -26,15 +26,7 @@ export class Legend {
     this.node = el(
       "aside",
       { class: "fx-legend", "data-testid": "fx-legend", "aria-label": text.title },
-      el("h3", { class: "fx-subtitle" }, text.title),
-      el(
-        "p",
-        { class: "fx-help" },
-        text.hint,
-        " ",
-        text.confidenceHelp,
-        hintButton(tooltip, text.confidenceSubject, text.confidenceTitle),
-      ),
+      el("h3", { class: "fx-subtitle" }, text.title, hintButton(tooltip, text.title, text.hint)),
       this.list,
     );
     /** @type {HTMLButtonElement[]} */
@@ -94,18 +86,22 @@ function cardContent(group, name, statistics, selected) {
       el("span", { class: "fx-group-share" }, text.share(format.percent(share))),
       el(
         "span",
+        { class: "fx-group-bar" },
+        shareBar(share, `g${group}`),
+        selected === null ? null : selectedCount(selected),
+      ),
+      el(
+        "span",
         { class: "fx-muted", title: text.confidenceTitle },
         confidence === null ? "" : text.confidence(format.percent(confidence)),
       ),
     ),
-    el("span", { class: "fx-group-title" }, name),
     el(
       "span",
-      { class: "fx-group-bar" },
-      shareBar(share, `g${group}`),
-      selected === null ? null : selectedCount(selected),
+      { class: "fx-group-line" },
+      el("span", { class: "fx-group-title" }, name),
+      frequentTokens(statistics.tokens),
     ),
-    frequentTokens(statistics.tokens),
   ];
 }
 

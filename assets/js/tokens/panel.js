@@ -5,7 +5,7 @@ import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { namedChip, namedLabel } from "../core/group-names.js";
 import { HeadChoice } from "../core/head-choice.js";
-import { groupLabel, visibleToken } from "../core/labels.js";
+import { groupLabel } from "../core/labels.js";
 import { selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
@@ -77,11 +77,11 @@ export class TokenPanel {
     return el(
       "header",
       { class: "fx-detail-head" },
-      el("code", {}, visibleToken(run.pieces[pos])),
+      el("code", {}, run.tokenLabel(pos)),
       el(
         "span",
         { class: "fx-muted" },
-        text.position(format.count(pos), format.count(run.numTokens), run.layerIds[layerIndex]),
+        text.position(format.count(pos), format.count(run.numTokens - 1), run.layerIds[layerIndex]),
       ),
       buttonOf("×", this.closed, { class: "fx-step", "data-key": "close", "aria-label": text.close }),
     );

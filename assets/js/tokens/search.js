@@ -144,10 +144,11 @@ export class Search {
 
   // Offsets of the pieces in the text they add up to.
   prepare() {
-    const { pieces } = this.app.run;
-    this.whole = pieces.join("");
-    this.starts = new Uint32Array(pieces.length);
-    for (let pos = 1; pos < pieces.length; pos += 1) this.starts[pos] = this.starts[pos - 1] + pieces[pos - 1].length;
+    const { run } = this.app;
+    const parts = Array.from(run.pieces, (_, pos) => run.text(pos, pos + 1));
+    this.whole = parts.join("");
+    this.starts = new Uint32Array(parts.length);
+    for (let pos = 1; pos < parts.length; pos += 1) this.starts[pos] = this.starts[pos - 1] + parts[pos - 1].length;
   }
 
   async run() {

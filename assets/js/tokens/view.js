@@ -91,8 +91,7 @@ export class TokensView {
         el(
           "div",
           { class: "fx-reading" },
-          this.search.node,
-          this.filter.node,
+          el("div", { class: "fx-find" }, this.search.node, this.filter.node),
           this.lines.node,
           el("p", { class: "fx-help" }, reading.help),
           this.typing.node,
@@ -150,7 +149,7 @@ export class TokensView {
     this.filter.reset();
     this.passes = () => true;
     this.colours.prepare(this.run, this.app.layerIndex);
-    this.lines.setText(run.pieces);
+    this.lines.setText(run.shown);
     this.restore();
     if (selection) this.moveTo(selection.positions[0], true);
   }
@@ -250,7 +249,7 @@ export class TokensView {
     this.filter.count();
     this.colours.prepare(this.run, this.app.layerIndex);
     if (hides || !this.lines.all)
-      this.lines.setText(this.run.pieces, hides ? Uint32Array.from(this.filter.positions()) : null);
+      this.lines.setText(this.run.shown, hides ? Uint32Array.from(this.filter.positions()) : null);
     this.repaint();
   }
 

@@ -15,7 +15,7 @@ from focus_explorer.services.centroids.budgets import use_budget
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.service import Service
-from focus_explorer.ui.tabs.explore import MODEL_WORK, Explore, alert, guarded
+from focus_explorer.ui.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
 from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
 from focus_explorer.views.centroids import report_html
@@ -94,7 +94,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         [explore.centroids, *(explore.fields[name] for name in SETTINGS), tabs],
         show_progress="hidden",
         api_visibility="private",
-    )
+    ).then(None, js=OPEN_FORM)
     upload.change(
         add,
         [upload, explore.model],

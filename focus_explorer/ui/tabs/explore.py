@@ -14,19 +14,21 @@ import gradio as gr
 from fastapi import Response
 from fastapi.encoders import jsonable_encoder
 
-from focus_explorer.errors import InputError
+from focus_explorer.errors import DeletedRunError, InputError, TextError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.first_run import FirstRun
 from focus_explorer.services.jobs import Job, JobRunner
+from focus_explorer.services.labels import deleted_runs, undelete_run
 from focus_explorer.services.run_payload import load_run as load_payload
-from focus_explorer.services.runs import list_runs, mask_blocks
+from focus_explorer.services.runs import list_runs, mask_blocks, run_text
 from focus_explorer.services.service import Service
-from focus_explorer.services.texts import SAMPLES, sample_text
+from focus_explorer.services.texts import SAMPLES, sample_of, sample_text
 from focus_explorer.ui.parameters import Payload, layer_of, whole_number
 from focus_explorer.ui.requests.dispatch import dispatch
-from focus_explorer.ui.tabs import run_form
+from focus_explorer.ui.tabs import run_form, token_count
 from focus_explorer.ui.tabs.run_form import centroid_choices, read_form
-from focus_explorer.ui.text import BUTTONS, HELP, JUMP, LABELS, MESSAGES
+from focus_explorer.ui.text import BUTTONS, HELP, LABELS, MESSAGES
+from focus_explorer.views.payloads.stored_runs import DeletedPayload
 
 POLL_SECONDS = 0.3  # between two looks at the first run
 PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
@@ -37,7 +39,7 @@ const start = () => {
   const root = element.querySelector('.fx-root');
   const ask = (name) => (run, layer, part) => server[name]({ run, layer, part });  // it takes one argument
   const view = FocusExplorer.create(root, {
-    load_run: ask('load_run'), load_mask: ask('load_mask'),
+    load_run: ask('load_run'), load_mask: ask('load_mask'), restore: ask('restore'),
     ask: (request) => server.ask(request),
   });
   // The run of the link is opened at once: the page's own load event comes a second later.
@@ -46,7 +48,7 @@ const start = () => {
   const open = () => {
     const requested = (props.value || '').split(' ')[0];
     if (!requested || props.value === shown) return;
-    // On a narrow screen the form lies below what it fills.
+    // On a narrow screen the form lay below what it fills.
     if (shown && matchMedia('(max-width: 700px)').matches) root.scrollIntoView();
     shown = props.value;
     view.open(requested);
@@ -56,7 +58,10 @@ const start = () => {
 };
 start();
 """
+OPEN_FORM = "() => window.FocusForm.open()"  # for tabs that fill the form
 LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment")  # fields a run of the link fills
+TEXT_FIELDS = ("text", "sample")  # that every opened run fills
+LONGEST_FILL = 200_000  # characters of a run's text put into the form; a longer one leaves it empty
 # The load event answers after the reader may have begun to fill the form: what was changed by then stays.
 FILL_UNTOUCHED = """
 (run, ...shown) => {{
@@ -75,8 +80,9 @@ class Explore:
     status: gr.HTML
     model: gr.Dropdown
     finished: gr.State
-    like_run: gr.JSON  # what a run of the link fills the form with: {field: value}, hidden
-    fields: dict[str, Any]  # of the form: name -> component
+    like_run: gr.JSON  # what an opened run fills the form with: {field: value}, hidden
+    fields: dict[str, Any]  # of the form: name -> component, settings and `TEXT_FIELDS`
+    notice: gr.HTML  # problems of opening the page
     first: gr.HTML  # progress of the first run
     retry: gr.Button
 
@@ -116,13 +122,16 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 value=sample_text("Novel"),
             )
             sample = gr.Radio(list(SAMPLES), value="Novel", label=HELP["sample"], elem_id="fe-sample")
+            with gr.Row(elem_classes="fe-count"):
+                count = gr.HTML(elem_id="fe-tokens", padding=False)
+                whole = gr.Button(BUTTONS["whole"], size="sm", visible=False, elem_id="fe-whole", min_width=100)
             with gr.Row():
                 run = gr.Button(BUTTONS["explore"], variant="primary", elem_id="fe-run", scale=2)
                 stop = gr.Button(BUTTONS["stop"], elem_id="fe-stop", scale=1, interactive=False)
             status = gr.HTML(elem_id="fe-status", padding=False)
             form = run_form.build(service, request)
         with gr.Column(scale=3, min_width=280):
-            gr.HTML(f'<a class="fe-jump" href="#fe-explore-form">{JUMP}</a>', padding=False, elem_id="fe-jump")
+            notice = gr.HTML(elem_id="fe-notice", padding=False)
             first = gr.HTML(visible=False, elem_id="fe-first", padding=False)
             retry = gr.Button(BUTTONS["retry"], visible=False, elem_id="fe-retry")
             view = gr.HTML(
@@ -138,6 +147,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     like_run = gr.JSON(visible=False)
     runner = Runner(service, tuple(form))
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
+    token_count.connect(service, text, form, like_run, count, whole)
     run.click(
         lambda: _bar(MESSAGES["waiting"], 0.0),
         None,
@@ -163,7 +173,8 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         model=form["model"],
         finished=finished,
         like_run=like_run,
-        fields=form,
+        fields={"text": text, "sample": sample, **form},
+        notice=notice,
         first=first,
         retry=retry,
     )
@@ -173,13 +184,20 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def load_run(request: dict[str, Any]) -> Response:
         return packed(guarded(lambda: load_payload(service.database, str(request.get("run")))))
 
+    def restore(request: dict[str, Any]) -> dict[str, Any]:
+        def work() -> DeletedPayload:
+            undelete_run(service, str(request.get("run")))
+            return {"deleted": False}
+
+        return guarded(work)
+
     def load_mask(request: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: mask_blocks(service.database, *_part_of_layer(request)))
 
     def ask(request: dict[str, Any]) -> Response:
         return packed(guarded(lambda: dispatch(service, request)))
 
-    return [load_run, load_mask, ask]
+    return [load_run, load_mask, restore, ask]
 
 
 def _part_of_layer(request: dict[str, Any]) -> tuple[str, int, int]:
@@ -195,9 +213,14 @@ def packed(content: dict[str, Any]) -> Response:
 
 
 def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
-    """An answer for the browser: what `work` returns, or its one-line problem under `error`."""
+    """An answer for the browser: what `work` returns, or its one-line problem under `error`.
+
+    A run that was deleted, and can be brought back, is named under `deleted`.
+    """
     try:
         return dict(work())
+    except DeletedRunError as error:
+        return {"error": str(error), "deleted": True}
     except InputError as error:
         return {"error": str(error)}
 
@@ -280,7 +303,8 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
         request: centroids preselected in the form.
         explore: form and view.
     """
-    fields = [explore.fields[name] for name in LIKE_RUN]
+    filled = (*TEXT_FIELDS, *LIKE_RUN)
+    fields = [explore.fields[name] for name in filled]
     usual = [field.value for field in fields]
 
     def initial(page: gr.Request) -> tuple[Any, Any, Any, Any]:
@@ -289,18 +313,23 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
             with service.database.read():  # once: opening the file takes longer than most reads
                 choices = centroid_choices(service, request.centroids)
                 runs = {run["run_id"]: run for run in list_runs(service.database)}
+                deleted = {run["run_id"] for run in deleted_runs(service)}
+                opened = run_id if run_id in runs else next(iter(runs), "")
+                like = _text_of(service, opened) if opened else {}
         except InputError as error:
             return gr.skip(), alert(str(error)), gr.skip(), gr.skip()
         offered = gr.update(choices=choices)
         if run_id in runs:
-            return run_id, gr.skip(), offered, _like_run(runs[run_id], [value for _, value in choices])
-        status = alert(MESSAGES["other_run"].format(run=run_id)) if run_id else gr.skip()
-        return next(iter(runs), ""), status, offered, gr.skip()
+            return run_id, gr.skip(), offered, like | _like_run(runs[run_id], [value for _, value in choices])
+        if run_id in deleted:  # the view offers to bring it back
+            return run_id, gr.skip(), offered, gr.skip()
+        notice = alert(MESSAGES["other_run"].format(run=run_id)) if run_id else gr.skip()
+        return opened, notice, offered, like
 
     loaded = blocks.load(
         initial,
         None,
-        [explore.view, explore.status, explore.centroids, explore.like_run],
+        [explore.view, explore.notice, explore.centroids, explore.like_run],
         show_progress="hidden",
         api_visibility="private",
     )
@@ -308,7 +337,7 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
         None,
         [explore.like_run, *fields],
         fields,
-        js=FILL_UNTOUCHED.format(names=json.dumps(LIKE_RUN), usual=json.dumps(usual)),
+        js=FILL_UNTOUCHED.format(names=json.dumps(filled), usual=json.dumps(usual)),
         show_progress="hidden",
         api_visibility="private",
     )
@@ -349,6 +378,16 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
     how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
     blocks.load(first, None, outputs, **how)
     explore.retry.click(again, None, outputs, **how)
+
+
+def _text_of(service: Service, run_id: str) -> dict[str, Any]:
+    """Values of the form that hold a run's text, so that Explore never means another one than is shown."""
+    try:
+        text = run_text(service.database, run_id)
+    except TextError:  # rows that do not add up to a text: a damaged database
+        text = ""
+    text = text if len(text) <= LONGEST_FILL else ""
+    return {"text": text, "sample": sample_of(text) if text else None}
 
 
 def _like_run(run: dict[str, Any], centroids: list[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import GROUPS, TrainRequest
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
-from focus_explorer.ui.tabs.explore import Explore, alert, done, guarded
+from focus_explorer.ui.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
 from focus_explorer.ui.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 from focus_explorer.views.payloads.trainings import ResumedTrainingPayload
@@ -124,7 +124,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     )
     view.select(
         choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
-    )
+    ).then(None, js=OPEN_FORM)
 
 
 def _files() -> gr.File:

@@ -79,6 +79,30 @@ def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
     return DeviceError(f"{name} does not fit into the free memory of {device}", fix=fix)
 
 
+def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> Any | None:
+    """The tokenizer of a model alone, in well under a second.
+
+    Args:
+        name: as for `load_model`.
+        cache_dir: as for `load_model`.
+
+    Returns:
+        None where the model would have to be fetched or converted first, or there is none of that name.
+    """
+    from huggingface_hub import snapshot_download
+    from transformers import AutoTokenizer
+
+    try:
+        source = _local(name)
+        if source is None:
+            source = Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+        elif source.is_file():
+            source = _conversion(source, Path(cache_dir) if cache_dir is not None else default_cache_dir())
+        return AutoTokenizer.from_pretrained(source, local_files_only=True)
+    except (ModelError, OSError, ValueError):
+        return None
+
+
 def check_name(name: str) -> None:
     """Refuse a name that no model has; nothing is loaded, converted or fetched.
 
@@ -157,14 +181,19 @@ def _embedded_gguf() -> Path:
     return Path(spec.submodule_search_locations[0]) / _FILE
 
 
-def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) -> Path:
-    """A folder with the dequantised model as safetensors, made once; a crash midway leaves nothing behind."""
+def _conversion(gguf: Path, cache: Path) -> Path:
+    """Where the dequantised copy of a file is kept."""
     try:
         with gguf.open("rb") as stream:
             key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
     except OSError as error:
         raise ModelError(f"cannot read {gguf}: {error.strerror}", expected="a readable GGUF file") from error
-    target = cache / "models" / f"{gguf.stem}-{key}"
+    return cache / "models" / f"{gguf.stem}-{key}"
+
+
+def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) -> Path:
+    """A folder with the dequantised model as safetensors, made once; a crash midway leaves nothing behind."""
+    target = _conversion(gguf, cache)
     if (target / "config.json").is_file():
         return target
     progress("Converting the model (once)", 0.0)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.errors import DeletedRunError, InputError, NotFoundError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.labels import (
     all_runs,
     change_tags,
     clean_tags,
     delete_run,
+    deleted_runs,
     label_run,
     purge_deleted,
     purge_expired,
@@ -65,7 +66,10 @@ def test_a_deleted_run_is_hidden_and_comes_back_with_its_labels(stored):
     label_run(service, newest, name="kept")
     delete_run(service, newest)
     assert [row["run_id"] for row in list_runs(service.database)] == [other]
-    with pytest.raises(NotFoundError, match=f"was deleted; bring it back with `focus-explorer runs undelete {newest}"):
+    assert [row["run_id"] for row in deleted_runs(service)] == [newest]
+    with pytest.raises(
+        DeletedRunError, match=f"was deleted; bring it back with `focus-explorer runs undelete {newest}"
+    ):
         run_summary(service.database, newest)
     purge_expired(service)  # not yet 30 days
     undelete_run(service, newest)

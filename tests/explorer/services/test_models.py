@@ -10,7 +10,7 @@ from focus_explorer.errors import ModelError
 from focus_explorer.services.models import LoadedModel, ModelStore, device_choices
 from focus_runtime.errors import DeviceError
 from focus_runtime.models.devices import Device, Placement
-from tests.helpers import build_model
+from tests.helpers import build_model, build_tokenizer
 
 
 @pytest.fixture
@@ -119,3 +119,23 @@ def test_a_training_is_offered_single_devices_and_no_precision(monkeypatch):
         ("cpu (A CPU)", "cpu"),
         ("cuda:0 (A GPU, 16 GB)", "cuda:0"),
     ]
+
+
+def test_the_tokenizer_of_a_busy_model_is_not_waited_for(store, tmp_path):
+    answers = []
+    with store.lease("a") as loaded:
+        assert store.tokenizer("a") is loaded.tokenizer  # the thread that has the model
+        asking = threading.Thread(target=lambda: answers.append(store.tokenizer("a")))
+        asking.start()
+        asking.join(timeout=20)
+    assert answers == [None]
+    assert store.tokenizer("a") is loaded.tokenizer
+    assert store.tokenizer(str(tmp_path / "missing")) is None
+
+
+def test_a_tokenizer_is_loaded_without_its_model(store, loads, tmp_path):
+    build_tokenizer().save_pretrained(tmp_path)
+    tokenizer = store.tokenizer(str(tmp_path))
+    assert len(tokenizer("The cat sat.").input_ids) > 1
+    assert store.tokenizer(str(tmp_path)) is tokenizer
+    assert loads == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
 from focus_explorer.services.maps import map_payload
 from focus_explorer.services.run_payload import load_run
-from focus_explorer.services.runs import mask_blocks, run_summary
+from focus_explorer.services.runs import mask_blocks, run_summary, run_text
 
 
 def test_summary_numbers_agree_with_the_rows(service, run_id):
@@ -24,6 +25,12 @@ def test_summary_numbers_agree_with_the_rows(service, run_id):
         assert summary["milliseconds"]["end_to_end"][mode]["repeats"] == 2
     assert 0 < summary["retained_pairs"] < 1
     assert 1 / 4 <= summary["dominance"] <= 1
+
+
+def test_the_text_of_a_run_is_what_was_analysed(service, run_id):
+    run = fetch(service.database, "run", run_id=run_id).to_pylist()[0]
+    text = run_text(service.database, run_id)
+    assert hashlib.sha256(text.encode()).hexdigest() == run["text_sha256"]
 
 
 def test_mask_payload_adds_up(service, run_id):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.errors import TextError
-from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
+from focus_explorer.services.texts import SAMPLES, read_text_file, sample_of, sample_text
 
 
 def test_samples_exist_and_are_long_enough():
@@ -26,3 +26,9 @@ def test_text_file_problems_are_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_sample_is_a_text_of_some_length(name):
     assert 300 <= len(sample_text(name).split()) <= 1500
+
+
+def test_a_sample_and_its_beginning_are_known():
+    assert sample_of(sample_text("French")) == "French"
+    assert sample_of(sample_text("French")[:200]) == "French"
+    assert sample_of("A text of one's own.") is None

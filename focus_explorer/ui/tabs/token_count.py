@@ -1,0 +1,50 @@
+"""How many tokens the text in the form has, and whether it will be cut, before Explore is pressed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import count_tokens
+from focus_explorer.ui.text import MESSAGES
+
+# The text of the run that the page opened with is not sent: it is known, and a tokenizer takes seconds to import.
+SENT = "(words, model, limit, run) => [run && run.text === words ? '' : words, model, limit, null]"
+
+
+def connect(
+    service: Service, text: gr.Textbox, form: dict[str, Any], like_run: gr.JSON, count: gr.HTML, whole: gr.Button
+) -> None:
+    """Count while somebody types, and let a press analyse the whole text.
+
+    Args:
+        service: counts.
+        text: field of the text.
+        form: fields of the settings by name.
+        like_run: what the form was filled with.
+        count: shows the number.
+        whole: button that takes the limit away, shown where the text would be cut.
+    """
+    model, limit = form["model"], form["max_tokens"]
+
+    def counted(words: str, name: str | None, most: float | None, _: Any) -> tuple[str, Any]:
+        tokens = count_tokens(service, (name or "").strip(), words) if words else None
+        cut = bool(tokens and most and tokens > most)
+        if tokens is None:
+            return "", gr.update(visible=False)
+        return MESSAGES["cut" if cut else "tokens"].format(count=tokens, limit=int(most or 0)), gr.update(visible=cut)
+
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    # `change`, for Gradio keeps the first `input` after it filled a field to itself.
+    gr.on(
+        [text.change, model.change, limit.change],
+        counted,
+        [text, model, limit, like_run],
+        [count, whole],
+        js=SENT,
+        trigger_mode="always_last",
+        **quiet,
+    )
+    whole.click(lambda: 0, None, limit, **quiet)

@@ -163,8 +163,8 @@ def token_ids(database: Database, run_id: str) -> list[int]:
     return [int(value) for value in fetch(database, "token_ids", run_id=run_id)["token_id"].to_pylist()]
 
 
-def run_text(database: Database, run: Mapping[str, Any]) -> str:
-    """The text of a run from its stored tokens, checked.
+def checked_text(database: Database, run: Mapping[str, Any]) -> str:
+    """The text of a run as `run_text` has it, which must be what was analysed.
 
     Args:
         database: with the run.
@@ -173,8 +173,7 @@ def run_text(database: Database, run: Mapping[str, Any]) -> str:
     Raises:
         InputError: it is not the text that was analysed.
     """
-    tokens = fetch(database, "tokens", run_id=run["run_id"])
-    text = joined_text(*(tokens[name].to_pylist() for name in ("piece", "start_char", "end_char")))
+    text = run_text(database, run["run_id"])
     if hashlib.sha256(text.encode()).hexdigest() != run["text_sha256"]:
         raise InputError(
             f"the stored tokens of run {run['run_id']} are not those of the text it was made from",

@@ -17,7 +17,7 @@ from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.services.centroids.files import shipped_name
 from focus_explorer.services.centroids.fit import CALIBRATION_TOKENS
-from focus_explorer.services.runs import run_text
+from focus_explorer.services.runs import checked_text
 from focus_explorer.services.service import Service
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
@@ -65,7 +65,7 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
     """
     run = fetch_run(database, run_id)
     tokens = _rows(database, "SELECT token_id FROM tokens WHERE run_id = ? ORDER BY position", run_id)
-    text = run_text(database, run)
+    text = checked_text(database, run)
     versions = json.loads(run["versions"])
     threads = versions.pop("threads", None)
     entry = {

@@ -16,7 +16,7 @@ from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import analyze
 from focus_explorer.services.labels import NAME_LENGTH, label_run
 from focus_explorer.services.run_model import composed_run, lease_run_model, request_again, run_changes
-from focus_explorer.services.runs import layer_parts, run_config, run_text, token_ids
+from focus_explorer.services.runs import checked_text, layer_parts, run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.runs import PredictionPayload
 from focus_explorer.views.payloads.what_if import (
@@ -113,7 +113,7 @@ def save_changed(
     checked_changes(service, run_id, texts)
     run = fetch_run(service.database, run_id)
     request = request_again(service, run, texts)
-    text = run_text(service.database, run)
+    text = checked_text(service.database, run)
     made = analyze(service, text, request, command=command, progress=progress, cancelled=cancelled)
     label_run(service, made, name=f"What if: {', '.join(texts)}"[:NAME_LENGTH])
     return made

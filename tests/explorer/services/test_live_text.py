@@ -7,7 +7,7 @@ import base64
 import numpy as np
 import pytest
 
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.live_text import MOST_TOKENS, LiveTexts
 from focus_explorer.services.runs import run_text, token_pieces
@@ -22,7 +22,7 @@ def groups(answer):
 
 def test_they_are_the_groups_of_a_run_of_the_text(service, run_id):
     live = LiveTexts(service)
-    text = run_text(service.database, fetch_run(service.database, run_id))
+    text = run_text(service.database, run_id)
     answer = live.read(run_id, text, "a")
     assert answer["pieces"] == token_pieces(service.database, run_id)
     rows = fetch(service.database, "tops", run_id=run_id)

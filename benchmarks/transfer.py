@@ -1,0 +1,346 @@
+"""Do groups trained on one kind of text hold on another, and do two trainings find the same groups?
+
+Centroids are trained from random ones on every domain alone and on their mixture, with several seeds, and scored on
+held-out text of all of them and of domains kept out of training: at the same K, k, window and text sinks, without a
+budget, on the same sequences. Beside them random centroids, balanced on the mixture. Two files agree as far as their
+most probable groups of the held-out tokens do (adjusted Rand index, layer by layer).
+
+A file that is trained is kept in FOLDER, and its scores are written at once: a call that was stopped goes on.
+
+    focus-explorer texts TEXTS --novels NOVELS
+    python benchmarks/transfer.py TEXTS --files FOLDER --out benchmarks/results/transfer.json
+    python benchmarks/transfer.py TEXTS --table benchmarks/results/transfer.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.domains import cut
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.config import FocusConfig
+from focus_runtime.measure.contingency import adjusted_rand, contingency
+from focus_runtime.measure.intervals import mean_interval, sign_flip_test
+from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.timing import machine
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.training.calibrate import calibrate_potentials
+from focus_runtime.training.centroids import train_centroids
+from focus_runtime.training.domains import TextDomain
+from focus_runtime.training.loop import TrainConfig
+
+MODEL = "smollm2-135m"
+TRAINED = ("novels", "python", "manual-fr", "changelogs")
+UNSEEN = ("shell", "manual-de")  # tested on, never trained on
+MIXTURE, RANDOM = "mixture", "random"
+CALIBRATION = 16  # sequences
+GROUPS, WINDOW, TRAIN_WINDOW, TEXT_SINKS = 8, 128, 64, 0.85
+CONFIG = FocusConfig(num_groups=GROUPS, routing_dim=16, top_k=1, window=WINDOW, num_sinks=4, text_sinks=TEXT_SINKS)
+
+
+def training_texts(texts: Path, domain: str) -> list[TextDomain]:
+    """The training texts of one domain, or of all of them in equal parts."""
+    names = TRAINED if domain == MIXTURE else (domain,)
+    return [TextDomain(name, _read(texts / "train" / name)) for name in names]
+
+
+def held_out(tokenizer: Any, texts: Path, count: int, length: int) -> dict[str, Tensor]:
+    """(N, T) token ids of every tested domain."""
+    folders = {name: texts / "validation" / name for name in TRAINED} | {
+        name: texts / "unseen" / name for name in UNSEEN
+    }
+    return {name: cut(tokenizer, _read(folder), count, length) for name, folder in folders.items()}
+
+
+def _read(folder: Path) -> list[str]:
+    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))]
+
+
+def trained(
+    model: Any, tokenizer: Any, texts: Path, domain: str, settings: TrainConfig, file: Path, length: int
+) -> tuple[Centroids, dict[str, Any]]:
+    """Centroids of one domain and seed, from their file if it is there, and what their training came to.
+
+    Args:
+        model, tokenizer: the frozen model.
+        texts: what `focus-explorer texts` wrote.
+        domain: trained on.
+        settings: of the training.
+        file: to write.
+        length: tokens of the sequences on which potentials are estimated.
+    """
+    if not file.exists():
+        balanced_on = calibration(tokenizer, texts, domain, length)
+        made = train_centroids(
+            model,
+            tokenizer,
+            training_texts(texts, domain),
+            CONFIG.replace(window=TRAIN_WINDOW),
+            settings,
+            model_id=MODEL,
+            checkpoint=file.with_suffix(".checkpoint"),
+            resume=file.with_suffix(".checkpoint").exists(),
+        )
+        made.config = CONFIG
+        calibrate_potentials(model, made, balanced_on)  # at the length and window of use
+        save_centroids(made, file)
+        file.with_suffix(".checkpoint").unlink(missing_ok=True)
+    centroids = load_centroids(file)
+    return centroids, {name: centroids.training[name] for name in ("final_layer_error", "tokens_seen")}
+
+
+def calibration(tokenizer: Any, texts: Path, domain: str, length: int) -> Tensor:
+    """(16, T) token ids of a domain's training text, or of all of them."""
+    parts = training_texts(texts, domain)
+    return torch.cat([cut(tokenizer, part.texts, CALIBRATION // len(parts), length) for part in parts])
+
+
+def measured(focus: FocusModel, sequences: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, NDArray[np.uint8]]]:
+    """Scores of every domain, and (L, N T) most probable groups of its tokens."""
+    rows, tops = {}, {}
+    for name, domain in sequences.items():
+        scores, groups = [], []
+        for ids in domain.split(1):
+            scores.append(score(focus, ids))
+            assigned = sorted(focus.assignments().items())
+            groups.append(np.stack([one.probabilities[0].argmax(-1).to(torch.uint8).numpy() for _, one in assigned]))
+        rows[name] = _row(scores)
+        tops[name] = np.concatenate(groups, axis=1)
+    return rows, tops
+
+
+def _row(scores: list[Scores]) -> dict[str, Any]:
+    means = {
+        name: float(np.mean([getattr(one, name).mean() for one in scores]))
+        for name in ("retained_pairs", "distant_kept", "dominance")
+    }
+    return {"nll": [round(float(one.nll[0]), 5) for one in scores]} | means
+
+
+def agreement(files: dict[str, dict[str, NDArray[np.uint8]]], seeds: list[int]) -> dict[str, Any]:
+    """Adjusted Rand index of most probable groups, layer by layer, of every two files that the questions need.
+
+    Args:
+        files: "domain/seed" -> tested domain -> (L, T) groups.
+        seeds: those of all domains.
+
+    Returns:
+        "seeds": by trained domain, two seeds; "domains": two domains with the same seed, and so the same start;
+        "start": a trained file and the random centroids it started from; "both": other domain and other seed.
+    """
+    names = (*TRAINED, MIXTURE)
+    pairs = {
+        f"seeds/{name}": [(f"{name}/{a}", f"{name}/{b}") for a, b in combinations(seeds, 2)]
+        for name in (*names, RANDOM)
+    }
+    pairs |= {f"start/{name}": [(f"{name}/{a}", f"{RANDOM}/{a}") for a in seeds] for name in names}
+    two = list(combinations(TRAINED, 2))
+    pairs["domains"] = [(f"{one}/{a}", f"{other}/{a}") for one, other in two for a in seeds]
+    pairs["both"] = [(f"{one}/{a}", f"{other}/{b}") for one, other in two for a in seeds for b in seeds if a != b]
+    return {name: _agreed(files, chosen) for name, chosen in pairs.items() if chosen}
+
+
+def _agreed(files: dict[str, dict[str, NDArray[np.uint8]]], pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    by_pair = np.array([_rand(_joined(files[a]), _joined(files[b])) for a, b in pairs])  # (P, L)
+    layers = by_pair.mean(axis=0)
+    return {
+        "mean": float(layers.mean()),
+        "over_pairs": [float(value) for value in by_pair.mean(axis=1)],
+        "lowest_layer": float(layers.min()),
+        "highest_layer": float(layers.max()),
+        "layers": [round(float(value), 4) for value in layers],
+    }
+
+
+def _joined(groups: dict[str, NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    return np.concatenate([groups[name] for name in (*TRAINED, *UNSEEN)], axis=1)
+
+
+def _rand(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> list[float]:
+    shape = (GROUPS, GROUPS)
+    return [float(adjusted_rand(contingency(a, b, shape))) for a, b in zip(first, second, strict=True)]
+
+
+def losses(result: dict[str, Any], domain: str, tested: str) -> NDArray[np.float64]:
+    """(S, N) nats over full attention of one trained domain's files on one tested domain."""
+    full = np.array(result["full"][tested])
+    seeds = sorted(int(key.split("/")[1]) for key in result["files"] if key.split("/")[0] == domain)
+    return np.array([result["files"][f"{domain}/{seed}"]["rows"][tested]["nll"] for seed in seeds]) - full
+
+
+def difference(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, Any]:
+    """Paired difference of (S, N) losses: mean over seeds and sequences, with its interval and the test by sign flips.
+
+    Seeds are paired too where both have the same number of them; otherwise the second is averaged over its own.
+    """
+    table = first - (second if first.shape == second.shape else second.mean(axis=0))
+    return mean_interval(table).to_dict() | {"p_value": sign_flip_test(table.mean(axis=0))}
+
+
+def summary(result: dict[str, Any]) -> dict[str, Any]:
+    """The matrix, and what own text brings over other text, the mixture and random centroids."""
+    names = sorted({key.split("/")[0] for key in result["files"]}, key=[*TRAINED, MIXTURE, RANDOM].index)
+    tests = [*TRAINED, *UNSEEN]
+    over = {name: {tested: losses(result, name, tested) for tested in tests} for name in names}
+    made: dict[str, Any] = {
+        "loss": {a: {b: mean_interval(over[a][b]).to_dict() for b in tests} for a in names},
+        "beside_own": {
+            a: {b: difference(over[a][b], over[b][b]) for b in TRAINED if b != a} for a in names if a != RANDOM
+        },
+        "random_beside_trained": {b: difference(over[RANDOM][b], over[b][b]) for b in TRAINED if RANDOM in names},
+    }
+    # every held-out sequence of the four domains once: own text, the mean of the other three, mixture, random
+    own = np.concatenate([over[b][b] for b in TRAINED], axis=1)
+    other = np.concatenate([np.mean([over[a][b] for a in TRAINED if a != b], axis=0) for b in TRAINED], axis=1)
+    joined = {name: np.concatenate([over[name][b] for b in TRAINED], axis=1) for name in (MIXTURE, RANDOM)}
+    unseen = {name: np.concatenate([over[name][b] for b in UNSEEN], axis=1) for name in names}
+    single = np.mean([unseen[name] for name in TRAINED], axis=0)
+    made["all"] = {
+        "own": mean_interval(own).to_dict(),
+        "other": mean_interval(other).to_dict(),
+        "mixture": mean_interval(joined[MIXTURE]).to_dict(),
+        "random": mean_interval(joined[RANDOM]).to_dict(),
+        "other - own": difference(other, own),
+        "mixture - own": difference(joined[MIXTURE], own),
+        "mixture - other": difference(joined[MIXTURE], other),
+        "random - other": difference(joined[RANDOM], other),
+        "unseen: one domain": mean_interval(single).to_dict(),
+        "unseen: mixture": mean_interval(unseen[MIXTURE]).to_dict(),
+        "unseen: random": mean_interval(unseen[RANDOM]).to_dict(),
+        "unseen: mixture - one domain": difference(unseen[MIXTURE], single),
+        "unseen: random - one domain": difference(unseen[RANDOM], single),
+    }
+    return made
+
+
+def as_table(result: dict[str, Any]) -> str:
+    """Markdown."""
+    found = result["summary"]
+    tests = [*TRAINED, *UNSEEN]
+    heads = [f"{name}*" if name in UNSEEN else name for name in tests]
+    lines = ["| trained on | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
+    for name, row in found["loss"].items():
+        cells = []
+        for tested in tests:
+            cell = _percent(row[tested])
+            p_value = found["beside_own"].get(name, {}).get(tested, {}).get("p_value")
+            cells.append(f"**{cell}**" if name == tested else cell + ("" if p_value is None else f", p {p_value:.3f}"))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += ["", "| over all | nats | p |", "|---|---|---|"]
+    for name, row in found["all"].items():
+        shown = f"{row['value']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})"
+        lines.append(f"| {name} | {shown} | {row.get('p_value', '')} |")
+    lines += ["", "| agreement | mean | layers | pairs of files |", "|---|---|---|---|"]
+    for name, row in result.get("agreement", {}).items():
+        layers = f"{row['lowest_layer']:.2f} to {row['highest_layer']:.2f}"
+        pairs = f"{min(row['over_pairs']):.2f} to {max(row['over_pairs']):.2f} ({len(row['over_pairs'])})"
+        lines.append(f"| {name} | {row['mean']:.3f} | {layers} | {pairs} |")
+    return "\n".join(lines)
+
+
+def _percent(interval: dict[str, float]) -> str:
+    value, low, high = (100 * math.expm1(interval[name]) for name in ("value", "low", "high"))
+    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
+    """All files of one seed, then of the next; the result is written after each."""
+    model, tokenizer = load_model(MODEL, dtype="bfloat16")
+    length = arguments.length
+    sequences = held_out(tokenizer, arguments.texts, arguments.sequences, length)
+    if "full" not in result:
+        result["full"] = {name: [round(float(v), 5) for v in score(model, ids).nll] for name, ids in sequences.items()}
+    for seed in range(arguments.seeds):
+        settings = TrainConfig(**result["training"], seed=seed)
+        for domain in (*TRAINED, MIXTURE, RANDOM):
+            key, groups = f"{domain}/{seed}", arguments.files / f"{domain}-{seed}.npz"
+            if key in result["files"] and groups.exists():
+                continue
+            if domain == RANDOM:
+                centroids, about = random_centroids(model, CONFIG, seed=seed), {}
+                calibrate_potentials(model, centroids, calibration(tokenizer, arguments.texts, MIXTURE, length))
+            else:
+                file = arguments.files / f"{domain}-{seed}.safetensors"
+                centroids, about = trained(model, tokenizer, arguments.texts, domain, settings, file, length)
+            focus = compose(model, centroids)
+            try:
+                rows, tops = measured(focus, sequences)
+            finally:
+                focus.detach()
+            np.savez_compressed(groups, **tops)
+            result["files"][key] = about | {"rows": rows}
+            _write(arguments.out, result)
+            over = {
+                name: round(100 * (np.mean(row["nll"]) - np.mean(result["full"][name])), 2)
+                for name, row in rows.items()
+            }
+            print(key, about, over, flush=True)
+
+
+def _write(out: Path, result: dict[str, Any]) -> None:
+    out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def complete_seeds(result: dict[str, Any]) -> list[int]:
+    """Seeds of which every file is measured."""
+    seeds = sorted({int(key.split("/")[1]) for key in result["files"]})
+    return [seed for seed in seeds if all(f"{name}/{seed}" in result["files"] for name in (*TRAINED, MIXTURE, RANDOM))]
+
+
+def main() -> None:
+    """Train what is not trained, measure, write, print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("texts", type=Path, help="what `focus-explorer texts` wrote")
+    parser.add_argument("--files", type=Path, help="where centroids and groups are kept")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--train-length", type=int, default=512)
+    parser.add_argument("--sequences", type=int, default=8)
+    parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path, help="print a result and measure nothing")
+    arguments = parser.parse_args()
+    if arguments.table is not None:
+        print(as_table(json.loads(arguments.table.read_text())))
+        return
+    if arguments.files is None or arguments.out is None:
+        parser.error("--files and --out are needed to train")
+    training = {
+        "steps": arguments.steps,
+        "seq_len": arguments.train_length,
+        "loss": "layers",
+        "warmup": 10,
+        "calibration_sequences": 1,  # estimated anew, see `trained`
+        "checkpoint_every": 20,
+    }
+    identity = {"config": CONFIG.to_dict(), "train_window": TRAIN_WINDOW, "training": training, "dtype": "bfloat16"}
+    identity |= {"sequences": arguments.sequences, "length": arguments.length}
+    result: dict[str, Any] = {"machine": machine(), **identity, "files": {}}
+    if arguments.out.exists():
+        before = json.loads(arguments.out.read_text())
+        if any(before.get(name) != value for name, value in identity.items()):
+            parser.error(f"{arguments.out} holds another setting; choose another --out")
+        result = before
+    arguments.files.mkdir(parents=True, exist_ok=True)
+    train_and_score(arguments, result)
+    seeds = complete_seeds(result)
+    groups = {key: dict(np.load(arguments.files / f"{key.replace('/', '-')}.npz")) for key in result["files"]}
+    result |= {"summary": summary(result), "agreement": agreement(groups, seeds)}
+    _write(arguments.out, result)
+    print(as_table(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -18,6 +18,7 @@ import argparse
 import json
 import math
 from collections.abc import Callable
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ TEXTS = ("novels", "python", "manual-fr")
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 EDGES = (0, *LENGTHS)
 ROWS = 32  # query rows of every bin of positions in which attention is measured
-CALIBRATION = 6  # stretches of each training text on which potentials are estimated anew
+CALIBRATION = 3  # stretches of each training text on which potentials are estimated anew
 
 
 def stretches(tokenizer: Any, texts: Path, split: str, name: str, count: int) -> Tensor:
@@ -126,24 +127,23 @@ def variants(model: Any, tokenizer: Any, texts: Path, file: Centroids) -> dict[s
     """The settings that tell the causes apart: name -> composes it."""
     bare = variant(file, budget=())
 
-    def again() -> FocusModel:
+    @cache
+    def again() -> Centroids:
         parts = [stretches(tokenizer, texts, "train", name, CALIBRATION // len(TEXTS)) for name in TEXTS]
-        return compose(model, calibrate_potentials(model, variant(bare), torch.cat(parts)))
+        return calibrate_potentials(model, variant(bare), torch.cat(parts))
 
-    def random() -> FocusModel:
+    @cache
+    def random() -> Centroids:
         parts = [cut(tokenizer, _train(texts, name), 8, 1024) for name in TEXTS]
-        centroids = random_centroids(model, bare.config, seed=0)
-        return compose(model, calibrate_potentials(model, centroids, torch.cat(parts)))
+        return calibrate_potentials(model, random_centroids(model, bare.config, seed=0), torch.cat(parts))
 
     return {
-        "k = 1": lambda: compose(model, bare),
-        "k = 2": lambda: compose(model, bare, top_k=2),
-        "window 512": lambda: compose(model, bare, window=512),
-        "potentials at 8,192": again,
-        "random, k = 1": random,
-        "window and sinks": lambda: compose(model, no_groups(bare)),
-        "k = 4": lambda: compose(model, bare, top_k=4),
-        "window 1,024": lambda: compose(model, bare, window=1024),
+        "k = 1": partial(compose, model, bare),
+        "k = 2": partial(compose, model, bare, top_k=2),
+        "window 512": partial(compose, model, bare, window=512),
+        "potentials at 8,192": lambda: compose(model, again()),
+        "random, k = 1": lambda: compose(model, random()),
+        "window and sinks": partial(compose, model, no_groups(bare)),
     }
 
 
@@ -222,7 +222,7 @@ def _percent(interval: dict[str, float]) -> str:
 
 
 def measure(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Every setting on every stretch that is not yet measured; written after each setting and round of texts."""
+    """Every setting on the stretches not yet measured, one of each text after another; written each time."""
     model, tokenizer = load_model(MODEL, dtype="bfloat16")
     paths = dict(entry.split("=", 1) for entry in arguments.file)
     ids = {
@@ -231,29 +231,30 @@ def measure(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
         for number, row in enumerate(stretches(tokenizer, arguments.texts, "validation", name, arguments.sequences))
     }
     plans: dict[str, Callable[[], FocusModel]] = {
-        name: (lambda path=path: compose(model, load_centroids(path))) for name, path in paths.items()
+        name: partial(compose, model, load_centroids(path)) for name, path in paths.items()
     }
     if arguments.causes:
         plans |= variants(model, tokenizer, arguments.texts, load_centroids(arguments.causes))
     full = result["rows"].setdefault("full", {})
-    for key, stretch in ids.items():
-        if key not in full:
-            with torch.no_grad():
-                full[key] = {"nll": losses(model, stretch)}
-            _write(arguments.out, result)
-    for setting, composed in plans.items():
-        rows = result["rows"].setdefault(setting, {})
-        left = [key for key in ids if key not in rows]
-        if not left:
-            continue
-        focus = composed()
-        try:
-            for key in left:
-                rows[key] = measured(focus, ids[key])
-                _write(arguments.out, result)
-        finally:
-            focus.detach()
-        print(setting, [f"{100 * value:+.2f}" for value in cumulative(excess(result, setting)).mean(0)], flush=True)
+    for number in range(arguments.rounds or arguments.sequences):
+        keys = [f"{name}/{number}" for name in TEXTS]
+        for key in keys:
+            if key not in full:
+                with torch.no_grad():
+                    full[key] = {"nll": losses(model, ids[key])}
+        for setting, composed in plans.items():
+            rows = result["rows"].setdefault(setting, {})
+            left = [key for key in keys if key not in rows]
+            if not left:
+                continue
+            focus = composed()
+            try:
+                for key in left:
+                    rows[key] = measured(focus, ids[key])
+                    _write(arguments.out, result)
+            finally:
+                focus.detach()
+            print(setting, [f"{100 * value:+.2f}" for value in cumulative(excess(result, setting)).mean(0)], flush=True)
 
 
 def _write(out: Path, result: dict[str, Any]) -> None:
@@ -275,6 +276,7 @@ def main() -> None:
     parser.add_argument("--file", action="append", default=[], metavar="NAME=FILE", help="centroids; default=default")
     parser.add_argument("--causes", metavar="FILE", help="centroids whose groups tell the causes apart")
     parser.add_argument("--sequences", type=int, default=2, help="stretches of each text")
+    parser.add_argument("--rounds", type=int, help="stop after so many of them (default: all)")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path, help="print a result and measure nothing")
     arguments = parser.parse_args()

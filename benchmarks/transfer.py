@@ -2,8 +2,10 @@
 
 Centroids are trained from random ones on every domain alone and on their mixture, with several seeds, and scored on
 held-out text of all of them and of domains kept out of training: at the same K, k, window and text sinks, without a
-budget, on the same sequences. Beside them random centroids, balanced on the mixture. Two files agree as far as their
-most probable groups of the held-out tokens do (adjusted Rand index, layer by layer).
+budget, on the same sequences. Beside them random centroids, balanced on the mixture. A file balanced on its own text has
+uneven groups on others and keeps more pairs there, so every second sequence is scored again with the potentials of all
+files balanced on the mixture: then only projections and centroids differ. Two files agree as far as their most probable
+groups of the held-out tokens do (adjusted Rand index, layer by layer).
 
 A file that is trained is kept in FOLDER, and its scores are written at once: a call that was stopped goes on.
 
@@ -107,7 +109,7 @@ def calibration(tokenizer: Any, texts: Path, domain: str, length: int) -> Tensor
     return torch.cat([cut(tokenizer, part.texts, CALIBRATION // len(parts), length) for part in parts])
 
 
-def measured(focus: FocusModel, sequences: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, NDArray[np.uint8]]]:
+def measured(focus: FocusModel, sequences: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Scores of every domain, and (L, N T) most probable groups of its tokens."""
     rows, tops = {}, {}
     for name, domain in sequences.items():
@@ -173,11 +175,23 @@ def _rand(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> list[float]:
     return [float(adjusted_rand(contingency(a, b, shape))) for a, b in zip(first, second, strict=True)]
 
 
-def losses(result: dict[str, Any], domain: str, tested: str) -> NDArray[np.float64]:
-    """(S, N) nats over full attention of one trained domain's files on one tested domain."""
-    full = np.array(result["full"][tested])
+def rows_of(result: dict[str, Any], domain: str, tested: str, kind: str) -> list[dict[str, Any]]:
+    """What the files of one trained domain gave on one tested domain, in the order of seeds."""
     seeds = sorted(int(key.split("/")[1]) for key in result["files"] if key.split("/")[0] == domain)
-    return np.array([result["files"][f"{domain}/{seed}"]["rows"][tested]["nll"] for seed in seeds]) - full
+    return [result["files"][f"{domain}/{seed}"][kind][tested] for seed in seeds]
+
+
+def losses(result: dict[str, Any], domain: str, tested: str, kind: str = "rows") -> NDArray[np.float64]:
+    """(S, N) nats over full attention of one trained domain's files on one tested domain.
+
+    Args:
+        result: with all files.
+        domain: trained on.
+        tested: tested on.
+        kind: "rows", or "balanced", which has every second sequence.
+    """
+    full = np.array(result["full"][tested])[:: 2 if kind == "balanced" else 1]
+    return np.array([row["nll"] for row in rows_of(result, domain, tested, kind)]) - full
 
 
 def difference(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, Any]:
@@ -195,6 +209,11 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
     tests = [*TRAINED, *UNSEEN]
     over = {name: {tested: losses(result, name, tested) for tested in tests} for name in names}
     made: dict[str, Any] = {
+        "pairs": {
+            a: {b: float(np.mean([row["retained_pairs"] for row in rows_of(result, a, b, "rows")])) for b in tests}
+            for a in names
+        },
+        "balanced": balanced_summary(result, names),
         "loss": {a: {b: mean_interval(over[a][b]).to_dict() for b in tests} for a in names},
         "beside_own": {
             a: {b: difference(over[a][b], over[b][b]) for b in TRAINED if b != a} for a in names if a != RANDOM
@@ -225,6 +244,27 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def balanced_summary(result: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Loss and pairs of the files with potentials balanced on the mixture, and own text against the others."""
+    kind = "balanced"
+    over = {a: {b: losses(result, a, b, kind) for b in TRAINED} for a in names}
+    pairs = {a: {b: [row["retained_pairs"] for row in rows_of(result, a, b, kind)] for b in TRAINED} for a in names}
+    own = np.concatenate([over[b][b] for b in TRAINED], axis=1)
+    other = np.concatenate([np.mean([over[a][b] for a in TRAINED if a != b], axis=0) for b in TRAINED], axis=1)
+    mixture, random = (np.concatenate([over[name][b] for b in TRAINED], axis=1) for name in (MIXTURE, RANDOM))
+    return {
+        "loss": {a: {b: mean_interval(over[a][b]).to_dict() for b in TRAINED} for a in names},
+        "pairs": {a: {b: float(np.mean(pairs[a][b])) for b in TRAINED} for a in names},
+        "own": mean_interval(own).to_dict(),
+        "other": mean_interval(other).to_dict(),
+        "mixture": mean_interval(mixture).to_dict(),
+        "random": mean_interval(random).to_dict(),
+        "other - own": difference(other, own),
+        "mixture - own": difference(mixture, own),
+        "random - other": difference(random, other),
+    }
+
+
 def as_table(result: dict[str, Any]) -> str:
     """Markdown."""
     found = result["summary"]
@@ -238,8 +278,17 @@ def as_table(result: dict[str, Any]) -> str:
             p_value = found["beside_own"].get(name, {}).get(tested, {}).get("p_value")
             cells.append(f"**{cell}**" if name == tested else cell + ("" if p_value is None else f", p {p_value:.3f}"))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += ["", "| pairs kept, % | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
+    for name, row in found["pairs"].items():
+        lines.append(f"| {name} | " + " | ".join(f"{100 * row[tested]:.0f}" for tested in tests) + " |")
+    balanced = found["balanced"]
+    lines += ["", "| balanced on the mixture | " + " | ".join(TRAINED) + " |", "|" + "---|" * (len(TRAINED) + 1)]
+    for name, row in balanced["loss"].items():
+        cells = [f"{_percent(row[tested])}, {100 * balanced['pairs'][name][tested]:.0f} %" for tested in TRAINED]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    over_all = found["all"] | {f"balanced: {name}": row for name, row in balanced.items() if "value" in row}
     lines += ["", "| over all | nats | p |", "|---|---|---|"]
-    for name, row in found["all"].items():
+    for name, row in over_all.items():
         shown = f"{row['value']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})"
         lines.append(f"| {name} | {shown} | {row.get('p_value', '')} |")
     lines += ["", "| agreement | mean | layers | pairs of files |", "|---|---|---|---|"]
@@ -268,8 +317,9 @@ def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> No
             key, groups = f"{domain}/{seed}", arguments.files / f"{domain}-{seed}.npz"
             if key in result["files"] and groups.exists():
                 continue
+            about: dict[str, Any] = {}
             if domain == RANDOM:
-                centroids, about = random_centroids(model, CONFIG, seed=seed), {}
+                centroids = random_centroids(model, CONFIG, seed=seed)
                 calibrate_potentials(model, centroids, calibration(tokenizer, arguments.texts, MIXTURE, length))
             else:
                 file = arguments.files / f"{domain}-{seed}.safetensors"
@@ -287,6 +337,31 @@ def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> No
                 for name, row in rows.items()
             }
             print(key, about, over, flush=True)
+
+
+@torch.no_grad()
+def score_balanced(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Every second sequence of the trained domains under every file, potentials balanced on the mixture."""
+    model, tokenizer = load_model(MODEL, dtype="bfloat16")
+    sequences = held_out(tokenizer, arguments.texts, arguments.sequences, arguments.length)
+    halves = {name: sequences[name][::2] for name in TRAINED}
+    balance_on = calibration(tokenizer, arguments.texts, MIXTURE, arguments.length)
+    for key, entry in result["files"].items():
+        domain, seed = key.split("/")
+        if "balanced" in entry:
+            continue
+        if domain in (MIXTURE, RANDOM):  # balanced on it already
+            rows = {name: entry["rows"][name] for name in TRAINED}
+            entry["balanced"] = {name: row | {"nll": row["nll"][::2]} for name, row in rows.items()}
+            continue
+        centroids = load_centroids(arguments.files / f"{domain}-{seed}.safetensors")
+        focus = compose(model, calibrate_potentials(model, centroids, balance_on))
+        try:
+            entry["balanced"] = measured(focus, halves)[0]
+        finally:
+            focus.detach()
+        _write(arguments.out, result)
+        print(key, "balanced", {name: row["retained_pairs"] for name, row in entry["balanced"].items()}, flush=True)
 
 
 def _write(out: Path, result: dict[str, Any]) -> None:
@@ -335,6 +410,7 @@ def main() -> None:
         result = before
     arguments.files.mkdir(parents=True, exist_ok=True)
     train_and_score(arguments, result)
+    score_balanced(arguments, result)
     seeds = complete_seeds(result)
     groups = {key: dict(np.load(arguments.files / f"{key.replace('/', '-')}.npz")) for key in result["files"]}
     result |= {"summary": summary(result), "agreement": agreement(groups, seeds)}

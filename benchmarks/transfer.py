@@ -2,10 +2,10 @@
 
 Centroids are trained from random ones on every domain alone and on their mixture, with several seeds, and scored on
 held-out text of all of them and of domains kept out of training: at the same K, k, window and text sinks, without a
-budget, on the same sequences. Beside them random centroids, balanced on the mixture. A file balanced on its own text has
-uneven groups on others and keeps more pairs there, so every second sequence is scored again with the potentials of all
-files balanced on the mixture: then only projections and centroids differ. Two files agree as far as their most probable
-groups of the held-out tokens do (adjusted Rand index, layer by layer).
+budget, on the same sequences. Beside them random centroids, balanced on the mixture. A file balanced on its own text
+has uneven groups on others and keeps more pairs there, so every second sequence is scored again with the potentials of
+all files balanced on the mixture: then only projections and centroids differ. Two files agree as far as their most
+probable groups of the held-out tokens do (adjusted Rand index, layer by layer).
 
 A file that is trained is kept in FOLDER, and its scores are written at once: a call that was stopped goes on.
 

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test test-browser test-slow test-unit check static lint types scripts unit bench bench-gpu gpu train-novels clean
+.PHONY: setup run test test-browser test-explorer test-rest check static lint types scripts unit bench bench-gpu gpu train-novels clean
 
 setup: $(STAMP)
 
@@ -52,25 +52,25 @@ unit: setup
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# Browser tests and those that start processes wait more than they compute: each of the two streams has a core, and the
-# rest, the static checks included, runs at low priority in what both leave idle. A fourth stream gained nothing.
+# Three streams of about equal work by folder, which also spares each collecting the others' tests. What waits for a
+# browser leaves its core to the other two, which run at lower priority. A fourth stream gained nothing.
 test: setup
-	@$(MAKE) --no-print-directory --output-sync=target -j4 static test-browser test-slow test-unit
+	@$(MAKE) --no-print-directory --output-sync=target -j4 static test-browser test-explorer test-rest
 
 static: lint types scripts
 
 # Bytecode of the tests is kept, also where the environment forbids it: collecting them takes twice as long without.
-STREAMS := test-browser test-slow test-unit
+STREAMS := test-browser test-explorer test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: setup
 	$(BIN)/python -m pytest -m browser tests/browser tests/explorer/exports $(ARGS)
 
-test-slow: setup
-	nice -n 5 $(BIN)/python -m pytest -m "(slow or model) and not browser" $(ARGS)
+test-explorer: setup
+	nice -n 5 $(BIN)/python -m pytest -m "not browser" tests/explorer $(ARGS)
 
-test-unit: setup
-	nice -n 10 $(BIN)/python -m pytest -m "not slow and not model and not browser" $(ARGS)
+test-rest: setup
+	nice -n 5 $(BIN)/python -m pytest -m "not browser" tests --ignore=tests/explorer --ignore=tests/browser $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 FAMILY = $$($(BIN)/python -c "from focus_runtime.models.devices import processor_family; print(processor_family())")

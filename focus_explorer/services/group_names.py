@@ -26,7 +26,8 @@ def group_names(database: Database, run_id: str) -> GroupNamesPayload:
     Raises:
         NotFoundError: there is no such run.
     """
-    found, given = run_names(database, run_id), given_names(database, run_id)
+    with database.read():  # once: opening the file takes longer than most reads
+        found, given = run_names(database, run_id), given_names(database, run_id)
     return {
         "names": [
             [

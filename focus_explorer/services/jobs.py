@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import nullcontext
@@ -143,6 +145,7 @@ class JobRunner:
         self._turn = threading.Lock() if one_at_a_time else nullcontext()
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
         self._lock = threading.Lock()
+        _RUNNERS.add(self)
 
     def start(
         self,
@@ -185,6 +188,11 @@ class JobRunner:
         """The job of a key; None when none was started or it is no longer kept."""
         return self._jobs.get(key)
 
+    def live(self) -> list[Job]:
+        """Jobs that wait or run."""
+        with self._lock:
+            return [job for job in self._jobs.values() if job.live]
+
     def newest(self) -> Job | None:
         """The job started or looked up last; None when there is none."""
         with self._lock:
@@ -204,3 +212,15 @@ class JobRunner:
         ended = [key for key, job in self._jobs.items() if not job.live]
         for key in ended[: max(0, len(ended) - self._kept)]:
             del self._jobs[key]
+
+
+_RUNNERS: weakref.WeakSet[JobRunner] = weakref.WeakSet()  # of this process, whose end concerns them all
+
+
+def stop_all_jobs(seconds: float) -> list[Job]:
+    """Request that every job of this process stops, and wait at most so many seconds; returns those still live."""
+    jobs = [job for runner in list(_RUNNERS) for job in runner.live()]
+    for job in jobs:
+        job.stop()
+    deadline = time.monotonic() + seconds
+    return [job for job in jobs if not job.wait(max(0.0, deadline - time.monotonic()))]

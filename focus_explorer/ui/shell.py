@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.types import ASGIApp
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
@@ -18,6 +19,12 @@ from focus_explorer.services.service import Service
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
 from focus_explorer.ui.downloads.files import routes
+from focus_explorer.ui.hosting.guard import Guard, guarded_lifespan
+from focus_explorer.ui.hosting.health import health_routes
+from focus_explorer.ui.hosting.lab import LoginRequired, session_user
+from focus_explorer.ui.hosting.login import login
+from focus_explorer.ui.hosting.modes import Hosting
+from focus_explorer.ui.hosting.stopping import end_jobs, stop_signals
 from focus_explorer.ui.tabs import (
     centroids as centroids_tab,
 )
@@ -57,29 +64,39 @@ class App:
     blocks: gr.Blocks
     service: Service
     request: AnalyzeRequest
+    hosting: Hosting = field(default_factory=Hosting)
 
-    def launch(self, *, host: str | None = None, port: int | None = None, block: bool = True, mcp: bool = False) -> Any:
+    def launch(self, *, port: int | None = None, block: bool = True, mcp: bool = False) -> Any:
         """Serve the page; the first visit of an empty database starts its first run.
 
         Args:
-            host: address.
             port: port; the next free one when taken.
             block: wait until stopped.
             mcp: offer the functions of the API to language models too.
 
         Raises:
-            InputError: the database, model or centroids cannot be used, no port is free, or MCP is not installed.
+            InputError: the database, model or centroids cannot be used, no port is free, MCP is not installed, or the
+                page would be open to more people than its mode is for.
         """
+        self.hosting.check(mcp=mcp)
         if mcp:
             api.check_mcp()
-        address = host or settings.SETTINGS["host"].default
-        free = _free_port(address, port or int(settings.SETTINGS["port"].default))
+        free = _free_port(self.hosting.host, port or int(settings.SETTINGS["port"].default))
         purge_expired(self.service)
         check_first_run(self.service, self.request)
+        with stop_signals() as stopping:
+            served = self._serve(free, mcp=mcp)
+            if block:
+                stopping.wait()
+                end_jobs()
+                self.blocks.close(verbose=False)
+        return served
+
+    def _serve(self, port: int, *, mcp: bool) -> Any:
         try:
             return self.blocks.queue(max_size=16, default_concurrency_limit=8).launch(
-                server_name=address,
-                server_port=free,
+                server_name=self.hosting.host,
+                server_port=port,
                 theme=THEME,
                 css_paths=[host_style()],
                 head=head_html(),
@@ -89,11 +106,26 @@ class App:
                 ssr_mode=False,
                 run_history=False,
                 mcp_server=mcp,
-                prevent_thread_lock=not block,
-                app_kwargs={"routes": routes(self.service)},
+                num_workers=0,  # processes of Gradio's that would serve files on ports of their own, without the guard
+                prevent_thread_lock=True,
+                root_path=self.hosting.root_path or None,
+                auth=login(self.hosting),
+                app_kwargs=self.app_kwargs(),
             )
         except OSError as error:
             raise InputError(f"the page cannot be served: {error}", fix="choose another --host or --port") from error
+
+    def app_kwargs(self) -> dict[str, Any]:
+        """What the web application gets besides Gradio's: our routes, and the guard around all of them."""
+        addresses = self.hosting.addresses
+
+        def wrap(inside: ASGIApp, app: Any) -> ASGIApp:
+            return Guard(LoginRequired(inside, self.hosting, session_user(app)), addresses)
+
+        return {
+            "routes": [*routes(self.service), *health_routes(self.service)],
+            "lifespan": guarded_lifespan(wrap),
+        }
 
 
 def _free_port(host: str, first: int) -> int:
@@ -119,12 +151,18 @@ def _free_port(host: str, first: int) -> int:
     raise InputError(f"ports {first} to {first + 49} are all in use", fix="choose another --port")
 
 
-def build_app(*, database: str | Path | None = None, request: AnalyzeRequest | None = None) -> App:
+def build_app(
+    *,
+    database: str | Path | None = None,
+    request: AnalyzeRequest | None = None,
+    hosting: Hosting | None = None,
+) -> App:
     """Build the page; nothing is loaded or served yet.
 
     Args:
         database: DuckDB file; the user's own when None.
         request: model, centroids, device, precision and backend preselected in the form.
+        hosting: where it is served and who may do what; a private page on this machine when None.
     """
     settings.quiet_libraries()
     request = request or AnalyzeRequest()
@@ -145,4 +183,4 @@ def build_app(*, database: str | Path | None = None, request: AnalyzeRequest | N
                 runs_tab.build(service, explore, runs, blocks)
         explore_tab.connect_load(blocks, service, request, explore)
         api.build(service, request)
-    return App(blocks, service, request)
+    return App(blocks, service, request, hosting or Hosting())

@@ -1,0 +1,1 @@
+"""Where the page is served, and who may do what there."""

@@ -1,0 +1,51 @@
+"""Serving until SIGTERM or SIGINT, which end background work at its next step before they end the server."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from focus_explorer.services.jobs import stop_all_jobs
+
+LEAVING_SECONDS = 10.0  # for jobs to reach their next step
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """SIGTERM and SIGINT set the event; a second one ends the program at once.
+
+    Where SIGINT was ignored at the start, as in a shell script's background job, it stays without effect here. But it
+    gets a handler, since processes started from here inherit only what is ignored: trainings are stopped by SIGINT.
+    """
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+
+    def nothing(number: int, frame: Any) -> None:
+        pass
+
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    handlers = {signal.SIGTERM: stop, signal.SIGINT: nothing if ignored else stop}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_jobs(seconds: float = LEAVING_SECONDS) -> None:
+    """Request that all background work stops, and wait for it; what it has not stored by then is dropped."""
+    left = stop_all_jobs(seconds)
+    if left:
+        print(f"ended during {', '.join(sorted(job.kind for job in left))}; nothing half is kept", file=sys.stderr)

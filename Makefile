@@ -70,7 +70,7 @@ test-explorer: setup
 	nice -n 5 $(BIN)/python -m pytest -m "not browser" tests/explorer $(ARGS)
 
 test-rest: setup
-	nice -n 5 $(BIN)/python -m pytest -m "not browser" tests --ignore=tests/explorer --ignore=tests/browser $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest -m "not browser" --ignore=tests/explorer $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 FAMILY = $$($(BIN)/python -c "from focus_runtime.models.devices import processor_family; print(processor_family())")

@@ -254,6 +254,11 @@ def test_the_tour_starts_only_on_request_and_ends_for_good(open_page):
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("fx-tour")).to_have_count(0)
     assert page.evaluate("localStorage.getItem('fx-tour-done')") == "1"
+    again = open_page("?tour=on")
+    expect(again.get_by_test_id("fx-tour")).to_be_visible()
+    again.locator("#fe-text textarea").fill("")
+    again.locator("#fe-run").click()  # who explores needs no tour over the result
+    expect(again.get_by_test_id("fx-tour")).to_have_count(0)
     linked = open_page("?tour=on", size="narrow")
     expect(linked.get_by_test_id("fx-tour")).to_be_visible()
     linked.get_by_test_id("fx-tour-skip").click()

@@ -139,6 +139,7 @@ def test_a_pair_and_a_block_are_chosen_by_keyboard_alone(open_page):
 def test_terms_explain_themselves_to_the_keyboard(open_page):
     page = open_mask(open_page)
     tip = page.locator("#fe-view").get_by_test_id("fx-tooltip")
+    page.get_by_test_id("fx-header").locator("summary").first.click()  # how it was run is folded away
     for term, words in (("how it was run", "float32 is the format"), ("near, same group, both", "at most 16 apart")):
         page.get_by_role("button", name=f"What does “{term}").focus()
         expect(tip).to_contain_text(words)
@@ -146,8 +147,8 @@ def test_terms_explain_themselves_to_the_keyboard(open_page):
     page.locator("[data-testid=fx-compare] ~ section").get_by_role("button", name="“nats” mean").focus()
     expect(tip).to_contain_text("natural logarithm")
     page.get_by_role("tab", name="Tokens", exact=True).click()
-    page.get_by_role("button", name="“confidence” mean").last.focus()
-    expect(tip).to_contain_text("Mean probability of this group")
+    page.get_by_test_id("fx-legend").get_by_role("button", name="“Groups” mean").focus()
+    expect(tip).to_contain_text("confidence (the mean probability of the group")
 
 
 def test_rows_of_both_tables_choose_their_tokens_and_their_layer(open_page):

@@ -32,8 +32,10 @@ export function foldForm(runId, isFirst) {
   if (form() && (!isFirst || named || window.matchMedia("(max-width: 700px)").matches)) setFolded(true);
 }
 
+export const unfoldForm = () => setFolded(false);
+
 export function openForm() {
-  setFolded(false);
+  unfoldForm();
   form()?.scrollIntoView({ block: "nearest" });
   form()?.querySelector("textarea")?.focus({ preventScroll: true });
 }

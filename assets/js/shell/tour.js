@@ -1,6 +1,7 @@
 // @ts-check
 // The guided tour of the first visit: a card next to one part of the page after another, never modal.
 import { buttonOf, el, newId } from "../core/dom.js";
+import { unfoldForm } from "./form.js";
 import { tour as text } from "../strings/tour.js";
 
 const DONE = "fx-tour-done";
@@ -76,6 +77,10 @@ class Tour {
     );
     document.body.append(this.node);
     this.moved = () => this.place();
+    // Whoever explores a text has begun without the tour, which would lie over the result.
+    this.pressed = (/** @type {MouseEvent} */ event) =>
+      /** @type {Element} */ (event.target).closest("#fe-run") && this.end();
+    document.addEventListener("click", this.pressed);
     window.addEventListener("resize", this.moved);
     this.show(0);
   }
@@ -116,7 +121,7 @@ class Tour {
     if (target) target.classList.add("fx-tour-target");
   }
 
-  // Below its target where there is room for both, else over the lower part of it.
+  // Next to its target or below it; where it is taller than half the window, at the window's foot, below its beginning.
   place() {
     const { offsetWidth: width, offsetHeight: height } = this.node;
     const rect = this.target
@@ -127,7 +132,7 @@ class Tour {
     const left = fitsRight
       ? rect.right + GAP
       : Math.min(Math.max(GAP, rect.left), document.documentElement.clientWidth - width - GAP);
-    const top = fitsRight ? rect.top : tall ? rect.top + window.innerHeight / 3 : rect.bottom + GAP;
+    const top = fitsRight ? rect.top : tall ? window.innerHeight - height - GAP : rect.bottom + GAP;
     this.node.style.left = `${left + window.scrollX}px`;
     const lowest = Math.max(0, document.documentElement.scrollHeight - height - GAP);
     this.node.style.top = `${Math.min(top + window.scrollY, lowest)}px`;
@@ -137,6 +142,7 @@ class Tour {
     remember();
     this.mark(null);
     window.removeEventListener("resize", this.moved);
+    document.removeEventListener("click", this.pressed);
     this.node.remove();
     tour = null;
     if (this.before && this.before.isConnected) this.before.focus({ preventScroll: true });
@@ -147,6 +153,7 @@ export const startTour = () => {
   if (tour !== null) tour.end();
   const explore = document.querySelector("#fe-tabs [role=tab]"); // its steps are all on the first tab
   if (explore && explore.getAttribute("aria-selected") !== "true") explore.click();
+  unfoldForm();
   setTimeout(() => {
     tour = new Tour();
   }, 50);

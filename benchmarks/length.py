@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.domains import cut
+from benchmarks.results_file import continued, percent
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.heads import HeadMask
@@ -200,7 +201,7 @@ def as_table(result: dict[str, Any]) -> str:
         for setting, row in found.items():
             for text in ("all", *TEXTS):
                 if text in row:
-                    cells = " | ".join(_percent(cell) for cell in row[text][kind])
+                    cells = " | ".join(percent(cell) for cell in row[text][kind])
                     lines.append(f"| {setting}, {text} | {cells} |")
         lines.append("")
     for title, name in (
@@ -214,11 +215,6 @@ def as_table(result: dict[str, Any]) -> str:
                 lines.append(f"| {setting} | " + " | ".join(f"{100 * value:.1f}" for value in row[name]) + " |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _percent(interval: dict[str, float]) -> str:
-    value, low, high = (100 * math.expm1(interval[name]) for name in ("value", "low", "high"))
-    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def measure(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
@@ -287,11 +283,7 @@ def main() -> None:
         parser.error("--out is needed to measure")
     identity = {"dtype": "bfloat16", "sequences": arguments.sequences, "lengths": list(LENGTHS)}
     result: dict[str, Any] = {"machine": machine(), **identity, "rows": {}}
-    if arguments.out.exists():
-        before = json.loads(arguments.out.read_text())
-        if any(before.get(name) != value for name, value in identity.items()):
-            parser.error(f"{arguments.out} holds another setting; choose another --out")
-        result = before
+    result = continued(arguments.out, identity, result, parser)
     measure(arguments, result)
     result["summary"] = summary(result)
     _write(arguments.out, result)

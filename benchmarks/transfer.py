@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.domains import cut
+from benchmarks.results_file import continued, percent
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.contingency import adjusted_rand, contingency
@@ -274,7 +274,7 @@ def as_table(result: dict[str, Any]) -> str:
     for name, row in found["loss"].items():
         cells = []
         for tested in tests:
-            cell = _percent(row[tested])
+            cell = percent(row[tested])
             p_value = found["beside_own"].get(name, {}).get(tested, {}).get("p_value")
             cells.append(f"**{cell}**" if name == tested else cell + ("" if p_value is None else f", p {p_value:.3f}"))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -284,7 +284,7 @@ def as_table(result: dict[str, Any]) -> str:
     balanced = found["balanced"]
     lines += ["", "| balanced on the mixture | " + " | ".join(TRAINED) + " |", "|" + "---|" * (len(TRAINED) + 1)]
     for name, row in balanced["loss"].items():
-        cells = [f"{_percent(row[tested])}, {100 * balanced['pairs'][name][tested]:.0f} %" for tested in TRAINED]
+        cells = [f"{percent(row[tested])}, {100 * balanced['pairs'][name][tested]:.0f} %" for tested in TRAINED]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     over_all = found["all"] | {f"balanced: {name}": row for name, row in balanced.items() if "value" in row}
     lines += ["", "| over all | nats | p |", "|---|---|---|"]
@@ -297,11 +297,6 @@ def as_table(result: dict[str, Any]) -> str:
         pairs = f"{min(row['over_pairs']):.2f} to {max(row['over_pairs']):.2f} ({len(row['over_pairs'])})"
         lines.append(f"| {name} | {row['mean']:.3f} | {layers} | {pairs} |")
     return "\n".join(lines)
-
-
-def _percent(interval: dict[str, float]) -> str:
-    value, low, high = (100 * math.expm1(interval[name]) for name in ("value", "low", "high"))
-    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
@@ -403,11 +398,7 @@ def main() -> None:
     identity = {"config": CONFIG.to_dict(), "train_window": TRAIN_WINDOW, "training": training, "dtype": "bfloat16"}
     identity |= {"sequences": arguments.sequences, "length": arguments.length}
     result: dict[str, Any] = {"machine": machine(), **identity, "files": {}}
-    if arguments.out.exists():
-        before = json.loads(arguments.out.read_text())
-        if any(before.get(name) != value for name, value in identity.items()):
-            parser.error(f"{arguments.out} holds another setting; choose another --out")
-        result = before
+    result = continued(arguments.out, identity, result, parser)
     arguments.files.mkdir(parents=True, exist_ok=True)
     train_and_score(arguments, result)
     score_balanced(arguments, result)

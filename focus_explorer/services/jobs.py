@@ -155,6 +155,7 @@ class JobRunner:
         kind: str,
         run_id: str = "",
         reuse_done: bool = False,
+        join: bool = False,
     ) -> Job:
         """Start work, unless a job of this key is live already.
 
@@ -164,6 +165,7 @@ class JobRunner:
             kind: of the job.
             run_id: of the job.
             reuse_done: return a job of this key that is done instead of doing its work again.
+            join: return a live job of this key where `most_live` are live too; for keys that name all of the work.
 
         Returns:
             The new job, or the one of this key that is live (or done).
@@ -172,10 +174,12 @@ class JobRunner:
             InputError: `most_live` jobs are live.
         """
         with self._lock:
+            job = self._jobs.get(key)
+            if join and job is not None and job.live:
+                return job
             if self._most_live is not None and sum(job.live for job in self._jobs.values()) >= self._most_live:
                 problem, fix = self._busy
                 raise InputError(problem, fix=fix)
-            job = self._jobs.get(key)
             if job is None or not (job.live or (reuse_done and job.state == "done")):
                 self._jobs.pop(key, None)
                 self._forget()

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
-from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
+from focus_runtime.budget import read_budget
 from focus_runtime.composition.changes import Change, last_token, read_changes
 from focus_runtime.failures import Advice
 
@@ -170,23 +171,37 @@ def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = 
     Raises:
         NotFoundError: the centroids are not here.
     """
-    config, centroids = run_config(run), _centroid_name(service, run)
-    drawn = centroids == "random"
-    return AnalyzeRequest(
+    return request_of(
+        run_config(run).to_dict(),
+        _centroid_name(service, run),
+        run["seed"],
         model=run["model_id"],
-        centroids=centroids,
-        top_k=config.top_k,
-        window=config.window,
-        num_sinks=config.num_sinks,
-        assignment=config.assignment,
-        budget=config.budget,
         device=device_here(run["device"]),
         dtype=run["dtype"],
         backend=backend_again(run),
-        num_groups=config.num_groups if drawn else None,
-        routing_dim=config.routing_dim if drawn else None,
-        seed=run["seed"] if drawn else RANDOM_SEED,
         changes=(*map(str, run_changes(run)), *texts),
+    )
+
+
+def request_of(config: Mapping[str, Any], centroids: str, seed: int | None, **more: Any) -> AnalyzeRequest:
+    """What analyses a text at the settings of an executed configuration.
+
+    Args:
+        config: as JSON.
+        centroids: name or path of them.
+        seed: that they were drawn from, where they are random.
+        more: further attributes of the request.
+    """
+    random = {"num_groups": config["num_groups"], "routing_dim": config["routing_dim"], "seed": seed}
+    return AnalyzeRequest(
+        centroids=centroids,
+        top_k=config["top_k"],
+        window=config["window"],
+        num_sinks=config["num_sinks"],
+        assignment=config["assignment"],
+        budget=read_budget(config.get("budget", [])),
+        **(random if centroids == "random" else {}),
+        **more,
     )
 
 

@@ -20,14 +20,12 @@ from focus_explorer.errors import InputError, NotFoundError, TextError
 from focus_explorer.exports.bundle.manifest import Row, ids_sha256
 from focus_explorer.exports.bundle.read import Bundle
 from focus_explorer.progress import Progress
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.analyze import analyze
 from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_name, shipped_names
-from focus_explorer.services.centroids.fit import RANDOM_SEED
 from focus_explorer.services.models import LoadedModel, ModelStore, load_by_name
-from focus_explorer.services.run_model import backend_again, device_here
+from focus_explorer.services.run_model import backend_again, device_here, request_of
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
-from focus_runtime.budget import read_budget
 from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
 
@@ -137,27 +135,21 @@ def run_again(
     Raises:
         InputError: text, model or centroids are not the recorded ones.
     """
-    config, drawn = entry["config"], centroids == "random"
+    config = entry["config"]
     with _threads(entry["execution"]["threads"]):
         progress("Loading the model", 0.0)
         with service.models.lease(entry["model"]["id"]) as loaded:
             text, cut = _matching(entry, texts, loaded.tokenizer)
         if centroids not in (*shipped_names(), "random"):
             register_in_place(service.database, centroids)
-        request = AnalyzeRequest(
+        request = request_of(
+            config,
+            centroids,
+            entry["seeds"]["random_centroids"] if centroids == "random" else None,
             model=entry["model"]["id"],
-            centroids=centroids,
-            top_k=config["top_k"],
-            window=config["window"],
-            num_sinks=config["num_sinks"],
-            assignment=config["assignment"],
-            budget=read_budget(config.get("budget", [])),
             max_tokens=cut,
             repeats=1,
             backend=backend_again(entry["execution"]),
-            num_groups=config["num_groups"] if drawn else None,
-            routing_dim=config["routing_dim"] if drawn else None,
-            seed=entry["seeds"]["random_centroids"] if drawn else RANDOM_SEED,
             changes=tuple(entry.get("changes", [])),
         )
         fresh = analyze(service, text, request, progress=lambda stage, part: progress(stage, 0.6 * part))

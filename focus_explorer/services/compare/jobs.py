@@ -134,17 +134,14 @@ class Comparisons:
             InputError: a change or the run cannot be used, or another comparison is under way.
         """
         checked_changes(self.service, run_id, texts)
-        key = ("what_if", run_id, tuple(texts))
-        live = self._jobs.get(key)
-        if live is not None and live.live:  # two pages that open one link; the key names all that is measured
-            return
         self._jobs.start(
-            key,
+            ("what_if", run_id, tuple(texts)),
             lambda job: self.service.part(WhatIfs).measure(
                 run_id, texts, progress=job.step, cancelled=job.stop_requested
             ),
             kind="what_if",
             run_id=run_id,
+            join=True,  # two pages may open one link
         )
 
     def start_saving(self, run_id: str, texts: Sequence[str]) -> None:

@@ -94,9 +94,7 @@ def pieces_of(tokenizer: Any, text: str) -> tuple[list[int], list[str]]:
     """
     if not text.strip():
         return [], []
-    check_text(text)
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    ids, spans = list(encoded["input_ids"]), [tuple(span) for span in encoded["offset_mapping"]]
+    ids, spans = _encoded(tokenizer, text)
     return ids, _pieces(tokenizer, text, ids, spans)[0]
 
 
@@ -111,9 +109,7 @@ def tokenize(tokenizer: Any, text: str, *, max_tokens: int | None = None) -> Tok
     Raises:
         TextError: the text cannot be analysed or has fewer than two tokens.
     """
-    check_text(text)
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    ids, spans = list(encoded["input_ids"]), [tuple(span) for span in encoded["offset_mapping"]]
+    ids, spans = _encoded(tokenizer, text)
     total = len(ids)
     if total < 2:
         raise TextError(
@@ -127,6 +123,13 @@ def tokenize(tokenizer: Any, text: str, *, max_tokens: int | None = None) -> Tok
         text = text[: spans[-1][1]]
     pieces, starts, ends = _pieces(tokenizer, text, ids, spans)
     return TokenizedText(text, ids, pieces, starts, ends, total)
+
+
+def _encoded(tokenizer: Any, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """Token ids and characters of a text that can be read."""
+    check_text(text)
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    return list(encoded["input_ids"]), [tuple(span) for span in encoded["offset_mapping"]]
 
 
 def _boundary(spans: list[tuple[int, int]], limit: int) -> int:

@@ -81,6 +81,8 @@ export class ComparePart {
   kind = "";
   /** Its questions to the server, set by each part. @type {{ state: JobQuestion, start: JobQuestion }} */
   questions;
+  /** A question that starts work is not answered yet. */
+  starting = false;
   /** @type {number} */
   timer;
   /** Milliseconds between questions while work continues. */
@@ -151,9 +153,11 @@ export class ComparePart {
    * @param {JobQuestion} [what]
    */
   start(details, what = this.questions.start) {
-    this.startButton.disabled = true;
+    this.startButton.disabled = this.starting = true;
     return this.watch(what, details).finally(() => {
+      this.starting = false;
       this.startButton.disabled = this.busy;
+      this.started();
     });
   }
 
@@ -179,6 +183,9 @@ export class ComparePart {
     });
     return this.startButton;
   }
+
+  /** After the answer to a question that starts work, also a refusal. */
+  started() {}
 
   /**
    * Shows an answer; each part has its own.

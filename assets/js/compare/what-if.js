@@ -18,7 +18,7 @@ import { whatIf as text } from "../strings/what-if.js";
 /** @import { JobPayload, WhatIfPayload, WhatIfResultPayload } from "../core/payloads.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
-/** @import { JobQuestion, PlotPoint } from "../core/types.js" */
+/** @import { Details, JobQuestion, PlotPoint } from "../core/types.js" */
 
 const SAVE = "what_if_save";
 const SEPARATOR = ",";
@@ -175,9 +175,28 @@ export class CompareWhatIf extends ComparePart {
       );
     });
     this.list.replaceChildren(...(items.length > 0 ? items : [el("li", { class: "fx-muted" }, text.none)]));
-    this.undo.disabled = this.history.length === 0;
-    this.clear.disabled = this.save.disabled = changes.length === 0;
+    this.allow();
     this.app.writeAddress();
+  }
+
+  /** Changes follow one another: none is made, taken back or saved while another one is measured. */
+  allow() {
+    const waits = this.starting || this.busy;
+    this.undo.disabled = waits || this.history.length === 0;
+    this.clear.disabled = this.save.disabled = waits || this.changes.length === 0;
+    for (const button of this.list.getElementsByTagName("button")) button.disabled = waits;
+  }
+
+  /** @override */
+  started() {
+    this.allow();
+  }
+
+  /** @override @param {Details} details @param {JobQuestion} [what] */
+  start(details, what) {
+    const answered = super.start(details, what);
+    this.allow();
+    return answered;
   }
 
   /** For the address. */
@@ -187,7 +206,7 @@ export class CompareWhatIf extends ComparePart {
 
   /** @param {WhatIfPayload} answer */
   received(answer) {
-    this.save.disabled = this.busy || this.changes.length === 0;
+    this.allow();
     if (answer.saved !== null) this.showSaved(answer.saved);
     this.results.hidden = answer.result === null;
     this.command.textContent = answer.command;

@@ -69,4 +69,4 @@ def run(arguments: argparse.Namespace) -> None:
         backend=arguments.backend,
     )
     app = build_app(database=arguments.db, request=request, hosting=hosting)
-    app.launch(port=arguments.port, mcp=arguments.mcp)
+    app.launch(port=arguments.port, mcp=arguments.mcp, exits=True)

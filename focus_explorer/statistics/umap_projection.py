@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 NEIGHBOURS, MIN_DIST, METRIC = 15, 0.1, "cosine"
 SHORTEST_FOR_UMAP = 32
+LONGEST_FOR_ALL_PAIRS = 4096  # as in umap-learn: beyond, it finds neighbours approximately
 TRUST_SAMPLE = 2000
 
 
@@ -51,10 +52,26 @@ def project(
 def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     from umap import UMAP
 
-    model = UMAP(n_neighbors=NEIGHBOURS, min_dist=MIN_DIST, metric=METRIC, random_state=seed, n_jobs=1)
+    model = UMAP(
+        n_neighbors=NEIGHBOURS,
+        min_dist=MIN_DIST,
+        metric=METRIC,
+        random_state=seed,
+        n_jobs=1,
+        precomputed_knn=_neighbours(points) if len(points) < LONGEST_FOR_ALL_PAIRS else (None, None, None),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(model.fit_transform(points), dtype=np.float64)
+
+
+def _neighbours(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Nearest points of each, itself among them, and their distances; UMAP would compile a search of its own first."""
+    from sklearn.neighbors import NearestNeighbors
+
+    search = NearestNeighbors(n_neighbors=NEIGHBOURS, metric=METRIC, algorithm="brute").fit(points)
+    distances, indices = search.kneighbors(points)
+    return indices, distances
 
 
 def _pca(points: NDArray[np.float64]) -> NDArray[np.float64]:

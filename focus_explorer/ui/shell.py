@@ -24,7 +24,7 @@ from focus_explorer.ui.hosting.health import health_routes
 from focus_explorer.ui.hosting.lab import LoginRequired, session_user
 from focus_explorer.ui.hosting.login import login
 from focus_explorer.ui.hosting.modes import Hosting
-from focus_explorer.ui.hosting.stopping import end_jobs, stop_signals
+from focus_explorer.ui.hosting.stopping import end_jobs, exit_at_last, stop_signals
 from focus_explorer.ui.tabs import (
     centroids as centroids_tab,
 )
@@ -66,13 +66,14 @@ class App:
     request: AnalyzeRequest
     hosting: Hosting = field(default_factory=Hosting)
 
-    def launch(self, *, port: int | None = None, block: bool = True, mcp: bool = False) -> Any:
+    def launch(self, *, port: int | None = None, block: bool = True, mcp: bool = False, exits: bool = False) -> Any:
         """Serve the page; the first visit of an empty database starts its first run.
 
         Args:
             port: port; the next free one when taken.
             block: wait until stopped.
             mcp: offer the functions of the API to language models too.
+            exits: the process is there for the page alone: once stopped it ends in time, also where a thread is stuck.
 
         Raises:
             InputError: the database, model or centroids cannot be used, no port is free, MCP is not installed, or the
@@ -88,6 +89,8 @@ class App:
             served = self._serve(free, mcp=mcp)
             if block:
                 stopping.wait()
+                if exits:
+                    exit_at_last()
                 end_jobs()
                 self.blocks.close(verbose=False)
         return served

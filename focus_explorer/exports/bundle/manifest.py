@@ -47,10 +47,7 @@ Row = dict[str, Any]
 class SteadyDatabase(Database):
     """Database read on one thread and in UTC, so that sums and times are the same on every machine."""
 
-    def _open(self, *, read_only: bool) -> Any:
-        connection = super()._open(read_only=read_only)
-        connection.execute("SET threads = 1; SET TimeZone = 'UTC'")
-        return connection
+    SETTINGS = "SET threads = 1; SET TimeZone = 'UTC'"
 
 
 def describe_run(service: Service, database: Database, run_id: str, *, with_text: bool) -> tuple[Row, str]:

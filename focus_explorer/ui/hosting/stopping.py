@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 from focus_explorer.services.jobs import stop_all_jobs
 
 LEAVING_SECONDS = 10.0  # for jobs to reach their next step
+LAST_SECONDS = 5.0  # after that, for the server and all that is left
 
 
 @contextmanager
@@ -49,3 +51,15 @@ def end_jobs(seconds: float = LEAVING_SECONDS) -> None:
     left = stop_all_jobs(seconds)
     if left:
         print(f"ended during {', '.join(sorted(job.kind for job in left))}; nothing half is kept", file=sys.stderr)
+
+
+def exit_at_last(seconds: float = LEAVING_SECONDS + LAST_SECONDS) -> None:
+    """End this process after so many seconds even where a thread is stuck; what is stored is whole at any moment."""
+
+    def end() -> None:
+        print("ended with work that did not stop", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()

@@ -1,7 +1,7 @@
 """Short-lived connections to one DuckDB file that several processes share.
 
-DuckDB lets one process write at a time. Every use opens, works and closes; a lock held elsewhere is waited for, and
-when it stays, the message names the process that holds it.
+DuckDB lets one process write at a time. Every use opens, works and closes, a read a moment later (connections.py); a
+lock held elsewhere is waited for, and when it stays, the message names the process that holds it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 
 from focus_runtime.errors import StoreBusyError, StoreError
+from focus_runtime.store.connections import OpenFile, Reader, open_file
 from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, migrate
 
 WAIT_SECONDS = 20.0
@@ -34,17 +35,21 @@ class Database:
         wait: seconds to wait for another process's lock.
     """
 
+    SETTINGS: ClassVar[str] = ""
+    """SQL that a connection begins with."""
+
     def __init__(self, path: str | Path, *, wait: float = WAIT_SECONDS) -> None:
         self.path = Path(os.path.expanduser(path))
         self.wait = wait
-        self._lock = threading.RLock()
         self._ready = False
-        self._reading: duckdb.DuckDBPyConnection | None = None
+        self._thread = threading.local()
 
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection inside one transaction: committed at the end, rolled back on any error."""
-        with self._lock:
+        shared = open_file(self.path)
+        shared.begin_write()
+        try:
             connection = self._open(read_only=False)
             try:
                 if not self._ready:
@@ -63,43 +68,71 @@ class Database:
                 raise
             finally:
                 connection.close()
+        finally:
+            shared.end_write()
 
     @contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection; other readers may work at the same time. A missing file reads as empty.
 
         A file of an older version is migrated first. Inside another `read` of the same thread it is that one's
-        connection: opening takes longer than most queries.
+        connection. Otherwise it may be one that was read from a moment ago.
         """
-        with self._lock:
-            if self._reading is not None:
-                yield self._reading
-                return
+        reading = getattr(self._thread, "reading", None)
+        if reading is not None:
+            yield reading
+            return
         if not os.path.exists(self.path):
             with self.write():
                 pass
-        with self._lock:
-            connection = self._open(read_only=True)
+        shared = open_file(self.path)
+        reader, whole = self._begin_read(shared), False
+        self._thread.reading = reader.connection
+        try:
+            yield reader.connection
+            whole = True
+        except duckdb.IOException as error:
+            raise self._explain(error) from error
+        finally:
+            self._thread.reading = None
+            if not whole:
+                reader.connection.close()
+            shared.end_read(reader if whole else None)
+
+    def _begin_read(self, shared: OpenFile) -> Reader:
+        """A connection to a file with today's schema, counted among the readers of this process."""
+        while True:
+            reader = shared.begin_read(self.SETTINGS)
+            if reader is not None:
+                return reader
+            connection = None
             try:
-                done = applied(connection)
-                if not self._ready:
-                    self._ready = done == _ALL
-                    if done and not self._ready:
-                        connection.close()
-                        with self.write():
-                            pass
-                        connection = self._open(read_only=True)
-                        done = applied(connection)
-                check_version(done, str(self.path))
-                if not done:
-                    raise foreign_file(str(self.path))
-                self._reading = connection
-                yield connection
-            except duckdb.IOException as error:
-                raise self._explain(error) from error
-            finally:
-                self._reading = None
+                file, opened = shared.identity(), time.monotonic()
+                connection = self._open(read_only=True)
+                if self._is_current(connection):
+                    return Reader(connection, self.SETTINGS, opened, file)
                 connection.close()
+            except BaseException as error:
+                if connection is not None:
+                    connection.close()
+                shared.end_read(None)
+                if isinstance(error, duckdb.IOException):
+                    raise self._explain(error) from error
+                raise
+            shared.end_read(None)
+            with self.write():  # migrates
+                pass
+
+    def _is_current(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Whether a database has today's schema; False for an older one, an error for any other."""
+        done = applied(connection)
+        if done and done != _ALL and not self._ready:
+            return False
+        self._ready = self._ready or done == _ALL
+        check_version(done, str(self.path))
+        if not done:
+            raise foreign_file(str(self.path))
+        return True
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self.wait
@@ -109,13 +142,16 @@ class Database:
             try:
                 if not read_only:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                return duckdb.connect(str(self.path), read_only=read_only)
+                connection = duckdb.connect(str(self.path), read_only=read_only)
+                if self.SETTINGS:
+                    connection.execute(self.SETTINGS)
+                return connection
             except (duckdb.Error, OSError) as error:
                 waits = _is_locked(str(error)) or self._is_being_created(str(error), before)
                 if not waits or time.monotonic() > deadline:
                     raise self._explain(error) from error
             time.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
+            pause = min(pause * 1.5, 0.1)
 
     def _size(self) -> int:
         try:

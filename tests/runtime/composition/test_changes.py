@@ -113,13 +113,16 @@ def test_the_model_computes_what_the_masks_say(family, budget, changes, fresh_se
     if family == "GPT2" and budget:
         budget = BUDGET[:1]
     model, focus = composed(family, budget=budget)
-    ids = random_ids(T, seed=fresh_seed % 1000)
-    logits, masks, _ = read(model, focus, ids, changes)
-    with focus.full_attention(), explicit_masks(model, masks), torch.no_grad():
-        torch.testing.assert_close(logits, model(ids, use_cache=False).logits, rtol=2e-4, atol=2e-4)
-    before, unchanged, _ = read(model, focus, ids)
-    assert any((masks[layer] != unchanged[layer]).any() for layer in masks), "the changes show"
-    assert torch.equal(read(model, focus, ids)[0], before), "and are gone afterwards"
+    for attempt in range(20):  # in some texts the moved or seeing token has that group already
+        ids = random_ids(T, seed=fresh_seed % 1000 + attempt)
+        before, unchanged, _ = read(model, focus, ids)
+        logits, masks, _ = read(model, focus, ids, changes)
+        with focus.full_attention(), explicit_masks(model, masks), torch.no_grad():
+            torch.testing.assert_close(logits, model(ids, use_cache=False).logits, rtol=2e-4, atol=2e-4)
+        assert torch.equal(read(model, focus, ids)[0], before), "they are gone afterwards"
+        if any((masks[layer] != unchanged[layer]).any() for layer in masks):
+            return
+    pytest.fail("the changes never show")
 
 
 @pytest.mark.parametrize("backend", ["auto", "masked", "reference", "fused", "decomposed"])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from focus_runtime.errors import StoreError
+from focus_runtime.store import connections
 from focus_runtime.store.database import Database
 
 
@@ -44,3 +48,120 @@ def test_a_small_file_of_another_kind_is_refused_at_once(tmp_path):
     with pytest.raises(StoreError, match="it is no DuckDB file"), Database(path, wait=0.2).write():
         pass
     assert path.read_text().startswith("no database")
+
+
+@pytest.fixture
+def database(tmp_path):
+    database = Database(tmp_path / "runs.duckdb", wait=2.0)
+    with database.write():
+        pass
+    return database
+
+
+def count(database, table="group_names"):
+    with database.read() as connection:
+        return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+
+def name_a_group(database):
+    with database.write() as connection:
+        connection.execute("INSERT INTO group_names VALUES ('f', 0, 0, 'verbs', now())")
+
+
+def opened(monkeypatch):
+    """What is opened from now on: True for each time it is for reading alone."""
+    modes, real = [], connections_open
+
+    def recorded(self, *, read_only):
+        modes.append(read_only)
+        return real(self, read_only=read_only)
+
+    monkeypatch.setattr(Database, "_open", recorded)
+    return modes
+
+
+connections_open = Database._open
+
+
+def test_reads_in_a_row_open_the_file_once_and_see_every_write(database, monkeypatch):
+    monkeypatch.setattr(connections, "KEPT_SECONDS", 30.0)
+    monkeypatch.setattr(connections, "OLDEST_SECONDS", 30.0)
+    modes = opened(monkeypatch)
+    assert [count(database), count(Database(database.path)), count(database)] == [0, 0, 0]
+    assert modes == [True]
+    name_a_group(Database(database.path))  # of another part of the program
+    assert [count(database), count(database)] == [1, 1]
+    assert modes == [True, False, True]
+
+
+def test_a_file_that_took_the_place_of_another_is_opened_anew(database, tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "KEPT_SECONDS", 30.0)
+    other = Database(tmp_path / "other.duckdb")
+    name_a_group(other)
+    assert count(database) == 0
+    shutil.copy(other.path, tmp_path / "copy")
+    os.replace(tmp_path / "copy", database.path)
+    assert count(database) == 1
+
+
+def test_a_failed_read_is_not_continued(database, monkeypatch):
+    modes = opened(monkeypatch)
+    with pytest.raises(ValueError, match="of the caller"), database.read():
+        raise ValueError("of the caller")
+    assert count(database) == 0
+    assert modes == [True, True]
+
+
+WRITER = """
+import sys
+from focus_runtime.store.database import Database
+with Database(sys.argv[1], wait=10).write() as connection:
+    connection.execute("INSERT INTO group_names VALUES ('f', 0, 0, 'verbs', now())")
+"""
+
+
+def test_another_process_writes_while_this_one_reads_without_end(database):
+    """Every read continues the connection of the one before; it is closed in time all the same."""
+    ended = threading.Event()
+
+    def read():
+        while not ended.is_set():
+            count(database)
+            time.sleep(0.02)  # shorter than a connection is kept
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        done = subprocess.run([sys.executable, "-c", WRITER, str(database.path)], capture_output=True, text=True)
+    finally:
+        ended.set()
+        reader.join()
+    assert done.returncode == 0, done.stderr
+    assert count(database) == 1
+
+
+def test_threads_read_side_by_side_and_writers_get_their_turn(database):
+    """Two reads overlap; a writer waits for both, and is not overtaken by readers that come after it."""
+    together, order = threading.Barrier(3, timeout=10), []
+
+    def read(name):
+        with database.read():
+            together.wait()
+            time.sleep(0.2)
+            order.append(name)
+
+    def write():
+        together.wait()
+        name_a_group(database)
+        order.append("write")
+
+    threads = [threading.Thread(target=read, args=("one",)), threading.Thread(target=read, args=("two",))]
+    threads.append(threading.Thread(target=write))
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)  # all three have met; the writer waits
+    late = count(database)
+    for thread in threads:
+        thread.join(10)
+    assert sorted(order[:2]) == ["one", "two"]
+    assert (order[2], late) == ("write", 1)

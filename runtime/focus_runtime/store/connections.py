@@ -1,0 +1,162 @@
+"""What this process has open of a DuckDB file: readers side by side or one writer, and the last reader's connection.
+
+DuckDB refuses to open a file for reading and for writing in one process, and opening takes longer than most reads. So
+threads wait for each other here, and a connection that was read from is kept for a moment for the next read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Any
+
+KEPT_SECONDS = 0.05  # without a read; page and command line read in bursts
+OLDEST_SECONDS = 0.5  # after opening, however often it is read: another process may wait for its turn to write,
+RESTING_SECONDS = 1.0  # and gets it: for so long afterwards nothing is kept between two reads
+
+_files: dict[str, OpenFile] = {}
+_files_lock = threading.Lock()
+
+
+def open_file(path: str | os.PathLike[str]) -> OpenFile:
+    """What this process has open of a file, one for all who use it."""
+    with _files_lock:
+        return _files.setdefault(os.path.realpath(path), OpenFile(os.path.realpath(path)))
+
+
+@dataclass(slots=True)
+class Reader:
+    """A read-only connection.
+
+    Attributes:
+        connection: of DuckDB.
+        settings: what it was opened with; only a read with the same ones may continue with it.
+        opened: when, in seconds of `time.monotonic`.
+        file: identity of the file then.
+        used: when it was last given back.
+    """
+
+    connection: Any
+    settings: Hashable
+    opened: float
+    file: Hashable
+    used: float = 0.0
+
+
+class OpenFile:
+    """Readers, writer and kept connection of one file in this process; safe to use from several threads.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._changed = threading.Condition()
+        self._readers: Counter[int] = Counter()  # by thread; none waits for itself: DuckDB then says what is wrong
+        self._writers = 0  # at work or waiting: readers that come later wait for them
+        self._writer: int | None = None  # thread at work
+        self._kept: Reader | None = None
+        self._sweeping = False
+        self._rests_until = 0.0
+
+    def begin_read(self, settings: Hashable) -> Reader | None:
+        """Wait for writers of this process; the kept connection, where it fits: same settings, same file."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writers or self._writer == get_ident())
+            self._readers[get_ident()] += 1
+            kept, self._kept = self._kept, None
+            if kept is None:
+                return None
+            if kept.settings == settings and kept.file == self.identity():
+                return kept
+        kept.connection.close()
+        return None
+
+    def end_read(self, reader: Reader | None) -> None:
+        """Count a reader out and keep its connection.
+
+        Args:
+            reader: None where there is nothing to keep.
+        """
+        with self._changed:
+            self._readers[get_ident()] -= 1
+            self._readers += Counter()  # drops zeros
+            self._changed.notify_all()
+            if reader is not None and self._may_keep(reader):
+                reader.used = time.monotonic()
+                self._kept, reader = reader, None
+                if not self._sweeping:
+                    self._sweeping = True
+                    threading.Thread(target=self._sweep, daemon=True).start()
+        if reader is not None:
+            reader.connection.close()
+
+    def begin_write(self) -> None:
+        """Wait for readers and writers of this process, and close the kept connection."""
+        with self._changed:
+            self._writers += 1
+            self._changed.wait_for(lambda: self._writer is None and not set(self._readers) - {get_ident()})
+            self._writer = get_ident()
+            kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.connection.close()
+
+    def end_write(self) -> None:
+        """Let the next one in."""
+        with self._changed:
+            self._writer = None
+            self._writers -= 1
+            self._changed.notify_all()
+
+    def identity(self) -> Hashable:
+        """Tells a file from one that took its place."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _may_keep(self, reader: Reader) -> bool:
+        now = time.monotonic()
+        if self._is_old(reader):
+            self._rests_until = now + RESTING_SECONDS
+        return now >= self._rests_until and self._kept is None and not self._writers
+
+    @staticmethod
+    def _is_old(reader: Reader) -> bool:
+        return time.monotonic() - reader.opened > OLDEST_SECONDS
+
+    def close_kept(self) -> None:
+        """Close the kept connection."""
+        with self._changed:
+            kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.connection.close()
+
+    def _sweep(self) -> None:
+        """Close the kept connection once nobody has come for it; ends when there is none."""
+        while (left := self._seconds_left()) > 0:
+            time.sleep(left)
+        self.close_kept()
+
+    def _seconds_left(self) -> float:
+        """How long the kept connection stays; 0 where it ends, and the thread that waited for that with it."""
+        with self._changed:
+            kept, left = self._kept, 0.0
+            if kept is not None:
+                left = min(kept.used + KEPT_SECONDS, kept.opened + OLDEST_SECONDS) - time.monotonic()
+            self._sweeping = left > 0
+            return left
+
+
+@atexit.register
+def _close_kept() -> None:
+    for file in list(_files.values()):
+        file.close_kept()

@@ -1,0 +1,133 @@
+"""The server as a process: health, a proxy's path, and its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from focus_explorer.services.jobs import JobRunner, stop_all_jobs
+from tests.security.conftest import serving
+
+
+def test_health_and_readiness(private):
+    assert private.client.get("/health").json() == {"status": "ok"}
+    assert private.client.get("/ready").json() == {"status": "ok"}
+
+
+def test_not_ready_without_a_database_names_no_path(stored, tmp_path):
+    broken = tmp_path / "broken.duckdb"
+    with serving(broken, stored[2]) as page:
+        broken.write_bytes(b"not a database" * 1000)
+        assert page.client.get("/health").status_code == 200
+        answer = page.client.get("/ready")
+    assert answer.status_code == 503
+    assert str(tmp_path) not in answer.text
+
+
+def test_at_the_end_jobs_stop_at_their_next_step():
+    started, runner = threading.Event(), JobRunner()
+
+    def work(job):
+        started.set()
+        for _ in range(2000):
+            job.step("working", 0.5)
+            time.sleep(0.01)
+
+    job = runner.start("a", work, kind="test")
+    started.wait(5)
+    assert stop_all_jobs(5) == []
+    assert job.state == "stopped"
+
+
+STUCK = """
+import threading, time
+from focus_explorer.ui.hosting.stopping import exit_at_last
+threading.Thread(target=time.sleep, args=(60,)).start()
+exit_at_last(0.1)
+"""
+
+
+def test_a_stuck_thread_does_not_keep_the_process():
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr == "ended with work that did not stop\n"
+
+
+@contextmanager
+def server(database, model, *flags, ignoring_sigint=False):
+    """(process, address) of `focus-explorer serve`."""
+    words = [sys.executable, "-m", "focus_explorer.cli", "serve", "--db", str(database), "--model", model]
+    words += ["--centroids", "random", "--port", "7985", *flags]
+    if ignoring_sigint:  # as the background job of a shell script is started
+        words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *words]
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        address = next(found[0] for line in process.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
+        yield process, address
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_in_order(stored, number):
+    with server(stored[0], stored[2].model) as (process, address):
+        assert httpx.get(f"{address}/ready").status_code == 200
+        process.send_signal(number)
+        assert process.wait(20) == 0
+        assert "Traceback" not in process.stdout.read()
+
+
+@pytest.mark.slow
+def test_below_a_proxys_path(stored):
+    with server(stored[0], stored[2].model, "--root-path", "/focus") as (_, address):
+        assert httpx.get(f"{address}/config").json()["root"].endswith("/focus")
+
+
+@pytest.mark.slow
+def test_stop_reaches_a_training_where_sigint_was_ignored(stored, tmp_path):
+    """A process inherits what is ignored: the signal that stops a training had no effect while it started."""
+    from gradio_client import Client
+
+    with server(tmp_path / "runs.duckdb", stored[2].model, ignoring_sigint=True) as (process, address):
+        process.send_signal(signal.SIGINT)  # still without effect on the page itself
+        client = Client(address, verbose=False)
+        form = ["mine", stored[2].model, 4, 1, 5000, 64, 1, 8, 4, 0.003, "log", "float32", 0, "cpu", "layers", 0, 0, 0]
+        client.predict([], [], *form, False, api_name="/start_training")
+        functions = {
+            item["props"]["elem_id"]: item["id"]
+            for item in httpx.get(f"{address}/config").json()["components"]
+            if item["props"].get("elem_id")
+        }
+
+        def ask(name):
+            body = {"data": {}, "fn_name": name, "component_id": functions["fe-training"], "session_hash": "s"}
+            return httpx.post(f"{address}/gradio_api/component_server", json=body, timeout=60).json()
+
+        ask("stop_training")  # at once, while the libraries are being imported
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            shown = ask("load_trainings")
+            states = [row["status"] for row in shown["trainings"]] + [shown["job"]["state"]] * (
+                shown["job"] is not None
+            )
+            if states and set(states) <= {"stopped"}:
+                return
+            time.sleep(0.5)
+        pytest.fail(f"it was not stopped: {states}")

@@ -143,7 +143,8 @@ class Trainings:
                     return None
                 state: TrainingJobState = "stopping" if job.out in self._stopping else "starting"
                 return {"name": job.name, "out": job.out, "state": state, "message": ""}
-            if status == STOPPED_STATUS:
+            # the signal may come while Python starts, which then ends in ways of its own
+            if status == STOPPED_STATUS or (row is None and status != 0 and job.out in self._stopping):
                 return None if row else {"name": job.name, "out": job.out, "state": "stopped", "message": ""}
             if status == 0 or (row is not None and row["status"] in ("failed", "done")):
                 return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,8 @@ from focus_runtime.budget import MAX_WHOLE, HeadException, HeadGroup, HeadSettin
 from focus_runtime.errors import ConfigError
 
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
+MAX_ITERATIONS = 1000  # of Sinkhorn's normalisation: twenty are enough
+TEMPERATURES = (1e-6, 1e6)  # beyond, scores are no numbers in float32
 CHOICES = {
     "normalisation": ("sinkhorn", "softmax"),
     "assignment": ("causal", "sinkhorn"),
@@ -76,6 +77,10 @@ class FocusConfig:
                 raise ConfigError(f"{name} is {value!r}", expected=f"a whole number of at least {minimum}")
             if value > MAX_WHOLE:
                 raise ConfigError(f"{name} is {value}", expected=f"at most {MAX_WHOLE}")
+        if self.sinkhorn_iterations > MAX_ITERATIONS:
+            raise ConfigError(
+                f"sinkhorn_iterations is {self.sinkhorn_iterations}", expected=f"at most {MAX_ITERATIONS:,}"
+            )
         if self.num_groups > MAX_GROUPS:
             raise ConfigError(f"num_groups is {self.num_groups}", expected=f"at most {MAX_GROUPS} groups")
         if self.top_k > self.num_groups:
@@ -87,8 +92,10 @@ class FocusConfig:
         temperature = self.temperature
         if isinstance(temperature, bool) or not isinstance(temperature, int | float):
             raise ConfigError(f"temperature is {temperature!r}", expected="a number above 0")
-        if not 0 < temperature <= sys.float_info.max:
-            raise ConfigError(f"temperature is {temperature!r}", expected="a finite number above 0")
+        if not TEMPERATURES[0] <= temperature <= TEMPERATURES[1]:
+            raise ConfigError(
+                f"temperature is {temperature!r}", expected=f"a number from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}"
+            )
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}", expected=" or ".join(allowed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 
 import pytest
 import torch
@@ -59,3 +60,59 @@ def test_m2_code_of_a_folder_never_runs(file, tmp_path, monkeypatch):
     assert load_tokenizer(str(folder)) is None or file == "config.json"
     assert questions == []
     assert not ran.exists()
+
+
+def timed_refusal(name, said, **where):
+    start = time.monotonic()
+    with pytest.raises(ModelError, match=said):
+        load_model(str(name), **where)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"block_count": 100_000}, "100000 layers"),
+        ({"block_count": 900}, "lack weights that its header asks for"),
+        ({"feed_forward_length": 2**30}, "lack weights that its header asks for"),
+        ({"embedding_length": 2**20}, "lack weights that its header asks for"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else str(value),
+)
+def test_h3_a_gguf_that_asks_for_more_than_it_holds(settings, said, tmp_path):
+    path = write_gguf(tmp_path / "m.gguf", **settings)
+    timed_refusal(path, said, cache_dir=tmp_path / "cache")
+    assert list((tmp_path / "cache" / "models").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_hidden_layers": 100_000}, "100000 layers"),
+        ({"vocab_size": 2**40}, "lack weights that config.json asks for"),
+        ({"hidden_size": 2**20}, "lack weights that config.json asks for"),
+        ({"num_hidden_layers": "many"}, "num_hidden_layers"),
+    ],
+    ids=str,
+)
+def test_h3_a_folder_that_asks_for_more_than_its_files_hold(changes, said, tmp_path):
+    build_model(vocab_size=512).save_pretrained(tmp_path)
+    build_tokenizer().save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    timed_refusal(tmp_path, said)
+
+
+def test_a_header_that_declares_more_than_its_file(tmp_path):
+    build_model(vocab_size=512).save_pretrained(tmp_path)
+    build_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 8 + b"{}")
+    timed_refusal(tmp_path, "truncated or no safetensors file")
+
+
+def test_pickled_weights_are_refused(tmp_path):
+    model = build_model(vocab_size=512)
+    model.config.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    build_tokenizer().save_pretrained(tmp_path)
+    timed_refusal(tmp_path, "pickled .pytorch_model.bin.")

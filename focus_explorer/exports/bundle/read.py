@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -13,37 +12,10 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle.manifest import FORMAT, FORMAT_VERSION, NAME
-from focus_explorer.exports.tables.sources import TABLES
 
-MOST_BYTES = 2 << 30  # of one file read into memory
-_KEYS: dict[str, type] = {"includes_text": bool, "machine": dict, "versions": dict, "runs": list, "files": list}
-_RUN_KEYS: dict[str, type] = {
-    "run_id": str,
-    "created_at": str,
-    "command": str,
-    "model": dict,
-    "tokenizer": dict,
-    "centroids": dict,
-    "config": dict,
-    "text": dict,
-    "execution": dict,
-    "seeds": dict,
-    "notes": list,
-    "measured": dict,
-    "timing": dict,
-    "maps": list,
-    "tables": list,
-}
-_PARTS = {
-    "model": ("id", "fingerprint"),
-    "centroids": ("name", "sha256", "source"),
-    "timing": ("repeats",),
-    "text": ("sha256", "tokens", "tokens_sha256", "file"),
-    "seeds": ("run",),
-    "execution": ("dtype", "device", "backend", "threads", "versions"),
-    "measured": ("attention", "tags", "random_centroids", "comparisons", "lengths"),
-}
-_RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
+MOST_BYTES = 1 << 30  # of one file read into memory
+MOST_MANIFEST_BYTES = 128 << 20  # its values take several times as much
+MOST_COMPRESSED = 250  # times smaller: what a bundle holds compresses to a tenth
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +70,9 @@ def read_bundle(source: str | Path) -> Bundle:
     if path.is_dir():
         path = path / NAME
     try:
-        data = _content(path, NAME) if zipfile.is_zipfile(path) else path.read_bytes()
+        if not zipfile.is_zipfile(path) and path.stat().st_size > MOST_MANIFEST_BYTES:
+            raise _too_large(NAME, path, MOST_MANIFEST_BYTES)
+        data = _content(path, NAME, MOST_MANIFEST_BYTES) if zipfile.is_zipfile(path) else path.read_bytes()
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}", expected="a bundle (.zip) or its manifest.json"
@@ -107,7 +81,7 @@ def read_bundle(source: str | Path) -> Bundle:
         raise InputError(f"{path.name} has no {NAME}", expected="a zip that `focus-explorer bundle` wrote")
     try:
         manifest = json.loads(data.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         what = "is a damaged zip" if path.suffix.lower() == ".zip" else "is no readable JSON"
         raise InputError(
             f"{path.name} {what}", expected="a bundle (.zip) or its manifest.json", fix="get the bundle again"
@@ -116,20 +90,36 @@ def read_bundle(source: str | Path) -> Bundle:
     return Bundle(path, manifest)
 
 
-def _content(source: Path, name: str) -> bytes | None:
+def _too_large(name: str, source: Path, most: int) -> InputError:
+    return InputError(
+        f"{name} of {source.name} is too large", expected=f"at most {most >> 20:,} MB", fix="get the bundle again"
+    )
+
+
+def _content(source: Path, name: str, most: int = MOST_BYTES) -> bytes | None:
     """One file of a zip, or of a manifest's folder; None where there is none.
 
+    Args:
+        source: zip or manifest.
+        name: of the file within.
+        most: bytes it may have.
+
     Raises:
-        InputError: the zip is damaged.
+        InputError: the zip is damaged, or the file would unpack to more than it may.
     """
     if not zipfile.is_zipfile(source):
         path = source.parent / PurePosixPath(name)
         return path.read_bytes() if path.is_file() else None
     try:
         with zipfile.ZipFile(source) as archive:
-            if archive.getinfo(name).file_size > MOST_BYTES:
-                raise InputError(f"{name} of {source.name} is larger than 2 GB", fix="get the bundle again")
-            return archive.read(name)
+            entry = archive.getinfo(name)
+            if entry.file_size > min(most, MOST_COMPRESSED * max(entry.compress_size, 4096)):
+                raise _too_large(name, source, most)
+            with archive.open(name) as stream:
+                data = stream.read(entry.file_size + 1)  # what it declares, however much there is
+            if len(data) > entry.file_size:
+                raise _too_large(name, source, most)
+            return data
     except KeyError:
         return None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
@@ -139,50 +129,22 @@ def _content(source: Path, name: str) -> bytes | None:
 
 
 def _check(manifest: Any, name: str) -> None:
-    def damaged(problem: str) -> InputError:
-        return InputError(f"the manifest in {name} is damaged: {problem}", fix="get the bundle again")
-
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{name} is no manifest of a bundle", expected=f'JSON with "format": "{FORMAT}"')
     version = manifest.get("format_version")
-    if not isinstance(version, int) or version < 1:
-        raise damaged(f"its format version is {version!r}")
-    if version > FORMAT_VERSION:
+    if isinstance(version, int) and version > FORMAT_VERSION:
         raise InputError(
             f"{name} was made by a newer version (format {version})",
             expected=f"format {FORMAT_VERSION}",
             fix="update Focus Explorer",
         )
-    _check_keys(manifest, _KEYS, "", damaged)
-    for row in manifest["files"]:
-        if not isinstance(row, dict) or not {"path", "sha256", "bytes"} <= row.keys() or not _inside(row["path"]):
-            raise damaged("its list of files is not one")
-    for run in manifest["runs"]:
-        _check_run(run, damaged)
-    if not manifest["runs"]:
-        raise damaged("it has no runs")
+    from focus_explorer.exports.bundle.schema import check_manifest
 
-
-def _check_run(run: Any, damaged: Any) -> None:
-    if not isinstance(run, dict):
-        raise damaged("a run is no object")
-    _check_keys(run, _RUN_KEYS, "a run's ", damaged)
-    if not _RUN_ID.fullmatch(run["run_id"]):
-        raise damaged(f"{run['run_id']!r} is no run id")
-    for part, keys in _PARTS.items():
-        missing = [key for key in keys if key not in run[part]]
-        if missing:
-            raise damaged(f"{part} of run {run['run_id']} has no {missing[0]!r}")
-    unknown = [what for what in run["tables"] if what not in TABLES]
-    if unknown:
-        raise damaged(f"it lists the table {unknown[0]!r}, which this version does not know")
-
-
-def _check_keys(values: dict[str, Any], keys: dict[str, type], of: str, damaged: Any) -> None:
-    for key, kind in keys.items():
-        if not isinstance(values.get(key), kind):
-            raise damaged(f"{of}{key!r} is {'missing' if key not in values else type(values[key]).__name__}")
-
-
-def _inside(path: Any) -> bool:
-    return isinstance(path, str) and not path.startswith("/") and ".." not in PurePosixPath(path).parts
+    try:
+        check_manifest(manifest)
+    except InputError as error:
+        raise InputError(
+            f"the manifest in {name} is damaged: {error.problem}",
+            expected=error.expected,
+            fix=error.fix or "get the bundle again",
+        ) from error

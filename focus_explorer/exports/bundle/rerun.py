@@ -107,7 +107,7 @@ def find_text(bundle: Bundle, entry: Row, given: Sequence[str]) -> Iterator[tupl
     own = entry["text"]["file"]
     stored = bundle.file(own) if own else None
     if stored is not None:
-        yield own, stored.decode("utf-8")
+        yield own, stored.decode("utf-8", errors="replace")  # its hash then shows that it is another text
     elif not given:
         raise TextError(
             f"the text of run {entry['run_id']} is not in the bundle and the run is not in the database",

@@ -17,6 +17,7 @@ from focus_runtime.config import DTYPES
 from focus_runtime.errors import Cancelled, DeviceError, ModelError, first_line
 from focus_runtime.failures import device_failure, is_out_of_memory
 from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
+from focus_runtime.models.declared import check_folder, check_gguf, refuse_pickles
 from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
 
 EMBEDDED = "smollm2-135m"
@@ -157,8 +158,10 @@ def _without_bars() -> Iterator[None]:
 
 
 def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    refuse_pickles(source)
+    check_folder(AutoConfig.from_pretrained(source, local_files_only=True, **NO_CODE), source)
     model: Any
     info: dict[str, Any]
     loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
@@ -213,11 +216,12 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
     if (target / "config.json").is_file():
         return target
     progress("Converting the model (once)", 0.0)
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     check_writable_folder(target.parent, explain=lambda _, error: _cannot_write_cache(cache, error))
     try:
         with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars():
+            check_gguf(AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE), gguf)
             loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
             model, info = loader.from_pretrained(
                 gguf.parent, gguf_file=gguf.name, dtype=torch.float32, output_loading_info=True, **NO_CODE

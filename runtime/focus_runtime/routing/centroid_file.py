@@ -12,7 +12,9 @@ import json
 import math
 import os
 import re
+import stat
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ FORMAT = "focus-centroids"
 FORMAT_VERSION = 3  # the latest; a file is written as the earliest that can hold it
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
+MAX_VALUES = MAX_BYTES // 4  # of all tensors together, which are held as float32
+LARGEST = 1e6  # of a weight; with a hidden state's numbers it stays far below what float32 holds
 FLOATS = {"F64", "F32", "F16", "BF16"}
 _NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,3})\.(projection|centroids|potential)")
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -115,7 +119,10 @@ def _read(path: Path) -> bytes:
     if path.suffix.lower() not in (".safetensors", ".pt", ".pth"):
         raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=_HELP)
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # reading a pipe may never end
+            raise CentroidFileError(f"{path.name} is not a file", expected=expected, fix=_HELP)
+        size = status.st_size
         if size > MAX_BYTES:
             raise CentroidFileError(
                 f"{path.name} has {size:,} bytes", expected=f"at most {MAX_BYTES:,}, centroids are small", fix=_HELP
@@ -155,6 +162,7 @@ def _check_header(data: bytes, name: str) -> dict[str, str]:
 
 def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read the content of a .pt file without ever executing code from it."""
+    _check_archive(data, name)
     try:
         content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:  # the unpickler raises exceptions of any type for damaged files
@@ -170,6 +178,31 @@ def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, A
         if isinstance(content.get(wrapper), dict):
             content = content[wrapper]
     return {str(key): value for key, value in content.items()}, metadata if isinstance(metadata, dict) else {}
+
+
+def _check_archive(data: bytes, name: str) -> None:
+    """Refuse what would unpack to more than the file holds: torch itself compresses nothing."""
+    fix = "save it again with torch.save, or with safetensors"
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError, RuntimeError) as error:
+        raise CentroidFileError(
+            f"{name} cannot be read safely: it is damaged or was saved before torch 1.6",
+            expected="a file of torch.save; nothing in the file was executed",
+            fix=fix,
+        ) from error
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise CentroidFileError(f"{name} is compressed", expected="a file as torch.save writes it", fix=fix)
+    if sum(entry.file_size for entry in entries) > len(data):
+        raise CentroidFileError(f"{name} declares more than it holds", expected="a file of torch.save", fix=fix)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor's numbers are all there, each at a place of its own."""
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested or tensor.is_quantized:
+        return False
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
@@ -191,7 +224,16 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             )
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=_HELP)
+        if not _is_plain(tensor):
+            raise CentroidFileError(
+                f"{name}: {key!r} has no storage of its own for {tensor.numel():,} values",
+                expected="a dense tensor",
+                fix="save it with .contiguous()",
+            )
         by_layer.setdefault(int(match[1]), {})[match[2]] = tensor
+    values = sum(tensor.numel() for parts in by_layer.values() for tensor in parts.values())
+    if values > MAX_VALUES:
+        raise CentroidFileError(f"{name} holds {values:,} values", expected=f"at most {MAX_VALUES:,}", fix=_HELP)
     if not by_layer:
         raise CentroidFileError(
             f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=_HELP
@@ -276,7 +318,7 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
                 raise CentroidFileError(
                     f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=_HELP
                 )
-            if part == "projection":
+            if part == "projection" and tensor.dim() == 2:
                 width = width or tensor.shape[0]
             expected = {
                 "projection": (width, config.routing_dim),
@@ -287,10 +329,17 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
                 raise CentroidFileError(
                     f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}", expected=f"{expected}", fix=_HELP
                 )
-            if not bool(torch.isfinite(tensor.float()).all()):  # float64 values may not fit float32
+            largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
+            if not math.isfinite(largest):
                 raise CentroidFileError(
                     f"{name}: layers.{index}.{part} contains NaN or infinity",
                     expected="finite numbers",
+                    fix="train again",
+                )
+            if largest > LARGEST:
+                raise CentroidFileError(
+                    f"{name}: layers.{index}.{part} contains {largest:.3g}",
+                    expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
                     fix="train again",
                 )
 

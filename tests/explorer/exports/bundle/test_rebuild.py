@@ -146,7 +146,7 @@ def _unlisted(manifest):
     [
         (_other_weights, "has other weights than the run was made with"),
         (_newer, "made by a newer version"),
-        (_broken, "text of run .* has no 'sha256'"),
+        (_broken, r"runs\[0\]\.text\.sha256 is missing"),
         (_unlisted, "does not list tables/.*groups.csv"),
     ],
 )

@@ -17,11 +17,16 @@ from focus_runtime.store.database import Database
 # A run without name, note and tags has no labels; a deleted one is here until it is purged.
 RUNS = """
 SELECT r.*, coalesce(b.name, '') AS name, coalesce(b.note, '') AS note, coalesce(b.tags, []) AS tags, b.deleted_at,
-    (SELECT exp(avg(nll)) FROM losses l WHERE l.run_id = r.run_id AND l.mode = 'full') AS perplexity_full,
-    (SELECT exp(avg(nll)) FROM losses l WHERE l.run_id = r.run_id AND l.mode = 'focus') AS perplexity_focus,
-    (SELECT avg(retained_pairs) FROM layers y WHERE y.run_id = r.run_id) AS retained_pairs,
-    (SELECT avg(dominance) FROM layers y WHERE y.run_id = r.run_id) AS dominance
-FROM runs r LEFT JOIN run_labels b USING (run_id) WHERE r.status = 'complete'
+    l.perplexity_full, l.perplexity_focus, y.retained_pairs, y.dominance
+FROM runs r LEFT JOIN run_labels b USING (run_id)
+LEFT JOIN (
+    SELECT run_id, exp(avg(nll) FILTER (mode = 'full')) AS perplexity_full,
+        exp(avg(nll) FILTER (mode = 'focus')) AS perplexity_focus
+    FROM losses GROUP BY run_id) l USING (run_id)
+LEFT JOIN (
+    SELECT run_id, avg(retained_pairs) AS retained_pairs, avg(dominance) AS dominance
+    FROM layers GROUP BY run_id) y USING (run_id)
+WHERE r.status = 'complete'
 """
 
 # Means over a training's newest 20 steps; of its Focus steps where it has any, else of full attention's.

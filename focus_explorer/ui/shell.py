@@ -19,6 +19,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
 from focus_explorer.ui.downloads.files import routes
+from focus_explorer.ui.hosting.caching import KeepNamedByContent
 from focus_explorer.ui.hosting.guard import Guard, guarded_lifespan
 from focus_explorer.ui.hosting.health import health_routes
 from focus_explorer.ui.hosting.lab import LoginRequired, session_user
@@ -123,6 +124,7 @@ class App:
         addresses = self.hosting.addresses
 
         def wrap(inside: ASGIApp, app: Any) -> ASGIApp:
+            inside = KeepNamedByContent(inside)
             return Guard(LoginRequired(inside, self.hosting, session_user(app)), addresses)
 
         return {

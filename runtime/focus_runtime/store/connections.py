@@ -1,7 +1,8 @@
 """What this process has open of a DuckDB file: readers side by side or one writer, and the last reader's connection.
 
 DuckDB refuses to open a file for reading and for writing in one process, and opening takes longer than most reads. So
-threads wait for each other here, and a connection that was read from is kept for a moment for the next read.
+threads wait for each other here, and a connection that was read from is kept for a moment for the next read, unless
+another process waits to write (turns.py).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
-KEPT_SECONDS = 0.05  # without a read; page and command line read in bursts
-OLDEST_SECONDS = 0.5  # after opening, however often it is read: another process may wait for its turn to write,
-RESTING_SECONDS = 1.0  # and gets it: for so long afterwards nothing is kept between two reads
+from focus_runtime.store.turns import SUPPORTED, writer_waits
+
+KEPT_SECONDS = 0.2  # without a read; page and command line read in bursts
 
 _files: dict[str, OpenFile] = {}
 _files_lock = threading.Lock()
@@ -37,14 +38,12 @@ class Reader:
     Attributes:
         connection: of DuckDB.
         settings: what it was opened with; only a read with the same ones may continue with it.
-        opened: when, in seconds of `time.monotonic`.
         file: identity of the file then.
-        used: when it was last given back.
+        used: when it was last given back, in seconds of `time.monotonic`.
     """
 
     connection: Any
     settings: Hashable
-    opened: float
     file: Hashable
     used: float = 0.0
 
@@ -64,7 +63,6 @@ class OpenFile:
         self._writer: int | None = None  # thread at work
         self._kept: Reader | None = None
         self._sweeping = False
-        self._rests_until = 0.0
 
     def begin_read(self, settings: Hashable) -> Reader | None:
         """Wait for writers of this process; the kept connection, where it fits: same settings, same file."""
@@ -74,7 +72,7 @@ class OpenFile:
             kept, self._kept = self._kept, None
             if kept is None:
                 return None
-            if kept.settings == settings and kept.file == self.identity():
+            if kept.settings == settings and kept.file == self.identity() and not writer_waits(self.path):
                 return kept
         kept.connection.close()
         return None
@@ -89,7 +87,7 @@ class OpenFile:
             self._readers[get_ident()] -= 1
             self._readers += Counter()  # drops zeros
             self._changed.notify_all()
-            if reader is not None and self._may_keep(reader):
+            if reader is not None and self._may_keep():
                 reader.used = time.monotonic()
                 self._kept, reader = reader, None
                 if not self._sweeping:
@@ -123,15 +121,8 @@ class OpenFile:
             return None
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
-    def _may_keep(self, reader: Reader) -> bool:
-        now = time.monotonic()
-        if self._is_old(reader):
-            self._rests_until = now + RESTING_SECONDS
-        return now >= self._rests_until and self._kept is None and not self._writers
-
-    @staticmethod
-    def _is_old(reader: Reader) -> bool:
-        return time.monotonic() - reader.opened > OLDEST_SECONDS
+    def _may_keep(self) -> bool:
+        return SUPPORTED and self._kept is None and not self._writers and not writer_waits(self.path)
 
     def close_kept(self) -> None:
         """Close the kept connection."""
@@ -151,7 +142,7 @@ class OpenFile:
         with self._changed:
             kept, left = self._kept, 0.0
             if kept is not None:
-                left = min(kept.used + KEPT_SECONDS, kept.opened + OLDEST_SECONDS) - time.monotonic()
+                left = kept.used + KEPT_SECONDS - time.monotonic()
             self._sweeping = left > 0
             return left
 

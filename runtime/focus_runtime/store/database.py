@@ -20,6 +20,7 @@ import duckdb
 from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.connections import OpenFile, Reader, open_file
 from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, migrate
+from focus_runtime.store.turns import Turn, let_writers_in
 
 WAIT_SECONDS = 20.0
 HEADER_BYTES = 3 * 4096  # of a DuckDB file
@@ -87,9 +88,11 @@ class Database:
                 pass
         shared = open_file(self.path)
         reader, whole = self._begin_read(shared), False
-        self._thread.reading = reader.connection
         try:
+            self._thread.reading = reader.connection
             yield reader.connection
+            if (abort := getattr(reader.connection, "abort", None)) is not None:  # since DuckDB 2
+                abort()  # what this read leaves unfinished is no matter to the next
             whole = True
         except duckdb.IOException as error:
             raise self._explain(error) from error
@@ -107,10 +110,10 @@ class Database:
                 return reader
             connection = None
             try:
-                file, opened = shared.identity(), time.monotonic()
+                file = shared.identity()
                 connection = self._open(read_only=True)
                 if self._is_current(connection):
-                    return Reader(connection, self.SETTINGS, opened, file)
+                    return Reader(connection, self.SETTINGS, file)
                 connection.close()
             except BaseException as error:
                 if connection is not None:
@@ -137,21 +140,29 @@ class Database:
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self.wait
         pause = 0.02
-        while True:
-            before = self._size()
-            try:
+        turn = Turn(self.path)
+        try:
+            while True:
+                if read_only:
+                    let_writers_in(self.path, max(0.0, deadline - time.monotonic()))
+                before = self._size()
+                try:
+                    if not read_only:
+                        self.path.parent.mkdir(parents=True, exist_ok=True)
+                    connection = duckdb.connect(str(self.path), read_only=read_only)
+                    if self.SETTINGS:
+                        connection.execute(self.SETTINGS)
+                    return connection
+                except (duckdb.Error, OSError) as error:
+                    waits = _is_locked(str(error)) or self._is_being_created(str(error), before)
+                    if not waits or time.monotonic() > deadline:
+                        raise self._explain(error) from error
                 if not read_only:
-                    self.path.parent.mkdir(parents=True, exist_ok=True)
-                connection = duckdb.connect(str(self.path), read_only=read_only)
-                if self.SETTINGS:
-                    connection.execute(self.SETTINGS)
-                return connection
-            except (duckdb.Error, OSError) as error:
-                waits = _is_locked(str(error)) or self._is_being_created(str(error), before)
-                if not waits or time.monotonic() > deadline:
-                    raise self._explain(error) from error
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.1)
+                    turn.claim()
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.1)
+        finally:
+            turn.end()
 
     def _size(self) -> int:
         try:

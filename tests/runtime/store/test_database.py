@@ -85,7 +85,6 @@ connections_open = Database._open
 
 def test_reads_in_a_row_open_the_file_once_and_see_every_write(database, monkeypatch):
     monkeypatch.setattr(connections, "KEPT_SECONDS", 30.0)
-    monkeypatch.setattr(connections, "OLDEST_SECONDS", 30.0)
     modes = opened(monkeypatch)
     assert [count(database), count(Database(database.path)), count(database)] == [0, 0, 0]
     assert modes == [True]
@@ -102,6 +101,12 @@ def test_a_file_that_took_the_place_of_another_is_opened_anew(database, tmp_path
     shutil.copy(other.path, tmp_path / "copy")
     os.replace(tmp_path / "copy", database.path)
     assert count(database) == 1
+
+
+def test_a_read_may_leave_a_result_unfinished(database):
+    with database.read() as connection:
+        connection.execute("SELECT unnest(range(100000))").fetchone()
+    assert count(database) == 0
 
 
 def test_a_failed_read_is_not_continued(database, monkeypatch):
@@ -138,6 +143,41 @@ def test_another_process_writes_while_this_one_reads_without_end(database):
         reader.join()
     assert done.returncode == 0, done.stderr
     assert count(database) == 1
+
+
+def test_who_waits_to_write_is_let_in_before_the_next_reader(database):
+    """Long reads that overlap leave no moment in which nobody reads."""
+    readers = []
+    code = (
+        "import sys, time\nfrom focus_runtime.store.database import Database\ndatabase = Database(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "while True:\n    with database.read():\n        time.sleep(0.5)\n"
+    )
+    try:
+        for _ in range(2):
+            readers.append(
+                subprocess.Popen([sys.executable, "-c", code, str(database.path)], stdout=subprocess.PIPE, text=True)
+            )
+        for reader in readers:
+            assert reader.stdout.readline() == "ready\n"
+            time.sleep(0.25)
+        for _ in range(3):
+            start = time.monotonic()
+            with Database(database.path, wait=10.0).write():
+                pass
+            assert time.monotonic() - start < 3
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+    assert not list(database.path.parent.glob("*.turn"))
+
+
+def test_a_turn_left_behind_keeps_nobody_waiting(database):
+    database.path.with_name(database.path.name + ".turn").touch()
+    start = time.monotonic()
+    assert count(database) == 0
+    assert time.monotonic() - start < 1
 
 
 def test_threads_read_side_by_side_and_writers_get_their_turn(database):

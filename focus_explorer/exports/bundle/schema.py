@@ -29,7 +29,6 @@ from typing_extensions import TypedDict
 
 from focus_explorer.errors import ConfigError, InputError
 from focus_explorer.exports.tables.sources import TABLES
-from focus_runtime.composition.changes import read_changes
 from focus_runtime.config import FocusConfig
 
 MOST_ROUTING = 65_536  # routing size that random centroids are drawn with
@@ -67,11 +66,6 @@ def _config(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _changes(values: list[str]) -> list[str]:
-    read_changes(values)
-    return values
-
-
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f]*$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -97,17 +91,16 @@ class Model(TypedDict):
 
 
 # Its vocabulary, or why that is unknown; "class" is a keyword.
-Tokenizer = with_config(_STRICT)(
-    TypedDict(
-        "Tokenizer",
-        {
-            "class": Text | None,
-            "vocabulary_size": NotRequired[Small],
-            "vocabulary_sha256": NotRequired[Sha256],
-            "why": NotRequired[Text],
-        },
-    )
+Tokenizer = TypedDict(
+    "Tokenizer",
+    {
+        "class": Text | None,
+        "vocabulary_size": NotRequired[Small],
+        "vocabulary_sha256": NotRequired[Sha256],
+        "why": NotRequired[Text],
+    },
 )
+with_config(_STRICT)(Tokenizer)
 
 
 @with_config(_STRICT)
@@ -342,7 +335,7 @@ class Run(TypedDict):
     tokenizer: Tokenizer
     centroids: CentroidFile
     config: Annotated[Config, AfterValidator(_config)]
-    changes: NotRequired[Annotated[list[Text], Field(fail_fast=True), AfterValidator(_changes)]]
+    changes: NotRequired[Texts]
     text: RunText
     execution: Execution
     seeds: Seeds

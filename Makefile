@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
 
-.PHONY: setup run test test-browser test-explorer test-rest check static lint types scripts unit bench bench-gpu gpu train-novels clean
+.PHONY: setup run test test-browser test-explorer test-rest check static lint types scripts unit fuzz bench bench-gpu gpu train-novels clean
 
 setup: $(STAMP)
 
@@ -71,6 +71,11 @@ test-explorer: setup
 
 test-rest: setup
 	nice -n 5 $(BIN)/python -m pytest -m "not browser" --ignore=tests/explorer $(ARGS)
+
+# An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.
+FUZZ_EXAMPLES ?= 20000
+fuzz: setup
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 3600 -m fuzz tests/security $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 FAMILY = $$($(BIN)/python -c "from focus_runtime.models.devices import processor_family; print(processor_family())")

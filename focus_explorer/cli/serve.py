@@ -40,6 +40,13 @@ def _add_hosting(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help="another name the page answers to, as behind a proxy; NAME[:PORT]; may be repeated",
     )
+    group.add_argument(
+        "--allow-path",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="models and centroid files in it may be named by path in the page's fields; may be repeated",
+    )
     group.add_argument("--root-path", default="", metavar="PATH", help="path below which a proxy shows the page")
 
 
@@ -54,6 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
         trusted_header=arguments.trusted_header,
         insecure=arguments.insecure,
         root_path=arguments.root_path.rstrip("/"),
+        allow_paths=tuple(arguments.allow_path),
     )
     hosting.check(mcp=arguments.mcp)
     from focus_explorer.ui.gradio_import import import_gradio

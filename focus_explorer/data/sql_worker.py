@@ -2,7 +2,8 @@
 
 Run as `python -m focus_explorer.data.sql_worker`, with one JSON object on standard input (path, sql, seconds, rows,
 memory) and one on standard output: the result, or `problem`. The process limits the query: its parent ends it when it
-takes too long. Imports nothing but DuckDB, so that it starts quickly.
+takes too long, and the system refuses it more memory than twice DuckDB's limit: values that become Python objects are
+not counted by DuckDB. Imports nothing but DuckDB, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import duckdb
 CELL_CHARACTERS = 4000
 TOTAL_CHARACTERS = 4_000_000
 LOCK_WAIT = 5.0
+BASE_BYTES = 200_000_000  # of Python, DuckDB and its threads without a query
 KINDS = {
     duckdb.StatementType.SELECT: "",
     duckdb.StatementType.MULTI: "PIVOT without a list of values runs as several statements; add IN (...)",
@@ -161,9 +163,28 @@ def _clear(message: str, request: dict[str, Any]) -> str:
     return re.sub(r"^\w+ Error: ", "", " ".join(kept)).replace(str(request["path"]), "the database")[:400]
 
 
+def limit_resources(request: dict[str, Any]) -> None:
+    """Limit memory and processor time of this process, where the system can.
+
+    Args:
+        request: as for `answer`.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    size = re.fullmatch(r"(\d+)MB", request["memory"])
+    if size is not None:
+        most = 2 * int(size[1]) * 1_000_000 + BASE_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    seconds = 2 * int(request["seconds"]) + 10  # of two threads
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
 def main() -> None:
     """Answer the question on standard input."""
     request = json.loads(sys.stdin.buffer.read())
+    limit_resources(request)
     reply = json.dumps(answer(request), ensure_ascii=False, default=str)
     sys.stdout.buffer.write(reply.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()

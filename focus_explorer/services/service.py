@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from focus_explorer import settings
 from focus_explorer.services.models import ModelStore
 from focus_runtime.store.database import Database
+
+if TYPE_CHECKING:
+    from focus_explorer.services.names import KnownNames
 
 Part = TypeVar("Part")
 
@@ -21,6 +24,7 @@ class Service:
         models: where models are leased from; a store of its own when None.
 
     Attributes:
+        names: models and centroid files that a page's fields may name; None where a command line names them.
         database: the database.
         models: leases the model (`service.models.lease(name)`).
         map_lock: held while a map is computed and stored, so that no map is made twice.
@@ -29,6 +33,7 @@ class Service:
     def __init__(self, database: str | Path | None = None, *, models: ModelStore | None = None) -> None:
         self.database = Database(database or settings.default_database())
         self.models = models or ModelStore()
+        self.names: KnownNames | None = None
         self.map_lock = threading.Lock()
         self._parts: dict[type[Any], Any] = {}
         self._lock = threading.RLock()

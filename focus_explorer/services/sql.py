@@ -13,11 +13,13 @@ from typing import Any, cast
 from focus_explorer.errors import InputError
 from focus_explorer.views.payloads.stored_runs import SqlResultPayload
 from focus_runtime.store.database import Database
+from focus_runtime.store.turns import let_writers_in
 
 SQL_LENGTH = 20_000
 GRACE_SECONDS = 8.0  # to start, to wait for a lock and to wind down, before the process is ended from outside
 _PROJECT = Path(__file__).parents[2]
 _BUSY = threading.BoundedSemaphore(2)
+_PLACES = threading.BoundedSemaphore(6)  # at work or waiting: whoever waits holds a thread that answers the page
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
     (
@@ -103,15 +105,25 @@ def run_sql(database: Database, sql: str, limits: Limits | None = None) -> SqlRe
         raise InputError(f"the query has {len(sql):,} characters", expected=f"at most {SQL_LENGTH:,}")
     with database.read():  # a missing file is made, an older one migrated
         pass
-    if not _BUSY.acquire(timeout=limits.seconds):
-        raise InputError("two other queries are still running", fix="try again in a moment")
+    if not _PLACES.acquire(blocking=False):
+        raise InputError("six other queries are running or waiting", fix="try again in a moment")
     try:
-        result = _execute(database, sql, limits)
+        result = _in_turn(database, sql, limits)
     finally:
-        _BUSY.release()
+        _PLACES.release()
     if "problem" in result:
         raise InputError(result["problem"])
     return cast(SqlResultPayload, result)
+
+
+def _in_turn(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
+    if not _BUSY.acquire(timeout=limits.seconds):
+        raise InputError("two other queries are still running", fix="try again in a moment")
+    try:
+        let_writers_in(database.path, limits.seconds)  # queries in a row would keep them out
+        return _execute(database, sql, limits)
+    finally:
+        _BUSY.release()
 
 
 def _execute(database: Database, sql: str, limits: Limits) -> dict[str, Any]:

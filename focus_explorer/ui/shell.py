@@ -15,6 +15,7 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.first_run import check_first_run
 from focus_explorer.services.labels import purge_expired
 from focus_explorer.services.models import ModelStore
+from focus_explorer.services.names import KnownNames, allowed_folders
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
@@ -172,7 +173,14 @@ def build_app(
     settings.quiet_libraries()
     request = request or AnalyzeRequest()
     models = ModelStore(device=request.device or "auto", dtype=request.dtype or "auto")
+    hosting = hosting or Hosting()
     service = Service(database, models=models)
+    service.names = KnownNames(
+        database=service.database,
+        models=frozenset({request.model}),
+        centroids=frozenset({request.centroids}),
+        folders=allowed_folders(hosting.allow_paths),
+    )
     gr.set_static_paths(static_paths())
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
         skip = f'<a class="fe-skip" href="#fe-view">{SKIP}</a>'
@@ -188,4 +196,4 @@ def build_app(
                 runs_tab.build(service, explore, runs, blocks)
         explore_tab.connect_load(blocks, service, request, explore)
         api.build(service, request)
-    return App(blocks, service, request, hosting or Hosting())
+    return App(blocks, service, request, hosting)

@@ -16,6 +16,7 @@ FUZZ = settings(
     derandomize=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+FUZZ_SLOW = settings(FUZZ, max_examples=max(5, EXAMPLES // 12))  # a model is loaded each time
 REMOVED = object()
 HOSTILE_TEXTS = ["", "x", "\x00", "../../etc/passwd", "\ud800", "=1+1", "__proto__", "NaN"]
 HOSTILE_NUMBERS = [0, -1, 1, 2**31, 2**63, 10**30, 10**400, 1e308, 1e-320, float("nan"), float("inf")]

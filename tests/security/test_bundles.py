@@ -54,6 +54,7 @@ def test_a_good_one_is_read(bundle):
     assert read_bundle(bundle).manifest == manifest_of(bundle)
 
 
+@pytest.mark.fuzz
 def test_m6_changed_manifests(bundle, tmp_path):
     @FUZZ
     @given(manifest=mutated(manifest_of(bundle)))
@@ -64,6 +65,7 @@ def test_m6_changed_manifests(bundle, tmp_path):
     check()
 
 
+@pytest.mark.fuzz
 def test_m6_damaged_zips(bundle, tmp_path):
     @FUZZ
     @given(data=damaged(bundle.read_bytes()))
@@ -117,6 +119,7 @@ def test_m6_what_the_audit_named(bundle, tmp_path, change, said):
         read_bundle(tmp_path / "manifest.json")
 
 
+@pytest.mark.fuzz
 @pytest.mark.slow
 def test_m6_what_is_read_can_be_rebuilt(bundle, tmp_path):
     """A manifest that passes its check leads to files or to one message."""

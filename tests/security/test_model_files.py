@@ -9,6 +9,9 @@ import time
 import pytest
 import torch
 
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import list_runs
+from focus_explorer.services.service import Service
 from focus_runtime.errors import ModelError
 from focus_runtime.models.loading import load_model, load_tokenizer
 from tests.helpers import build_model, build_tokenizer
@@ -116,3 +119,17 @@ def test_pickled_weights_are_refused(tmp_path):
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     build_tokenizer().save_pretrained(tmp_path)
     timed_refusal(tmp_path, "pickled .pytorch_model.bin.")
+
+
+def test_m1_a_model_whose_numbers_are_none_leaves_no_run(tmp_path):
+    """Stored, it would be what every visitor's page opens with."""
+    model = build_model(vocab_size=512)
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[:] = 3e38
+    model.save_pretrained(tmp_path / "model")
+    build_tokenizer().save_pretrained(tmp_path / "model")
+    service = Service(tmp_path / "runs.duckdb")
+    request = AnalyzeRequest(model=str(tmp_path / "model"), centroids="random", top_k=1, window=8, repeats=1)
+    with pytest.raises(ModelError, match="are no numbers"):
+        analyze(service, "The cat sat on the mat. " * 20, request)
+    assert list_runs(service.database) == []

@@ -12,6 +12,7 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.analyze import analyze as analyze_text
+from focus_explorer.services.names import known_to_page
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api import centroids, comparisons, groups, labels, pairs, runs, statistics
@@ -96,6 +97,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             dtype=dtype,
             backend=backend,
         )
+        chosen = known_to_page(service, chosen)
         run_id = analyze_text(service, text, chosen, command="focus-explorer serve (API)")
         return dict(run_summary(service.database, run_id))
 

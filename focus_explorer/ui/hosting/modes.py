@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from focus_explorer.errors import InputError
+from focus_explorer.services.names import allowed_folders
 from focus_explorer.services.users import read_users
 from focus_explorer.settings import SETTINGS
 from focus_explorer.ui.hosting.addresses import Addresses, is_loopback
@@ -25,6 +26,7 @@ class Hosting:
         trusted_header: request header in which a proxy names the user; makes the page a lab's.
         insecure: serve beyond this machine without login.
         root_path: path below which a proxy shows the page.
+        allow_paths: folders whose models and centroid files its fields may name by path.
     """
 
     host: str = SETTINGS["host"].default
@@ -33,6 +35,7 @@ class Hosting:
     trusted_header: str | None = None
     insecure: bool = False
     root_path: str = ""
+    allow_paths: tuple[str, ...] = ()
 
     @property
     def mode(self) -> Mode:
@@ -61,6 +64,7 @@ class Hosting:
             raise InputError(f"--trusted-header is {self.trusted_header!r}", expected="a header such as X-Remote-User")
         self._check_reach()
         _ = self.addresses
+        allowed_folders(self.allow_paths)
         if self.users is not None and not read_users(self.users):
             raise InputError(
                 f"{self.users} names no user", fix=f"add one with `focus-explorer users add NAME --file {self.users}`"

@@ -14,6 +14,7 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.budgets import use_budget
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
 from focus_explorer.ui.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
@@ -72,7 +73,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
             return "", gr.skip(), gr.skip()
         try:
             name = Path(path).name
-            lines = add_centroids(service, path, name, model)
+            lines = add_centroids(service, path, name, known_model(service, model))
             added = uploaded_centroids(service.database)[0]["sha256"]
             choices = gr.update(choices=centroid_choices(service, request.centroids), value=added)
             return report_html(name, lines), choices, str(time.time())

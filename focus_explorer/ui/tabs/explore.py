@@ -19,6 +19,7 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.first_run import FirstRun
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.labels import deleted_runs, undelete_run
+from focus_explorer.services.names import known_to_page
 from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks, run_text
 from focus_explorer.services.service import Service
@@ -259,7 +260,7 @@ class Runner:
             return analyze(
                 self.service,
                 text,
-                chosen,
+                known_to_page(self.service, chosen),
                 command="focus-explorer serve",
                 cancelled=job.stop_requested,
                 progress=job.step,

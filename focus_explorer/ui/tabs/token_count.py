@@ -6,12 +6,21 @@ from typing import Any
 
 import gradio as gr
 
+from focus_explorer.errors import InputError
+from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import count_tokens
 from focus_explorer.ui.text import MESSAGES
 
 # The text of the run that the page opened with is not sent: it is known, and a tokenizer takes seconds to import.
 SENT = "(words, model, limit, run) => [run && run.text === words ? '' : words, model, limit, null]"
+
+
+def _count(service: Service, name: str, words: str) -> int | None:
+    try:
+        return count_tokens(service, known_model(service, name), words)
+    except InputError:
+        return None
 
 
 def connect(
@@ -30,7 +39,7 @@ def connect(
     model, limit = form["model"], form["max_tokens"]
 
     def counted(words: str, name: str | None, most: float | None, _: Any) -> tuple[str, Any]:
-        tokens = count_tokens(service, (name or "").strip(), words) if words else None
+        tokens = _count(service, name or "", words) if words else None
         cut = bool(tokens and most and tokens > most)
         if tokens is None:
             return "", gr.update(visible=False)

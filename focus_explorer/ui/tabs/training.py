@@ -9,6 +9,7 @@ import gradio as gr
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import GROUPS, TrainRequest
@@ -93,6 +94,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
         """Start a training; the arguments follow the order of the Training tab's form."""
         try:
             fields = dict(zip(_FIELDS, values, strict=True))
+            fields["model"] = known_model(service, " ".join((fields["model"] or "").split()))
             held_out_texts = [val] if isinstance(val, str) else val or []  # one file alone, as programs may send it
             out = trainings.start(
                 _request(fields),

@@ -121,7 +121,9 @@ def analyze(
         info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
     nll = {mode: predictions.nll for mode, predictions in predicted.items()}
     notes = _notes(model, tokens, focus, centroids, options, layers)
-    return Trace(tokens, layers, nll, timings, info, notes, _with_pieces(tokenizer, predicted))
+    trace = Trace(tokens, layers, nll, timings, info, notes, _with_pieces(tokenizer, predicted))
+    trace.check_finite()
+    return trace
 
 
 @contextmanager

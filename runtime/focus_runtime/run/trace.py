@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_runtime.budget import HeadGroup
+from focus_runtime.errors import ModelError
 from focus_runtime.mask.blocks import BlockCounts
 from focus_runtime.measure.predictions import Predictions
 from focus_runtime.text.tokens import TokenizedText
@@ -120,6 +121,21 @@ class Trace:
     info: dict[str, Any]
     notes: list[str] = field(default_factory=list)
     predicted: dict[str, PredictedTokens] = field(default_factory=dict)
+
+    def check_finite(self) -> None:
+        """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either.
+
+        Raises:
+            ModelError: a loss or a probability is NaN or infinite.
+        """
+        dtype = self.info.get("dtype", "")
+        fix = "choose float32 or bfloat16" if dtype == "float16" else "check the model's weights"
+        for mode, name in (("full", "full attention"), ("focus", "Focus")):
+            if not np.isfinite(self.nll[mode]).all():
+                raise ModelError(f"losses under {name} are no numbers", expected="finite ones", fix=fix)
+        for layer in self.layers:
+            if not np.isfinite(layer.probabilities).all() or not np.isfinite(layer.routing).all():
+                raise ModelError(f"scores of layer {layer.layer} are no numbers", expected="finite ones", fix=fix)
 
     @property
     def num_tokens(self) -> int:

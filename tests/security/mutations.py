@@ -62,7 +62,7 @@ def mutated(tree):
                 if value is REMOVED:
                     del inside[path[-1]]
                 else:
-                    inside[path[-1]] = value
+                    inside[path[-1]] = copy.deepcopy(value)
             except (LookupError, TypeError):  # an earlier change has taken the place away
                 continue
         return made

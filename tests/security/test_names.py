@@ -103,13 +103,14 @@ def test_every_way_in(stored, tmp_path):
     text, planted = "A cat sat. " * 10, tmp_path / "planted"
     planted.mkdir()
     with serving(stored[0], stored[2]) as page:
-        for values in ([text, str(planted)], [text, stored[2].model, str(planted / "c.safetensors")]):
-            answer, problem = page.call("analyze", *values)
+        rest = [1, 8, 2, "causal", 0, "cpu", "float32", "auto"]
+        for names in ([str(planted), "random"], [stored[2].model, str(planted / "c.safetensors")]):
+            answer, problem = page.call("analyze", text, *names, *rest)
             assert answer is None
             assert "no model that this page may load" in problem or "there are no centroids" in problem
         training = ["mine", str(planted), 4, 1, 20, 64, 1, 8, 4, 0.003, "log", "float32", 0, "cpu", "layers", 0, 0, 0]
         answer, _ = page.call("start_training", [], [], *training, False)
         assert "no model that this page may load" in str(answer)
-        answer, problem = page.call("analyze", text, stored[2].model, "random", 1, 8)
+        answer, problem = page.call("analyze", text, stored[2].model, "random", *rest)
         assert problem == ""
         assert answer["run_id"]

@@ -62,7 +62,7 @@ def largest_child(work):
 def test_h4_values_that_become_objects(database, sql):
     def ask():
         with pytest.raises(InputError, match=r"memory|without an answer|seconds"):
-            run_sql(database, sql)
+            run_sql(database, sql, Limits(seconds=3.0))
 
     assert largest_child(ask) < 1300
 

@@ -86,8 +86,7 @@ def read_bundle(source: str | Path) -> Bundle:
         raise InputError(
             f"{path.name} {what}", expected="a bundle (.zip) or its manifest.json", fix="get the bundle again"
         ) from error
-    _check(manifest, path.name)
-    return Bundle(path, manifest)
+    return Bundle(path, _checked(manifest, path.name))
 
 
 def _too_large(name: str, source: Path, most: int) -> InputError:
@@ -128,7 +127,7 @@ def _content(source: Path, name: str, most: int = MOST_BYTES) -> bytes | None:
         ) from error
 
 
-def _check(manifest: Any, name: str) -> None:
+def _checked(manifest: Any, name: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{name} is no manifest of a bundle", expected=f'JSON with "format": "{FORMAT}"')
     version = manifest.get("format_version")
@@ -141,7 +140,7 @@ def _check(manifest: Any, name: str) -> None:
     from focus_explorer.exports.bundle.schema import check_manifest
 
     try:
-        check_manifest(manifest)
+        return check_manifest(manifest)
     except InputError as error:
         raise InputError(
             f"the manifest in {name} is damaged: {error.problem}",

@@ -8,12 +8,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,  # pydantic reads those of typing from Python 3.12 on
-)
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +20,7 @@ from pydantic import (
     ValidationError,
     with_config,
 )
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic reads those of typing from Python 3.12 on
 
 from focus_explorer.errors import ConfigError, InputError
 from focus_explorer.exports.tables.sources import TABLES
@@ -384,26 +379,27 @@ class Manifest(TypedDict):
 _MANIFEST = TypeAdapter(Manifest)
 
 
-def check_manifest(values: dict[str, Any]) -> None:
-    """Refuse a manifest that this version cannot store and run.
+def check_manifest(values: dict[str, Any]) -> dict[str, Any]:
+    """A manifest with every number of its type; one that this version cannot store and run is refused.
 
     Raises:
         InputError: names the first thing that is missing, unknown, of another type or out of range.
     """
     try:
-        _MANIFEST.validate_python(values)
+        manifest: dict[str, Any] = {**_MANIFEST.validate_python(values)}
     except ValidationError as error:
         raise _problem(error) from error
     except ConfigError as error:
         raise InputError(f"a run's config: {error}") from error
-    for run in values["runs"]:
+    for run in manifest["runs"]:
         _check_run(run)
     for what, names in (
-        ("run", [run["run_id"] for run in values["runs"]]),
-        ("file", [row["path"] for row in values["files"]]),
+        ("run", [run["run_id"] for run in manifest["runs"]]),
+        ("file", [row["path"] for row in manifest["files"]]),
     ):
         if len(set(names)) < len(names):
             raise InputError(f"it lists a {what} twice")
+    return manifest
 
 
 def _check_run(run: dict[str, Any]) -> None:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from focus_explorer import settings
 from focus_explorer.services.models import ModelStore
 from focus_runtime.store.database import Database
 
-if TYPE_CHECKING:
-    from focus_explorer.services.names import KnownNames
-
 Part = TypeVar("Part")
+
+
+class FieldNames(Protocol):
+    """What a page's fields may name."""
+
+    def model(self, name: str) -> str:
+        """The name of a model that the page knows."""
+
+    def centroid_file(self, name: str) -> str:
+        """The name or hash of a centroid file that the page knows."""
 
 
 class Service:
@@ -33,7 +40,7 @@ class Service:
     def __init__(self, database: str | Path | None = None, *, models: ModelStore | None = None) -> None:
         self.database = Database(database or settings.default_database())
         self.models = models or ModelStore()
-        self.names: KnownNames | None = None
+        self.names: FieldNames | None = None
         self.map_lock = threading.Lock()
         self._parts: dict[type[Any], Any] = {}
         self._lock = threading.RLock()

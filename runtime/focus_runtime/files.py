@@ -10,8 +10,9 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from focus_runtime.errors import InputError
@@ -116,6 +117,39 @@ def replacing_folder(
             _rename_folder(part, target, clear)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def one_process_at_a_time(path: str | os.PathLike[str], waiting: Callable[[], object]) -> Iterator[None]:
+    """Let one process after another do a block; where the system or the folder has no locks, all at once.
+
+    Args:
+        path: of the lock, a file that is there while somebody works; one left behind by a killed process means nothing.
+        waiting: called every fifth of a second while another process works; what it raises ends the wait.
+    """
+    descriptor, held = None, False
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while descriptor is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
+                break
+            except BlockingIOError:
+                waiting()
+                time.sleep(0.2)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        if descriptor is not None:
+            if held:
+                with suppress(OSError):
+                    os.unlink(path)
+            os.close(descriptor)
 
 
 def check_writable(target: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE) -> None:

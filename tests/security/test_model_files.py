@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -133,3 +134,17 @@ def test_m1_a_model_whose_numbers_are_none_leaves_no_run(tmp_path):
     with pytest.raises(ModelError, match="are no numbers"):
         analyze(service, "The cat sat on the mat. " * 20, request)
     assert list_runs(service.database) == []
+
+
+def test_two_at_once_convert_a_file_once(tmp_path):
+    path, stages = write_gguf(tmp_path / "m.gguf"), []
+
+    def load(_):
+        return load_model(str(path), cache_dir=tmp_path / "cache", progress=lambda stage, _: stages.append(stage))
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(load, range(2))
+    assert stages.count("Another process converts the model") > 0
+    for name, weights in first[0].state_dict().items():
+        torch.testing.assert_close(second[0].state_dict()[name], weights)
+    assert [one.name for one in (tmp_path / "cache" / "models").iterdir() if one.name.startswith(".")] == []

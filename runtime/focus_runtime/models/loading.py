@@ -16,7 +16,7 @@ from torch import nn
 from focus_runtime.config import DTYPES
 from focus_runtime.errors import Cancelled, DeviceError, ModelError, first_line
 from focus_runtime.failures import device_failure, is_out_of_memory
-from focus_runtime.files import check_writable_folder, default_cache_dir, replacing_folder
+from focus_runtime.files import check_writable_folder, default_cache_dir, one_process_at_a_time, replacing_folder
 from focus_runtime.models.declared import check_folder, check_gguf, refuse_pickles
 from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
 
@@ -215,10 +215,18 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
     target = _conversion(gguf, cache)
     if (target / "config.json").is_file():
         return target
-    progress("Converting the model (once)", 0.0)
+    check_writable_folder(target.parent, explain=lambda _, error: _cannot_write_cache(cache, error))
+    lock = target.parent / f".{target.name}.lock"
+    with one_process_at_a_time(lock, lambda: progress("Another process converts the model", 0.0)):
+        if not (target / "config.json").is_file():
+            progress("Converting the model (once)", 0.0)
+            _convert(gguf, target, progress)
+    return target
+
+
+def _convert(gguf: Path, target: Path, progress: Callable[[str, float], None]) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    check_writable_folder(target.parent, explain=lambda _, error: _cannot_write_cache(cache, error))
     try:
         with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars():
             check_gguf(AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE), gguf)
@@ -238,9 +246,8 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
         raise
     except Exception as error:  # the GGUF reader raises exceptions of any type for damaged files
         if (target / "config.json").is_file():  # another process was faster
-            return target
+            return
         raise ModelError(f"{gguf.name} cannot be converted: {first_line(error)}") from error
-    return target
 
 
 def _cannot_write_cache(cache: Path, error: OSError) -> ModelError:

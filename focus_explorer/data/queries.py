@@ -366,7 +366,7 @@ def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
     """
     rows = fetch(database, "training", training_id=training_id).to_pylist()
     if not rows:
-        raise NotFoundError(f"there is no training {training_id!r} in {database.path}", fix="reload the page")
+        raise NotFoundError(f"there is no training {training_id!r} in {database.path.name}", fix="reload the page")
     return rows[0]
 
 
@@ -393,7 +393,7 @@ def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
     """
     if not rows.num_rows:
         raise NotFoundError(
-            f"there is no run {run_id!r} in {database.path}", fix="`focus-explorer runs` lists the ones there are"
+            f"there is no run {run_id!r} in {database.path.name}", fix="`focus-explorer runs` lists the ones there are"
         )
     run = rows_of(rows)[0]
     if run["deleted_at"] is not None:

@@ -59,7 +59,7 @@ def read_routes(database: Database, run_id: str) -> Routes:
     """
     shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
     if not shape:
-        raise NotFoundError(f"there is no run {run_id!r} in {database.path}", fix="reload the page")
+        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
     rows = fetch(database, "top_groups", run_id=run_id)
     numbers = np.unique(rows["layer"].to_numpy())
     tops = placed(rows, numbers, shape[0]["num_tokens"], "top_group").astype(np.uint8)

@@ -147,5 +147,6 @@ def _write(service: Service, run_id: str, **changes: Any) -> None:
 
 def _unknown(service: Service, run_id: str) -> NotFoundError:
     return NotFoundError(
-        f"there is no run {run_id!r} in {service.database.path}", fix="`focus-explorer runs` lists the ones there are"
+        f"there is no run {run_id!r} in {service.database.path.name}",
+        fix="`focus-explorer runs` lists the ones there are",
     )

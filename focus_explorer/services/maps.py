@@ -108,7 +108,7 @@ def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) ->
     """A projection of the tokens of a layer or of all, and which tokens these are."""
     shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
     if not shape:
-        raise NotFoundError(f"there is no run {run_id!r} in {database.path}", fix="reload the page")
+        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
     count, groups = shape[0]["num_tokens"], json.loads(shape[0]["config"])["num_groups"]
     positions = evenly_spaced(count, MOST_TOKENS)
     if layer is None:

@@ -13,9 +13,10 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.analyze import analyze as analyze_text
 from focus_explorer.services.names import known_to_page
-from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api import centroids, comparisons, groups, labels, pairs, runs, statistics
+from focus_explorer.ui.api.arguments import checked
+from focus_explorer.ui.api.request import shown_summary
 from focus_explorer.ui.tabs.explore import MODEL_WORK
 
 READING = (runs, centroids, groups, pairs, comparisons, statistics, labels)
@@ -41,12 +42,13 @@ def build(service: Service, request: AnalyzeRequest) -> None:
 
 
 def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its InputErrors raised as a client's one-sentence error."""
+    """The function with its arguments checked, and its InputErrors raised as a client's one-sentence error."""
+    checks_first = checked(function)
 
     @wraps(function)
     def guarded(*values: Any, **named: Any) -> Any:
         try:
-            return function(*values, **named)
+            return checks_first(*values, **named)
         except InputError as error:
             raise gr.Error(str(error), print_exception=False) from error
 
@@ -99,6 +101,6 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
         )
         chosen = known_to_page(service, chosen)
         run_id = analyze_text(service, text, chosen, command="focus-explorer serve (API)")
-        return dict(run_summary(service.database, run_id))
+        return shown_summary(service, run_id)
 
     return analyze

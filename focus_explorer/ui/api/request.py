@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from focus_explorer.services.runs import check_run
+from focus_explorer.services.runs import check_run, run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import dispatch
 
@@ -23,3 +23,16 @@ def ask(service: Service, what: str, run_id: str, **parameters: Any) -> dict[str
     """
     check_run(service.database, run_id)
     return dict(dispatch(service, {"what": what, "run": run_id, **parameters}))
+
+
+def shown_summary(service: Service, run_id: str) -> dict[str, Any]:
+    """The numbers of one run; of the database only the name of its file, for folders are nobody's business.
+
+    Args:
+        service: database.
+        run_id: of the run.
+
+    Raises:
+        InputError: there is no such run.
+    """
+    return {**run_summary(service.database, run_id), "db": service.database.path.name}

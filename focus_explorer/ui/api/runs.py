@@ -7,9 +7,10 @@ from typing import Any
 
 from focus_explorer.exports.tables.write import table
 from focus_explorer.services.compare.runs import compare_numbers
-from focus_explorer.services.runs import list_runs, prediction_rows, run_summary, token_rows
+from focus_explorer.services.runs import list_runs, prediction_rows, token_rows
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import run_sql
+from focus_explorer.ui.api.request import shown_summary
 
 
 class RunFunctions:
@@ -28,7 +29,7 @@ class RunFunctions:
         Args:
             run_id: as listed by runs.
         """
-        return dict(run_summary(self.service.database, run_id))
+        return shown_summary(self.service, run_id)
 
     def groups(self, run_id: str) -> list:
         """Every group of every layer of a run: share of tokens, confidence, most frequent tokens.

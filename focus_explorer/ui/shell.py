@@ -26,6 +26,7 @@ from focus_explorer.ui.hosting.health import health_routes
 from focus_explorer.ui.hosting.lab import LoginRequired, session_user
 from focus_explorer.ui.hosting.login import login
 from focus_explorer.ui.hosting.modes import Hosting
+from focus_explorer.ui.hosting.one_page import OnePage
 from focus_explorer.ui.hosting.stopping import end_jobs, exit_at_last, stop_signals
 from focus_explorer.ui.tabs import (
     centroids as centroids_tab,
@@ -125,7 +126,7 @@ class App:
         addresses = self.hosting.addresses
 
         def wrap(inside: ASGIApp, app: Any) -> ASGIApp:
-            inside = KeepNamedByContent(inside)
+            inside = OnePage(KeepNamedByContent(inside))
             return Guard(LoginRequired(inside, self.hosting, session_user(app)), addresses)
 
         return {

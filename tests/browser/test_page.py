@@ -357,3 +357,9 @@ def test_a_model_that_fails_at_the_first_visit_is_explained_and_can_be_tried_aga
         page.wait_for_selector("[data-testid=fx-header]", timeout=120_000)
         expect(page.locator("#fe-retry")).to_have_count(0)
         page.close()
+
+
+@pytest.mark.parametrize("view", ["constructor", "__proto__", "toString", "nonsense"])
+def test_a_view_that_does_not_exist_is_the_first_one(open_page, view):
+    page = open_page(f"?view={view}")
+    expect(page.get_by_role("tab", name="Tokens")).to_have_attribute("aria-selected", "true")

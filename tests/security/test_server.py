@@ -33,6 +33,13 @@ def test_not_ready_without_a_database_names_no_path(stored, tmp_path):
     assert str(tmp_path) not in answer.text
 
 
+@pytest.mark.parametrize("query", ["?page=nonsense", "?page=", "?run=x&page=a/b", "?page=%00"])
+def test_l_a_page_that_does_not_exist_is_the_one_there_is(private, query):
+    answer = private.client.get(f"/{query}")
+    assert answer.status_code == 200
+    assert "Focus Explorer" in answer.text
+
+
 def test_at_the_end_jobs_stop_at_their_next_step():
     started, runner = threading.Event(), JobRunner()
 

@@ -91,7 +91,7 @@ export class App {
   readAddress() {
     const address = new URLSearchParams(window.location.search);
     const view = address.get("view");
-    if (view !== null && view in VIEWS) this.view = /** @type {ViewName} */ (view);
+    if (view !== null && Object.hasOwn(VIEWS, view)) this.view = /** @type {ViewName} */ (view);
     this.requestedLayer = address.has("layer") ? Number(address.get("layer")) : null;
     this.head = address.has("head") ? Number(address.get("head")) : null;
     this.requestedSelection = address.get("sel");

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 from focus_runtime.errors import InputError
 
 PART = ".part-"  # how temporary names begin
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 RENAMES = 3  # attempts to take an occupied target's place
 
 Explain = Callable[[Path, OSError], Exception]
@@ -117,6 +119,30 @@ def replacing_folder(
             _rename_folder(part, target, clear)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its user alone can write, or take that right from others.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not is_own(folder):
+        raise OSError(f"{folder} belongs to somebody else")
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if os.name == "posix" and mode & OTHERS_WRITE:
+        folder.chmod(mode & ~OTHERS_WRITE)
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file or folder itself, not what a link leads to, belongs to this process's user; True on Windows."""
+    return os.name != "posix" or path.lstat().st_uid == os.geteuid()
+
+
+def others_write(path: Path) -> bool:
+    """Whether somebody else can write a file, or it is a link; False on Windows."""
+    return os.name == "posix" and (path.is_symlink() or bool(path.lstat().st_mode & OTHERS_WRITE))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from focus_runtime.files import replacing
+from focus_runtime.files import is_own, make_private, others_write, replacing
 
 PACKAGE = Path(__file__).parents[1]
 SOURCES = (PACKAGE / "attention" / "fused.cpp", PACKAGE / "routing" / "few_tokens.cpp")
@@ -65,16 +65,19 @@ def compiler_command(folder: Path) -> list[str]:
 def build(folder: Path) -> Path:
     """The shared library for this machine, compiler and source, compiled unless the folder has it.
 
+    What is loaded runs: nobody else may write the folder, and a file that others could have written is compiled anew.
+
     Raises:
-        OSError: no compiler, or it fails. SubprocessError: it takes too long.
+        OSError: no compiler, it fails, or the folder is somebody else's. SubprocessError: it takes too long.
     """
+    make_private(folder)
     compiler = compiler_command(folder)
     limits: dict[str, Any] = {"capture_output": True, "timeout": BUILD_SECONDS}
     version = subprocess.run([*compiler, "--version"], check=True, **limits).stdout
     texts = [source.read_bytes() for source in (*SOURCES, *HEADERS)]
     key = hashlib.sha256(b"\0".join((*texts, " ".join(FLAGS).encode(), version, processor_identity())))
     target = folder / f"focus-attention-{key.hexdigest()[:20]}.so"
-    if target.is_file():
+    if target.is_file() and is_own(target) and not others_write(target):
         return target
     with replacing(target, explain=None, mode=0o755) as fresh:
         for flags in (FLAGS, tuple(flag for flag in FLAGS if flag != NATIVE)):  # some compilers know no "native"

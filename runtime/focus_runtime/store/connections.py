@@ -23,6 +23,7 @@ KEPT_SECONDS = 0.2  # without a read; page and command line read in bursts
 
 _files: dict[str, OpenFile] = {}
 _files_lock = threading.Lock()
+_ending = threading.Event()
 
 
 def open_file(path: str | os.PathLike[str]) -> OpenFile:
@@ -63,6 +64,7 @@ class OpenFile:
         self._writer: int | None = None  # thread at work
         self._kept: Reader | None = None
         self._sweeping = False
+        self._sweeper: threading.Thread | None = None
 
     def begin_read(self, settings: Hashable) -> Reader | None:
         """Wait for writers of this process; the kept connection, where it fits: same settings, same file."""
@@ -92,7 +94,8 @@ class OpenFile:
                 self._kept, reader = reader, None
                 if not self._sweeping:
                     self._sweeping = True
-                    threading.Thread(target=self._sweep, daemon=True).start()
+                    self._sweeper = threading.Thread(target=self._sweep, daemon=True)
+                    self._sweeper.start()
         if reader is not None:
             reader.connection.close()
 
@@ -133,8 +136,8 @@ class OpenFile:
 
     def _sweep(self) -> None:
         """Close the kept connection once nobody has come for it; ends when there is none."""
-        while (left := self._seconds_left()) > 0:
-            time.sleep(left)
+        while (left := self._seconds_left()) > 0 and not _ending.wait(left):
+            pass
         self.close_kept()
 
     def _seconds_left(self) -> float:
@@ -146,8 +149,15 @@ class OpenFile:
             self._sweeping = left > 0
             return left
 
+    def end(self) -> None:
+        """Close the kept connection and wait for the thread that would: one inside DuckDB must not outlive Python."""
+        if self._sweeper is not None:
+            self._sweeper.join(timeout=2.0)
+        self.close_kept()
+
 
 @atexit.register
-def _close_kept() -> None:
+def _end() -> None:
+    _ending.set()
     for file in list(_files.values()):
-        file.close_kept()
+        file.end()

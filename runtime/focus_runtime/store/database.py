@@ -25,7 +25,11 @@ from focus_runtime.store.turns import Turn, let_writers_in
 WAIT_SECONDS = 20.0
 HEADER_BYTES = 3 * 4096  # of a DuckDB file
 CREATION_SECONDS = 5.0
+DAMAGED = (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
 _ALL = [name for name, _ in MIGRATIONS]
+
+
+DAMAGE = ("checksum", "corrupt", "could not read enough bytes", "failed to deserialize")
 
 
 class Database:
@@ -94,8 +98,10 @@ class Database:
             if (abort := getattr(reader.connection, "abort", None)) is not None:  # since DuckDB 2
                 abort()  # what this read leaves unfinished is no matter to the next
             whole = True
-        except duckdb.IOException as error:
-            raise self._explain(error) from error
+        except duckdb.Error as error:
+            if _is_about_the_file(error):
+                raise self._explain(error) from error
+            raise
         finally:
             self._thread.reading = None
             if not whole:
@@ -119,7 +125,7 @@ class Database:
                 if connection is not None:
                     connection.close()
                 shared.end_read(None)
-                if isinstance(error, duckdb.IOException):
+                if isinstance(error, duckdb.Error) and _is_about_the_file(error):
                     raise self._explain(error) from error
                 raise
             shared.end_read(None)
@@ -195,14 +201,20 @@ class Database:
             problem, fix = "the disk is full", "free some space; nothing of this run was kept"
         elif "permission" in lowered or "read-only" in lowered or ("cannot open" in lowered and "denied" in lowered):
             problem, fix = "it cannot be written", "choose a writable file with --db"
-        elif any(word in lowered for word in ("checksum", "corrupt", "could not read enough bytes")):
-            problem, fix = "the file is damaged", "restore a copy, or choose another file with --db"
+        elif isinstance(error, DAMAGED) or any(word in lowered for word in DAMAGE):
+            problem, fix = "the file is damaged", "`focus-explorer db restore` puts a copy back, `db repair` saves runs"
         elif "not a valid duckdb" in lowered or "storage version" in lowered or "serialized" in lowered:
             problem = "it is no DuckDB file, or one from a newer DuckDB"
             fix = "choose another file with --db, or update Focus Explorer"
         else:
             problem, fix = text.strip().splitlines()[0][:200], "choose another file with --db"
         return StoreError(f"the database {self.path} cannot be used: {problem}", fix=fix)
+
+
+def _is_about_the_file(error: duckdb.Error) -> bool:
+    """Whether what went wrong is the file's fault, not a query's."""
+    damaged = any(word in str(error).lower() for word in DAMAGE)
+    return damaged or isinstance(error, (duckdb.IOException, *DAMAGED))
 
 
 def _is_locked(message: str) -> bool:

@@ -72,3 +72,36 @@ def test_an_unwritable_cache_is_no_error(broken_library, tmp_path):
     tmp_path.chmod(0o500)
     broken_library.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
     assert library.library()[0] is None
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.skipif(os.name != "posix", reason="has no owners and modes")
+def test_what_others_could_have_written_is_not_loaded(broken_library, tmp_path):
+    """A planted library would run with the rights of whoever starts the page (audit finding M5)."""
+    source, folder = tmp_path / "short.cpp", tmp_path / "kernels"
+    source.write_text("int one() { return 1; }\n")
+    broken_library.setattr(library, "SOURCES", (source,))
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    made = library.build(folder)
+    assert folder.stat().st_mode & 0o022 == 0
+    content = made.read_bytes()
+    made.write_bytes(b"planted")
+    made.chmod(0o777)
+    assert library.build(folder).read_bytes() == content
+    assert made.stat().st_mode & 0o022 == 0
+    made.unlink()
+    (tmp_path / "planted.so").write_bytes(b"planted")
+    made.symlink_to(tmp_path / "planted.so")
+    assert library.build(folder).read_bytes() == content
+    assert (tmp_path / "planted.so").read_bytes() == b"planted"
+
+
+@needs_compiler
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives folders away")
+def test_a_folder_of_somebody_else_is_refused(broken_library, tmp_path):
+    (tmp_path / "kernels").mkdir()
+    os.chown(tmp_path / "kernels", 1, 1)
+    broken_library.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
+    assert library.library() == (None, f"{tmp_path / 'kernels'} belongs to somebody else")

@@ -1,0 +1,230 @@
+"""Looking after a database file: is it whole, a copy of one in use, a copy put back, what a damaged one still holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from focus_explorer.errors import StoreError
+from focus_runtime.files import replacing
+from focus_runtime.store.database import Database
+
+PARTS = ("tokens", "layers", "losses")  # of which every run has rows
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a database holds.
+
+    Attributes:
+        rows: table -> rows, of those that were read to their end.
+        damaged: table -> why it was not.
+        runs: ids of whole runs.
+        broken: ids of runs that lack rows or have damaged ones.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Nothing is damaged and nothing is missing."""
+        return not self.damaged and not self.broken
+
+
+def check(path: str | Path) -> Findings:
+    """Read every value of a database, and look whether every run has its parts.
+
+    Raises:
+        StoreError: there is no such file, or it cannot be opened at all.
+    """
+    _must_exist(path)
+    findings = Findings()
+    with Database(path).read() as connection:
+        for table in _tables(connection):
+            try:
+                # a block's checksum is looked at when it is read; the hash reads all columns
+                query = f'SELECT count(*), bit_xor(hash(t)) FROM "{table}" t'
+                findings.rows[table] = connection.execute(query).fetchall()[0][0]
+            except duckdb.Error as error:
+                findings.damaged[table] = _first_line(error)
+        for run_id in _run_ids(connection):
+            try:
+                found = [_count(connection, table, run_id) for table in PARTS]
+            except duckdb.Error:
+                found = [0]
+            (findings.runs if all(found) else findings.broken).append(run_id)
+    return findings
+
+
+def backup(path: str | Path, target: str | Path) -> int:
+    """Copy a database; others may read it meanwhile, and who writes waits.
+
+    Args:
+        path: of the database.
+        target: of the copy, which is there whole or not at all.
+
+    Returns:
+        Bytes of the copy.
+
+    Raises:
+        StoreError: the database cannot be read, or the copy not be opened.
+        InputError: the copy cannot be written.
+    """
+    _must_exist(path)
+    database = Database(path)
+    with replacing(target, sync=True) as part:
+        with database.read():  # no writer is at work, so all is in the file
+            shutil.copyfile(database.path, part)
+        with Database(part).read():  # it opens
+            pass
+        return part.stat().st_size
+
+
+def restore(path: str | Path, source: str | Path) -> Path | None:
+    """Put a copy in the place of a database, after looking whether it is whole; what was there stays beside it.
+
+    Args:
+        path: of the database.
+        source: the copy.
+
+    Returns:
+        Where the earlier database is now; None where there was none.
+
+    Raises:
+        StoreError: the copy is damaged, or the database in use.
+    """
+    if not check(source).whole:
+        raise StoreError(f"{source} is damaged", fix="`focus-explorer db repair` saves what can be read of it")
+    path = Path(os.path.expanduser(path))
+    kept = None
+    with replacing(path, sync=True) as part:
+        shutil.copyfile(source, part)
+        if path.exists():
+            _wait_until_unused(path)
+            kept = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
+            os.replace(path, kept)
+    return kept
+
+
+def repair(
+    path: str | Path, target: str | Path, progress: Callable[[str, float], None] = lambda stage, fraction: None
+) -> Findings:
+    """Copy all whole runs and all readable tables of a damaged database into a new one.
+
+    Args:
+        path: of the damaged database, which is only read.
+        target: of the new one.
+        progress: takes each stage and the fraction done.
+
+    Returns:
+        What was damaged; `runs` were saved, `broken` ones were not.
+
+    Raises:
+        StoreError: nothing of it can be read, or there is a file at `target`.
+    """
+    _must_exist(path)
+    if Path(target).exists():
+        raise StoreError(f"there is a file {target}", expected="the name of a new one", fix="choose another --out")
+    findings = Findings()
+    with replacing(target) as part:
+        part.unlink(missing_ok=True)
+        with Database(part).write():
+            pass
+        with duckdb.connect() as connection, Database(path).read():  # the second waits for writers, and holds them off
+            connection.execute(f"ATTACH '{_quoted(os.path.realpath(os.path.expanduser(path)))}' AS old (READ_ONLY)")
+            connection.execute(f"ATTACH '{_quoted(str(part))}' AS new")
+            connection.execute("USE new")
+            _copy(connection, findings, progress)
+            connection.execute("USE memory")
+            connection.execute("DETACH new")
+    return findings
+
+
+def _copy(connection: Any, findings: Findings, progress: Callable[[str, float], None]) -> None:
+    columns = connection.execute(
+        "SELECT table_name, bool_or(column_name = 'run_id') FROM duckdb_columns() WHERE database_name = 'old' "
+        "AND table_name IN (SELECT table_name FROM duckdb_tables() WHERE database_name = 'old') "
+        "AND table_name <> 'schema_migrations' GROUP BY table_name ORDER BY table_name"
+    ).fetchall()
+    of_runs = [table for table, has_run in columns if has_run]
+    runs = [row[0] for row in connection.execute("SELECT run_id FROM old.runs ORDER BY run_id").fetchall()]
+    for done, run_id in enumerate(runs):
+        progress("Copying runs", done / (len(runs) + 1))
+        connection.execute("BEGIN")
+        try:
+            for table in of_runs:
+                connection.execute(
+                    f'INSERT INTO new."{table}" BY NAME SELECT * FROM old."{table}" WHERE run_id = ?', [run_id]
+                )
+            whole = all(_count(connection, f'new"."{table}', run_id) for table in PARTS)
+            connection.execute("COMMIT" if whole else "ROLLBACK")
+        except duckdb.Error:
+            _roll_back(connection)
+            whole = False
+        (findings.runs if whole else findings.broken).append(run_id)
+    progress("Copying the rest", len(runs) / (len(runs) + 1))
+    for table in (table for table, has_run in columns if not has_run):
+        try:
+            connection.execute(f'INSERT INTO new."{table}" BY NAME SELECT * FROM old."{table}"')
+        except duckdb.Error as error:
+            findings.damaged[table] = _first_line(error)
+        else:
+            findings.rows[table] = connection.execute(f'SELECT count(*) FROM new."{table}"').fetchall()[0][0]
+
+
+def _tables(connection: Any) -> list[str]:
+    rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY table_name").fetchall()
+    return [row[0] for row in rows]
+
+
+def _run_ids(connection: Any) -> list[str]:
+    try:
+        return [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_id").fetchall()]
+    except duckdb.Error:  # said under `damaged`
+        return []
+
+
+def _count(connection: Any, table: str, run_id: str) -> int:
+    found = connection.execute(f'SELECT count(*) FROM "{table}" WHERE run_id = ?', [run_id]).fetchall()
+    return int(found[0][0])
+
+
+def _roll_back(connection: Any) -> None:
+    try:
+        connection.execute("ROLLBACK")
+    except duckdb.Error:  # the failed statement has ended the transaction
+        return
+
+
+def _wait_until_unused(path: Path) -> None:
+    """Wait until no process has a database open, which a writer must be alone for."""
+    try:
+        with Database(path).write():
+            pass
+    except StoreError as error:
+        if "in use" in error.problem:
+            raise
+        # otherwise it is damaged, and that is why it is replaced
+
+
+def _must_exist(path: str | Path) -> None:
+    if not os.path.isfile(os.path.expanduser(path)):
+        raise StoreError(f"there is no database {path}", expected="a DuckDB file of Focus Explorer")
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200]

@@ -30,7 +30,7 @@ TRAIN_HELP = {
     "patience": "Scores in a row without a better one that end the training, with the best kept; 0 for never",
     "domains": "Every text file counts as one kind of text: trained on equally often, scored apart",
     "name": "Name it is listed under",
-    "model": "Embedded name, Hugging Face id, folder or .gguf file",
+    "model": "Embedded name or Hugging Face id; paths where serve --allow-path names their folder",
     "groups": "K: groups in every layer; more groups, fewer pairs kept",
     "top_k": "Groups per token in use; 1 saves most",
     "steps": "More steps learn longer; 300 is a fair start",
@@ -52,7 +52,7 @@ TRAIN_HELP = {
 HELP = {
     "text": "A text to explore",
     "sample": "Or try a sample",
-    "model": "Embedded name, Hugging Face id, folder or .gguf file",
+    "model": "Embedded name or Hugging Face id; paths where serve --allow-path names their folder",
     "centroids": "Who decides the groups; random is the untrained baseline",
     "top_k": "Groups per token: more keeps more pairs",
     "window": "Tokens this near always attend",

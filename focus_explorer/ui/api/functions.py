@@ -73,7 +73,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
 
         Args:
             text: the text to explore.
-            model: embedded model name, Hugging Face id, folder or .gguf file.
+            model: embedded name, the page's model or Hugging Face id; a path where --allow-path names its folder.
             centroids: a shipped name such as default, random, or the hash of an uploaded file.
             top_k: groups a token belongs to.
             window: pairs at most this far apart always attend.

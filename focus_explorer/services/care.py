@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import duckdb
 
 from focus_explorer.errors import StoreError
+from focus_runtime.errors import StoreBusyError
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
 
@@ -169,7 +171,8 @@ def _copy(connection: Any, findings: Findings, progress: Callable[[str, float], 
             whole = all(_count(connection, f'new"."{table}', run_id) for table in PARTS)
             connection.execute("COMMIT" if whole else "ROLLBACK")
         except duckdb.Error:
-            _roll_back(connection)
+            with suppress(duckdb.Error):  # the failed statement may have ended the transaction
+                connection.execute("ROLLBACK")
             whole = False
         (findings.runs if whole else findings.broken).append(run_id)
     progress("Copying the rest", len(runs) / (len(runs) + 1))
@@ -199,22 +202,15 @@ def _count(connection: Any, table: str, run_id: str) -> int:
     return int(found[0][0])
 
 
-def _roll_back(connection: Any) -> None:
-    try:
-        connection.execute("ROLLBACK")
-    except duckdb.Error:  # the failed statement has ended the transaction
-        return
-
-
 def _wait_until_unused(path: Path) -> None:
     """Wait until no process has a database open, which a writer must be alone for."""
     try:
         with Database(path).write():
             pass
-    except StoreError as error:
-        if "in use" in error.problem:
-            raise
-        # otherwise it is damaged, and that is why it is replaced
+    except StoreBusyError:
+        raise
+    except StoreError:  # it is damaged, and that is why it is replaced
+        return
 
 
 def _must_exist(path: str | Path) -> None:

@@ -60,7 +60,7 @@ class OpenFile:
         self.path = path
         self._changed = threading.Condition()
         self._readers: Counter[int] = Counter()  # by thread; none waits for itself: DuckDB then says what is wrong
-        self._writers = 0  # at work or waiting: readers that come later wait for them
+        self.writers = 0  # at work or waiting: readers that come later wait for them
         self._writer: int | None = None  # thread at work
         self._kept: Reader | None = None
         self._sweeping = False
@@ -69,7 +69,7 @@ class OpenFile:
     def begin_read(self, settings: Hashable) -> Reader | None:
         """Wait for writers of this process; the kept connection, where it fits: same settings, same file."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._writers or self._writer == get_ident())
+            self._changed.wait_for(lambda: not self.writers or self._writer == get_ident())
             self._readers[get_ident()] += 1
             kept, self._kept = self._kept, None
             if kept is None:
@@ -102,7 +102,7 @@ class OpenFile:
     def begin_write(self) -> None:
         """Wait for readers and writers of this process, and close the kept connection."""
         with self._changed:
-            self._writers += 1
+            self.writers += 1
             self._changed.wait_for(lambda: self._writer is None and not set(self._readers) - {get_ident()})
             self._writer = get_ident()
             kept, self._kept = self._kept, None
@@ -113,7 +113,7 @@ class OpenFile:
         """Let the next one in."""
         with self._changed:
             self._writer = None
-            self._writers -= 1
+            self.writers -= 1
             self._changed.notify_all()
 
     def identity(self) -> Hashable:
@@ -125,7 +125,7 @@ class OpenFile:
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def _may_keep(self) -> bool:
-        return SUPPORTED and self._kept is None and not self._writers and not writer_waits(self.path)
+        return SUPPORTED and self._kept is None and not self.writers and not writer_waits(self.path)
 
     def close_kept(self) -> None:
         """Close the kept connection."""

@@ -13,6 +13,7 @@ import pytest
 
 from focus_runtime.errors import StoreError
 from focus_runtime.store import connections
+from focus_runtime.store.connections import open_file
 from focus_runtime.store.database import Database
 
 
@@ -182,12 +183,12 @@ def test_a_turn_left_behind_keeps_nobody_waiting(database):
 
 def test_threads_read_side_by_side_and_writers_get_their_turn(database):
     """Two reads overlap; a writer waits for both, and is not overtaken by readers that come after it."""
-    together, order = threading.Barrier(3, timeout=10), []
+    together, writer_waits, order = threading.Barrier(3, timeout=10), threading.Event(), []
 
     def read(name):
         with database.read():
             together.wait()
-            time.sleep(0.2)
+            assert writer_waits.wait(10)
             order.append(name)
 
     def write():
@@ -195,12 +196,15 @@ def test_threads_read_side_by_side_and_writers_get_their_turn(database):
         name_a_group(database)
         order.append("write")
 
-    threads = [threading.Thread(target=read, args=("one",)), threading.Thread(target=read, args=("two",))]
+    threads = [threading.Thread(target=read, args=(name,)) for name in ("one", "two")]
     threads.append(threading.Thread(target=write))
     for thread in threads:
         thread.start()
-    time.sleep(0.1)  # all three have met; the writer waits
-    late = count(database)
+    deadline = time.monotonic() + 10
+    while not open_file(database.path).writers and time.monotonic() < deadline:
+        time.sleep(0.005)
+    threading.Timer(0.1, writer_waits.set).start()
+    late = count(database)  # asked while both read and the writer waits
     for thread in threads:
         thread.join(10)
     assert sorted(order[:2]) == ["one", "two"]

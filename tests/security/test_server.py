@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -73,7 +74,11 @@ def test_a_stuck_thread_does_not_keep_the_process():
 def server(database, model, *flags, ignoring_sigint=False):
     """(process, address) of `focus-explorer serve`."""
     words = [sys.executable, "-m", "focus_explorer.cli", "serve", "--db", str(database), "--model", model]
-    words += ["--centroids", "random", "--port", "7985", *flags]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words += ["--centroids", "random", "--port", str(port), *flags]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests themselves are a background job
     if ignoring_sigint:  # as the background job of a shell script is started
         words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *words]
     process = subprocess.Popen(

@@ -52,7 +52,7 @@ INTERRUPTED = (
 )
 LIVE = ("running", "stopping")
 STOPPED_STATUS = 130
-LEAVING_SECONDS = 15.0  # that a process may take to exit after its end is recorded
+LEAVING_SECONDS = 15.0  # that a process may take to exit after it was killed or recorded its end
 
 
 @dataclass(slots=True)
@@ -248,7 +248,9 @@ class Trainings:
         busy = [row["name"] for row in rows if row["status"] in LIVE and row["host"] == socket.gethostname()]
         job = self._job
         if job is not None and job.process.poll() is None:
-            if job.has_recorded_its_end(next((row for row in rows if row["out"] == job.out), None)):
+            row = next((row for row in rows if row["out"] == job.out), None)
+            killed = row is not None and row["status"] == "interrupted" and row["pid"] == job.process.pid
+            if killed or job.has_recorded_its_end(row):
                 with suppress(subprocess.TimeoutExpired):
                     job.process.wait(LEAVING_SECONDS)
             busy += [job.name] if job.process.poll() is None else []

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from focus_runtime.errors import StoreError
+from focus_runtime.store.backups import back_up_before_migrating
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
@@ -300,15 +301,21 @@ def foreign_file(path: str) -> StoreError:
 
 
 def migrate(connection: Any, path: str) -> None:
-    """Bring a database up to date, each migration in a transaction of its own."""
+    """Bring a database up to date, each migration in a transaction of its own; one with runs is copied before.
+
+    Raises:
+        StoreError: it is another program's, or a newer version wrote it.
+        InputError: the copy cannot be written.
+    """
     done = applied(connection)
     check_version(done, path)
     others = connection.execute("SELECT count(*) FROM information_schema.tables").fetchone()[0]
     if not done and others:
         raise foreign_file(path)
-    for name, statements in MIGRATIONS:
-        if name in done:
-            continue
+    missing = [(name, statements) for name, statements in MIGRATIONS if name not in done]
+    if missing and done and connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
+        back_up_before_migrating(connection, path, missing[0][0])
+    for name, statements in missing:
         connection.execute("BEGIN")
         try:
             connection.execute(

@@ -1,0 +1,34 @@
+"""A copy of a database as it was before its schema is changed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from focus_runtime.files import replacing
+
+
+def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], version: str) -> None:
+    """Copy all tables of an open database into `PATH.before-VERSION`, which is there whole or not at all.
+
+    DuckDB itself copies: a file that this process closes would lose the lock that its connection holds on it.
+
+    Args:
+        connection: of the database, outside a transaction.
+        path: of the database.
+        version: name of the first migration that it lacks; a copy of that name is replaced.
+
+    Raises:
+        InputError: the copy cannot be written.
+        duckdb.Error: the database cannot be read, or the disk is full.
+    """
+    name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
+    with replacing(f"{os.fspath(path)}.before-{version}", sync=True) as part:
+        part.unlink()  # an empty file is no database
+        attached = os.fspath(part).replace("'", "''")
+        connection.execute(f"ATTACH '{attached}' AS copy_of_database")
+        try:
+            connection.execute(f'COPY FROM DATABASE "{name}" TO copy_of_database')
+            connection.execute("CHECKPOINT copy_of_database")
+        finally:
+            connection.execute("DETACH copy_of_database")

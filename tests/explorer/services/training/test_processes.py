@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +23,7 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.plan import plan_training
-from focus_explorer.services.training.processes import Trainings
+from focus_explorer.services.training.processes import Trainings, _Job
 from focus_explorer.services.training.request import TrainRequest
 from tests.explorer.conftest import TEXT
 from tests.explorer.services.training.curves import curve
@@ -133,6 +137,21 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, p
     used = trainings.use(key)
     run = analyze(trainings.service, TEXT, AnalyzeRequest(model=used["model"], centroids=used["sha256"], repeats=1))
     assert run_summary(trainings.service.database, run)["config"]["num_groups"] == 3
+
+
+def test_a_process_that_was_just_killed_is_waited_for(trainings, tmp_path, monkeypatch):
+    """Its row says interrupted a moment before the process can be collected; then another one may start."""
+    process = subprocess.Popen(["sleep", "60"])
+    out = str(tmp_path / "c.safetensors")
+    trainings._job = _Job(process, out, "mine", tmp_path / "log", datetime.now(UTC))
+    row = {"name": "mine", "host": socket.gethostname(), "out": out, "finished_at": None}
+    monkeypatch.setattr(trainings, "rows", lambda: [row | {"status": "running", "pid": process.pid}])
+    with pytest.raises(InputError, match="mine is still running"):
+        trainings._refuse_a_second()
+    monkeypatch.setattr(trainings, "rows", lambda: [row | {"status": "interrupted", "pid": process.pid}])
+    threading.Timer(0.2, process.kill).start()
+    trainings._refuse_a_second()
+    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ benchmarks/gpu.py imports it where torch, transformers and safetensors are all t
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,10 @@ def build_tokenizer():
 def random_ids(length, *, batch=1, seed=0):
     """(batch, length) token ids without special tokens."""
     return torch.randint(3, VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def free_port():
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

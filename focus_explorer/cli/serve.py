@@ -48,6 +48,12 @@ def _add_hosting(group: argparse._ArgumentGroup) -> None:
         help="models and centroid files in it may be named by path in the page's fields; may be repeated",
     )
     group.add_argument("--root-path", default="", metavar="PATH", help="path below which a proxy shows the page")
+    group.add_argument(
+        "--metrics-port", type=int, metavar="PORT", help="serve Prometheus metrics on this port of 127.0.0.1"
+    )
+    group.add_argument(
+        "--log-json", action="store_true", help="log requests, jobs and errors as JSON lines, without users' texts"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -62,6 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
         insecure=arguments.insecure,
         root_path=arguments.root_path.rstrip("/"),
         allow_paths=tuple(arguments.allow_path),
+        metrics_port=arguments.metrics_port,
+        log_json=arguments.log_json,
     )
     hosting.check(mcp=arguments.mcp)
     from focus_explorer.ui.gradio_import import import_gradio

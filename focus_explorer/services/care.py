@@ -16,7 +16,9 @@ import duckdb
 from focus_explorer.errors import StoreError
 from focus_runtime.errors import StoreBusyError
 from focus_runtime.files import replacing
+from focus_runtime.store.backups import sql_string
 from focus_runtime.store.database import Database
+from focus_runtime.store.schema import MIGRATIONS, applied, apply_migrations
 
 PARTS = ("tokens", "layers", "losses")  # of which every run has rows
 
@@ -51,7 +53,7 @@ def check(path: str | Path) -> Findings:
     """
     _must_exist(path)
     findings = Findings()
-    with Database(path).read() as connection:
+    with Database(path).read_unmigrated() as connection:
         for table in _tables(connection):
             try:
                 # a block's checksum is looked at when it is read; the hash reads all columns
@@ -85,9 +87,9 @@ def backup(path: str | Path, target: str | Path) -> int:
     _must_exist(path)
     database = Database(path)
     with replacing(target, sync=True) as part:
-        with database.read():  # no writer is at work, so all is in the file
+        with database.read_unmigrated():  # no writer is at work, so all is in the file
             shutil.copyfile(database.path, part)
-        with Database(part).read():  # it opens
+        with Database(part).read_unmigrated():  # it opens
             pass
         return part.stat().st_size
 
@@ -140,13 +142,15 @@ def repair(
     findings = Findings()
     with replacing(target) as part:
         part.unlink(missing_ok=True)
-        with Database(part).write():
-            pass
-        with duckdb.connect() as connection, Database(path).read():  # the second waits for writers, and holds them off
-            connection.execute(f"ATTACH '{_quoted(os.path.realpath(os.path.expanduser(path)))}' AS old (READ_ONLY)")
-            connection.execute(f"ATTACH '{_quoted(str(part))}' AS new")
+        # the open reader waits for writers, and holds them off
+        with duckdb.connect() as connection, Database(path).read_unmigrated() as old:
+            done = applied(old)
+            connection.execute(f"ATTACH {sql_string(os.path.realpath(os.path.expanduser(path)))} AS old (READ_ONLY)")
+            connection.execute(f"ATTACH {sql_string(part)} AS new")
             connection.execute("USE new")
+            apply_migrations(connection, done)  # the columns that the rows have; migrated when all are in
             _copy(connection, findings, progress)
+            apply_migrations(connection, [name for name, _ in MIGRATIONS if name not in done])
             connection.execute("USE memory")
             connection.execute("DETACH new")
     return findings
@@ -203,10 +207,9 @@ def _count(connection: Any, table: str, run_id: str) -> int:
 
 
 def _wait_until_unused(path: Path) -> None:
-    """Wait until no process has a database open, which a writer must be alone for."""
+    """Wait until no process has a database open."""
     try:
-        with Database(path).write():
-            pass
+        Database(path).wait_until_unused()
     except StoreBusyError:
         raise
     except StoreError:  # it is damaged, and that is why it is replaced
@@ -216,10 +219,6 @@ def _wait_until_unused(path: Path) -> None:
 def _must_exist(path: str | Path) -> None:
     if not os.path.isfile(os.path.expanduser(path)):
         raise StoreError(f"there is no database {path}", expected="a DuckDB file of Focus Explorer")
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
 
 
 def _first_line(error: Exception) -> str:

@@ -4,21 +4,51 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from focus_explorer.errors import Cancelled, InputError, device_failure
+from focus_explorer.services.logs import LOG, request_id, working_for
 from focus_explorer.views.payloads.jobs import JobPayload, JobState
 
 WAITING = "Waiting for the model"
 DEFECT = "something went wrong inside Focus Explorer; see the server's log"
 LIVE = ("waiting", "running")
 KEPT_JOBS = 32
+
+
+@dataclass(slots=True)
+class JobCounts:
+    """Jobs of a process.
+
+    Attributes:
+        live: (kind, state) of each that waits or runs.
+        ended: (kind, state) -> how many ended so.
+        seconds: kind -> seconds that its ended jobs ran.
+    """
+
+    live: list[tuple[str, str]] = field(default_factory=list)
+    ended: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, kind: str, state: str, seconds: float) -> None:
+        """Count a job that has ended."""
+        with self._lock:
+            self.ended[kind, state] += 1
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
+
+    def copy(self, live: list[tuple[str, str]]) -> JobCounts:
+        """The counts as they are now, with those that are live."""
+        with self._lock:
+            return JobCounts(live, Counter(self.ended), dict(self.seconds))
+
+
+_COUNTS = JobCounts()  # of this process
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +131,8 @@ class Job:
         }
 
     def execute(self, work: Callable[[Job], Any]) -> None:
-        """Do the work on this thread and record how it ended."""
+        """Do the work on this thread, record how it ended, and log it."""
+        started = time.monotonic()
         try:
             result = work(self)
         except Cancelled:
@@ -109,10 +140,15 @@ class Job:
         except InputError as error:
             self._update(message=str(error), error=error, state="failed")
         except Exception as error:  # a thread has no caller to raise to: the log has the details, the page the fact
-            traceback.print_exc()
+            LOG.exception("job failed", extra={"fields": {"kind": self.kind}})
             self._update(message=str(device_failure(error) or DEFECT), error=error, state="failed")
         else:
             self._update(result=result, fraction=1.0, state="done")
+        finally:
+            seconds = time.monotonic() - started
+            _COUNTS.add(self.kind, self.state, seconds)
+            fields = {"kind": self.kind, "state": self.state, "seconds": round(seconds, 3)}
+            LOG.info("job ended", extra={"fields": fields})
 
     def _update(self, **values: Any) -> None:
         """Set attributes in the given order: `state` last, since readers look at it first and take no lock."""
@@ -184,7 +220,7 @@ class JobRunner:
                 self._jobs.pop(key, None)
                 self._forget()
                 job = self._jobs[key] = Job(kind, run_id)
-                threading.Thread(target=self._execute, args=(job, work), daemon=True).start()
+                threading.Thread(target=self._execute, args=(job, work, request_id()), daemon=True).start()
             self._jobs.move_to_end(key)
         return job
 
@@ -208,8 +244,8 @@ class JobRunner:
         if job is not None:
             job.stop()
 
-    def _execute(self, job: Job, work: Callable[[Job], Any]) -> None:
-        with self._turn:
+    def _execute(self, job: Job, work: Callable[[Job], Any], identity: str) -> None:
+        with working_for(identity), self._turn:  # the log names the request that started it
             job.execute(work)
 
     def _forget(self) -> None:
@@ -219,6 +255,11 @@ class JobRunner:
 
 
 _RUNNERS: weakref.WeakSet[JobRunner] = weakref.WeakSet()  # of this process, whose end concerns them all
+
+
+def job_counts() -> JobCounts:
+    """How many jobs of this process wait and run, and how many ended in which state."""
+    return _COUNTS.copy([(job.kind, job.state) for runner in list(_RUNNERS) for job in runner.live()])
 
 
 def stop_all_jobs(seconds: float) -> list[Job]:

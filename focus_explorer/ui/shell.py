@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.first_run import check_first_run
 from focus_explorer.services.labels import purge_expired
+from focus_explorer.services.logs import JSONLog
 from focus_explorer.services.models import ModelStore
 from focus_explorer.services.names import KnownNames, allowed_folders
 from focus_explorer.services.service import Service
@@ -23,9 +26,12 @@ from focus_explorer.ui.downloads.files import routes
 from focus_explorer.ui.hosting.caching import KeepNamedByContent
 from focus_explorer.ui.hosting.guard import Guard, guarded_lifespan
 from focus_explorer.ui.hosting.health import health_routes
+from focus_explorer.ui.hosting.known_functions import KnownFunctions
 from focus_explorer.ui.hosting.lab import LoginRequired, session_user
 from focus_explorer.ui.hosting.login import login
+from focus_explorer.ui.hosting.metrics import Metrics
 from focus_explorer.ui.hosting.modes import Hosting
+from focus_explorer.ui.hosting.observing import Observed
 from focus_explorer.ui.hosting.one_page import OnePage
 from focus_explorer.ui.hosting.stopping import end_jobs, exit_at_last, stop_signals
 from focus_explorer.ui.tabs import (
@@ -60,7 +66,7 @@ THEME = gr.themes.Base(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class App:
     """The built page and what it needs to start."""
 
@@ -68,6 +74,16 @@ class App:
     service: Service
     request: AnalyzeRequest
     hosting: Hosting = field(default_factory=Hosting)
+
+    @cached_property
+    def log(self) -> JSONLog | None:
+        """Where it is logged; None where libraries and errors are just printed."""
+        return JSONLog() if self.hosting.log_json else None
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """What is counted while it is served."""
+        return Metrics(self.service.database.path)
 
     def launch(self, *, port: int | None = None, block: bool = True, mcp: bool = False, exits: bool = False) -> Any:
         """Serve the page; the first visit of an empty database starts its first run.
@@ -88,7 +104,8 @@ class App:
         free = _free_port(self.hosting.host, port or int(settings.SETTINGS["port"].default))
         purge_expired(self.service)
         check_first_run(self.service, self.request)
-        with stop_signals() as stopping:
+        log = nullcontext() if self.log is None else self.log.alone()
+        with log, stop_signals() as stopping, self.metrics.serving(self.hosting.metrics_port):
             served = self._serve(free, mcp=mcp)
             if block:
                 stopping.wait()
@@ -124,13 +141,18 @@ class App:
     def app_kwargs(self) -> dict[str, Any]:
         """What the web application gets besides Gradio's: our routes, and the guard around all of them."""
         addresses = self.hosting.addresses
+        own = [*routes(self.service), *health_routes(self.service)]
+        functions = [function.api_name for function in self.blocks.fns.values() if function.api_name]
 
         def wrap(inside: ASGIApp, app: Any) -> ASGIApp:
-            inside = OnePage(KeepNamedByContent(inside))
-            return Guard(LoginRequired(inside, self.hosting, session_user(app)), addresses)
+            inside = KnownFunctions(OnePage(KeepNamedByContent(inside)), functions)
+            if self.log is not None:
+                self.log.take_over()  # the server has set up a log of its own
+            guarded = Guard(LoginRequired(inside, self.hosting, session_user(app)), addresses)
+            return Observed(guarded, self.metrics, functions, own)
 
         return {
-            "routes": [*routes(self.service), *health_routes(self.service)],
+            "routes": own,
             "lifespan": guarded_lifespan(wrap),
         }
 

@@ -22,8 +22,8 @@ HERE = "http://127.0.0.1:7860"
 class Page:
     """A page and one browser of it."""
 
-    def __init__(self, blocks, client):
-        self.blocks, self.client = blocks, client
+    def __init__(self, blocks, client, metrics=None):
+        self.blocks, self.client, self.metrics = blocks, client, metrics
 
     def other_browser(self):
         """The same page in a browser without this one's cookies."""
@@ -65,7 +65,7 @@ def serving(database, request=None, **hosting):
     blocks.local_url, blocks.has_launched = HERE + "/", True
     with TestClient(web, base_url=HERE) as client:
         assert client.get("/gradio_api/startup-events").status_code == 200
-        yield Page(blocks, client)
+        yield Page(blocks, client, app.metrics)
 
 
 @pytest.fixture(scope="session")

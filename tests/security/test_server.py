@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import httpx
 import pytest
 
 from focus_explorer.services.jobs import JobRunner, stop_all_jobs
+from tests.helpers import free_port
 from tests.security.conftest import serving
 
 
@@ -74,10 +74,7 @@ def test_a_stuck_thread_does_not_keep_the_process():
 def server(database, model, *flags, ignoring_sigint=False):
     """(process, address) of `focus-explorer serve`."""
     words = [sys.executable, "-m", "focus_explorer.cli", "serve", "--db", str(database), "--model", model]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words += ["--centroids", "random", "--port", str(port), *flags]
+    words += ["--centroids", "random", "--port", str(free_port()), *flags]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests themselves are a background job
     if ignoring_sigint:  # as the background job of a shell script is started
         words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *words]

@@ -12,6 +12,8 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.analyze import analyze as analyze_text
+from focus_explorer.services.jobs import DEFECT
+from focus_explorer.services.logs import LOG
 from focus_explorer.services.names import known_to_page
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api import centroids, comparisons, groups, labels, pairs, runs, statistics
@@ -42,7 +44,10 @@ def build(service: Service, request: AnalyzeRequest) -> None:
 
 
 def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its arguments checked, and its InputErrors raised as a client's one-sentence error."""
+    """The function with its arguments checked, and its InputErrors raised as a client's one-sentence error.
+
+    Any other error is a defect: the log has the details, the client the fact.
+    """
     checks_first = checked(function)
 
     @wraps(function)
@@ -51,6 +56,9 @@ def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
             return checks_first(*values, **named)
         except InputError as error:
             raise gr.Error(str(error), print_exception=False) from error
+        except Exception as error:  # Gradio would print its message, which may quote a user's text
+            LOG.exception("function failed", extra={"fields": {"function": function.__name__}})
+            raise gr.Error(DEFECT, print_exception=False) from error
 
     return guarded
 

@@ -27,6 +27,8 @@ class Hosting:
         insecure: serve beyond this machine without login.
         root_path: path below which a proxy shows the page.
         allow_paths: folders whose models and centroid files its fields may name by path.
+        metrics_port: port of 127.0.0.1 where metrics are served; none when None.
+        log_json: log requests, jobs and errors as JSON lines.
     """
 
     host: str = SETTINGS["host"].default
@@ -36,6 +38,8 @@ class Hosting:
     insecure: bool = False
     root_path: str = ""
     allow_paths: tuple[str, ...] = ()
+    metrics_port: int | None = None
+    log_json: bool = False
 
     @property
     def mode(self) -> Mode:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from focus_explorer.services.jobs import stop_all_jobs
+from focus_explorer.services.logs import LOG
 
 LEAVING_SECONDS = 10.0  # for jobs to reach their next step
 LAST_SECONDS = 5.0  # after that, for the server and all that is left
@@ -50,14 +50,14 @@ def end_jobs(seconds: float = LEAVING_SECONDS) -> None:
     """Request that all background work stops, and wait for it; what it has not stored by then is dropped."""
     left = stop_all_jobs(seconds)
     if left:
-        print(f"ended during {', '.join(sorted(job.kind for job in left))}; nothing half is kept", file=sys.stderr)
+        LOG.warning(f"ended during {', '.join(sorted(job.kind for job in left))}; nothing half is kept")
 
 
 def exit_at_last(seconds: float = LEAVING_SECONDS + LAST_SECONDS) -> None:
     """End this process after so many seconds even where a thread is stuck; what is stored is whole at any moment."""
 
     def end() -> None:
-        print("ended with work that did not stop", file=sys.stderr, flush=True)
+        LOG.warning("ended with work that did not stop")
         os._exit(1)
 
     timer = threading.Timer(seconds, end)

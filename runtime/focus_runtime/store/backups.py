@@ -25,10 +25,14 @@ def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], vers
     name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
     with replacing(f"{os.fspath(path)}.before-{version}", sync=True) as part:
         part.unlink()  # an empty file is no database
-        attached = os.fspath(part).replace("'", "''")
-        connection.execute(f"ATTACH '{attached}' AS copy_of_database")
+        connection.execute(f"ATTACH {sql_string(part)} AS copy_of_database")
         try:
             connection.execute(f'COPY FROM DATABASE "{name}" TO copy_of_database')
             connection.execute("CHECKPOINT copy_of_database")
         finally:
             connection.execute("DETACH copy_of_database")
+
+
+def sql_string(path: str | os.PathLike[str]) -> str:
+    """A path as a string of SQL, for statements that take no parameters."""
+    return "'" + os.fspath(path).replace("'", "''") + "'"

@@ -25,11 +25,9 @@ from focus_runtime.store.turns import Turn, let_writers_in
 WAIT_SECONDS = 20.0
 HEADER_BYTES = 3 * 4096  # of a DuckDB file
 CREATION_SECONDS = 5.0
-DAMAGED = (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
+DAMAGE_ERRORS = (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
+DAMAGE_WORDS = ("checksum", "corrupt", "could not read enough bytes", "failed to deserialize")
 _ALL = [name for name, _ in MIGRATIONS]
-
-
-DAMAGE = ("checksum", "corrupt", "could not read enough bytes", "failed to deserialize")
 
 
 class Database:
@@ -108,8 +106,40 @@ class Database:
                 reader.connection.close()
             shared.end_read(reader if whole else None)
 
-    def _begin_read(self, shared: OpenFile) -> Reader:
-        """A connection to a file with today's schema, counted among the readers of this process."""
+    def wait_until_unused(self) -> None:
+        """Wait until no process has the file open; nothing in it is migrated.
+
+        Raises:
+            StoreBusyError: one still had when the wait was over.
+            StoreError: it cannot be opened.
+        """
+        shared = open_file(self.path)
+        shared.begin_write()
+        try:
+            self._open(read_only=False).close()
+        finally:
+            shared.end_write()
+
+    @contextmanager
+    def read_unmigrated(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A read-only connection to an existing file with the schema it has, for who looks after files.
+
+        Nothing is migrated: what a damaged file of an earlier version holds can still be read.
+        """
+        shared = open_file(self.path)
+        reader = self._begin_read(shared, migrates=False)
+        try:
+            yield reader.connection
+        except duckdb.Error as error:
+            if _is_about_the_file(error):
+                raise self._explain(error) from error
+            raise
+        finally:
+            reader.connection.close()
+            shared.end_read(None)
+
+    def _begin_read(self, shared: OpenFile, *, migrates: bool = True) -> Reader:
+        """A connection to a file, with today's schema if it migrates, counted among the readers of this process."""
         while True:
             reader = shared.begin_read(self.SETTINGS)
             if reader is not None:
@@ -118,7 +148,7 @@ class Database:
             try:
                 file = shared.identity()
                 connection = self._open(read_only=True)
-                if self._is_current(connection):
+                if self._is_current(connection) or not migrates:
                     return Reader(connection, self.SETTINGS, file)
                 connection.close()
             except BaseException as error:
@@ -201,7 +231,7 @@ class Database:
             problem, fix = "the disk is full", "free some space; nothing of this run was kept"
         elif "permission" in lowered or "read-only" in lowered or ("cannot open" in lowered and "denied" in lowered):
             problem, fix = "it cannot be written", "choose a writable file with --db"
-        elif isinstance(error, DAMAGED) or any(word in lowered for word in DAMAGE):
+        elif isinstance(error, DAMAGE_ERRORS) or any(word in lowered for word in DAMAGE_WORDS):
             problem, fix = "the file is damaged", "`focus-explorer db restore` puts a copy back, `db repair` saves runs"
         elif "not a valid duckdb" in lowered or "storage version" in lowered or "serialized" in lowered:
             problem = "it is no DuckDB file, or one from a newer DuckDB"
@@ -213,8 +243,8 @@ class Database:
 
 def _is_about_the_file(error: duckdb.Error) -> bool:
     """Whether what went wrong is the file's fault, not a query's."""
-    damaged = any(word in str(error).lower() for word in DAMAGE)
-    return damaged or isinstance(error, (duckdb.IOException, *DAMAGED))
+    damaged = any(word in str(error).lower() for word in DAMAGE_WORDS)
+    return damaged or isinstance(error, (duckdb.IOException, *DAMAGE_ERRORS))
 
 
 def _is_locked(message: str) -> bool:

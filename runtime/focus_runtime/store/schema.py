@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import duckdb
@@ -312,10 +313,22 @@ def migrate(connection: Any, path: str) -> None:
     others = connection.execute("SELECT count(*) FROM information_schema.tables").fetchone()[0]
     if not done and others:
         raise foreign_file(path)
-    missing = [(name, statements) for name, statements in MIGRATIONS if name not in done]
+    missing = [name for name, _ in MIGRATIONS if name not in done]
     if missing and done and connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
-        back_up_before_migrating(connection, path, missing[0][0])
-    for name, statements in missing:
+        back_up_before_migrating(connection, path, missing[0])
+    apply_migrations(connection, missing)
+
+
+def apply_migrations(connection: Any, names: Collection[str]) -> None:
+    """Apply and record migrations, in their order, each in a transaction of its own; nothing is checked or copied.
+
+    Args:
+        connection: of a database that lacks them.
+        names: of the migrations.
+    """
+    for name, statements in MIGRATIONS:
+        if name not in names:
+            continue
         connection.execute("BEGIN")
         try:
             connection.execute(

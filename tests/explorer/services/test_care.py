@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ from focus_explorer.services.labels import label_run
 from focus_explorer.services.runs import list_runs, run_text
 from focus_explorer.services.service import Service
 from tests.explorer.conftest import TEXT
+from tests.helpers import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +131,51 @@ def test_a_truncated_or_overwritten_database_is_one_message(stored, tmp_path, fr
         with suppress(StoreError):
             found = repair(path, tmp_path / f"{number}-new.duckdb")
             assert check(tmp_path / f"{number}-new.duckdb").runs == found.runs
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A database as version 0.1 left it, with its sha256."""
+    content = gzip.decompress((ROOT / "tests" / "fixtures" / "version_0_1" / "runs.duckdb.gz").read_bytes())
+    (tmp_path / "old.duckdb").write_bytes(content)
+    return tmp_path / "old.duckdb", content
+
+
+def test_looking_after_an_earlier_versions_database_leaves_it_as_it_is(old, tmp_path):
+    path, content = old
+    runs = check(path).runs
+    assert runs
+    assert check(path).whole
+    backup(path, tmp_path / "copy.duckdb")
+    assert check(tmp_path / "copy.duckdb").runs == runs
+    found = repair(path, tmp_path / "saved.duckdb")
+    assert found.whole
+    assert found.runs == runs
+    assert path.read_bytes() == content
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["copy.duckdb", "old.duckdb", "saved.duckdb"]
+    assert run_text(Service(tmp_path / "saved.duckdb").database, runs[0]) == run_text(Service(path).database, runs[0])
+
+
+def test_an_earlier_versions_damaged_database_is_saved_as_far_as_it_can_be_read(old, tmp_path):
+    path, content = old
+    block = 262_144  # of a DuckDB file, behind three headers of 4,096 bytes
+    saved, refused = 0, []
+    for start in range(3 * 4096, len(content), block):
+        path.write_bytes(content[:start] + b"\xff" * 64 + content[start + 64 :])
+        target = tmp_path / f"saved-{start}.duckdb"
+        found = None
+        try:
+            check(path)
+            found = repair(path, target)
+        except StoreError as error:
+            refused.append(str(error))
+        assert target.exists() == (found is not None)
+        if found is not None:
+            assert check(target).whole
+            saved += not found.whole
+    assert all(str(path) in message for message in refused)
+    assert saved
+    assert not [file.name for file in tmp_path.iterdir() if ".before-" in file.name]
 
 
 def test_there_is_nothing_to_look_at(tmp_path, capsys):

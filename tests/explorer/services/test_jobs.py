@@ -59,7 +59,7 @@ def test_a_stop_ends_a_job_at_its_next_step(gate):
     assert (job.state, job.message, job.result) == ("stopped", "", None)
 
 
-def test_an_input_error_is_the_message_and_a_defect_is_in_the_log(capsys):
+def test_an_input_error_is_the_message_and_a_defect_is_in_the_log(caplog):
     def refused(job):
         raise InputError("the text is empty")
 
@@ -73,7 +73,7 @@ def test_an_input_error_is_the_message_and_a_defect_is_in_the_log(capsys):
     assert (first.state, first.message) == ("failed", "the text is empty")
     assert (second.state, second.message) == ("failed", DEFECT)
     assert isinstance(second.error, RuntimeError)
-    assert "a defect" in capsys.readouterr().err
+    assert "a defect" in caplog.text
 
 
 def test_a_lack_of_memory_outside_the_model_is_no_defect(capsys):

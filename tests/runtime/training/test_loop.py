@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import textwrap
@@ -17,7 +16,7 @@ from focus_runtime.training.centroids import training_focus
 from focus_runtime.training.contexts import checkpointing
 from focus_runtime.training.loop import TrainConfig, rate_at
 from focus_runtime.training.objective import training_loss
-from tests.helpers import build_centroids, build_model
+from tests.helpers import build_centroids, build_model, free_port
 from tests.runtime.training.tiny import environment, state, train
 
 
@@ -164,9 +163,7 @@ def test_two_processes_train_what_one_does_with_twice_the_batch(tmp_path):
         state.destroy_process_group()
         """)
     )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     processes = [  # with what torchrun tells them; it would import torch a third time
         subprocess.Popen(

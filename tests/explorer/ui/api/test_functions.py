@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from focus_explorer.ui.api import centroids, comparisons, groups, pairs, runs, s
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.shell import build_app
 from tests.explorer.conftest import TEXT
+from tests.helpers import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -250,9 +250,7 @@ def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path,
 
 def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, model_folder):
     """The server in a process of its own, and the client of the protocol's own package."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         "-m",

@@ -16,7 +16,7 @@ from focus_runtime.training.loop import TrainStep
 from focus_runtime.training.validation import Evaluation
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-STEPS = 900
+STEPS = 2000  # so many that none of our machines is done before Stop is pressed
 RUN = "[data-testid=fx-training-status]"
 
 

@@ -97,6 +97,17 @@ def samples_text(page):
     return generate_latest(page.metrics.registry).decode()
 
 
+def test_functions_are_known_by_name_and_by_number(stored):
+    with serving(*stored[:1], stored[2]) as page:
+        functions = page.client.get("/config").json()["dependencies"]
+        # what the page's script posts when a function has no name of its own, or is called outside the queue
+        numbered = next(function for function in functions if function["backend_fn"] and not function["inputs"])
+        body = {"fn_index": numbered["id"], "data": [], "session_hash": "a1"}
+        assert page.client.post("/gradio_api/run/predict", json=body).status_code == 200
+        for route in ("call", "call/v2", "run", "api"):
+            assert page.client.post(f"/gradio_api/{route}/no_such", json={"data": []}).status_code == 404
+
+
 def test_a_jobs_lines_name_the_request_that_started_it(lines):
     before = job_counts().ended["count", "failed"]
     with logs.working_for("asked-1"):

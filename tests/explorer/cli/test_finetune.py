@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 from focus_explorer.cli.main import main
+from focus_explorer.services import finetune
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.cli.conftest import options_in_help
@@ -57,18 +61,12 @@ def test_the_twin_has_no_centroids_and_the_same_start(train_text, tmp_path, caps
 
 
 def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, capsys, monkeypatch):
-    import threading
-
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert main([*train_text, "--out", str(whole), "--json"]) == 0
     end = json.loads(capsys.readouterr().out.splitlines()[-1])
-    checks: list[int] = []
-
-    def after_four(self):
-        checks.append(1)
-        return len(checks) >= 4
-
-    monkeypatch.setattr(threading.Event, "is_set", after_four)
+    checks = itertools.count(1)
+    signalled = SimpleNamespace(is_set=lambda: next(checks) >= 4)
+    monkeypatch.setattr(finetune, "stop_on_signal", lambda: nullcontext(signalled))
     assert main([*train_text, "--out", str(stopped), "--json"]) == 130
     monkeypatch.undo()
     assert "continues" in capsys.readouterr().err

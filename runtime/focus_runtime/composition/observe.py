@@ -19,7 +19,8 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 
 from focus_runtime.composition.attach import IMPLEMENTATION as FOCUS
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.layer import Call, focus_forward
+from focus_runtime.composition.call import Call
+from focus_runtime.composition.layer import focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver

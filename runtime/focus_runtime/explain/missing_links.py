@@ -20,8 +20,8 @@ from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import HeadMask
-from focus_runtime.composition.layer import Call
 from focus_runtime.composition.observe import observe_focus
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import DynamicCache, StaticCache
 
-from focus_runtime.composition import layer as layer_module
+from focus_runtime.composition import sparse
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.state import STATE
 from focus_runtime.errors import InputError, ModelError
@@ -414,7 +414,7 @@ def test_after_an_exception_in_attention_the_cache_can_be_cropped(composed, ids,
         raise KeyError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(layer_module, "attend", fail)
+        patch.setattr(sparse, "attend", fail)
         patch.setattr("focus_runtime.composition.step.fused_step", fail)
         with pytest.raises(KeyError):
             in_steps(model, ids[:, 30:], [1], cache)

@@ -47,17 +47,17 @@ def train(name, model=None, **changes):
 @pytest.fixture
 def passes(monkeypatch):
     """What was in force at every training pass: gate, configuration."""
-    from focus_runtime.composition import layer
+    from focus_runtime.composition import sparse
 
     seen: list[tuple[Any, FocusConfig]] = []
-    original = layer._gated
+    original = sparse._gated
 
     def recorded(layer_state, call, setting):
         if layer_state.index == 0:
             seen.append((layer_state.owner.soft_gate, layer_state.owner.config))
         return original(layer_state, call, setting)
 
-    monkeypatch.setattr(layer, "_gated", recorded)
+    monkeypatch.setattr(sparse, "_gated", recorded)
     return seen
 
 

@@ -1,0 +1,240 @@
+"""What the heads of one layer execute under Focus: every setting of the budget, training gates, what is measured.
+
+Shape suffixes: B batch, H query heads, Q queries, T keys (Tk), D head size, S distinct top-k.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.decomposed_backward import straight_through_attention
+from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window
+from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.attention.soft import gated_attention
+from focus_runtime.budget import HeadSetting
+from focus_runtime.composition.added_pairs import attend_with_added
+from focus_runtime.composition.cache import START_OVER
+from focus_runtime.composition.call import Call, of_heads
+from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, neighbours
+from focus_runtime.composition.own import own_attention
+from focus_runtime.composition.state import Alternatives, Comparison, FocusLayer
+from focus_runtime.composition.step import FULL
+from focus_runtime.errors import InputError, ModelError
+from focus_runtime.mask.dense import token_positions
+from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.rule import PairRule
+from focus_runtime.models.structure import output_projection
+
+ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
+DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
+
+
+def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
+    """Focus, (B, Q, H, D)."""
+    if layer.owner.comparison is not None:
+        return _compared(module, layer, call, layer.owner.comparison)
+    out_BQHD = _executed(module, layer, call)
+    if layer.owner.observer is not None:
+        layer.owner.observer(layer, call, out_BQHD)
+    if layer.owner.alternatives is None:
+        return out_BQHD
+    return _with_alternatives(module, layer, call, out_BQHD, layer.owner.alternatives)
+
+
+def _compared(module: nn.Module, layer: FocusLayer, call: Call, comparison: Comparison) -> Tensor:
+    """Full attention, (B, Q, H, D); the relative squared error of Focus after the output projection is noted."""
+    with torch.no_grad():
+        full_BQHD = own_attention(module, layer, call)
+    project = output_projection(module)
+    expected = project(full_BQHD).float().square().sum()
+    error = project(_executed(module, layer, call) - full_BQHD).float().square().sum()
+    comparison.errors[layer.index] = error / expected.clamp_min(torch.finfo(torch.float32).tiny)
+    return full_BQHD
+
+
+def _with_alternatives(
+    module: nn.Module, layer: FocusLayer, call: Call, out_BQHD: Tensor, alternatives: Alternatives
+) -> Tensor:
+    """The same values, with a gradient for the weight of every other setting."""
+    current, usual = layer.current_pass, layer.owner.config.top_k
+    assert current.assignment is not None, "the pre-hook runs before attention"
+    weights_SH = alternatives.of_layer(layer.index, current.num_heads, out_BQHD.device)
+    executed, backend = out_BQHD.detach(), current.backend
+    for setting, weight_H in zip(alternatives.settings, weights_SH, strict=True):
+        with torch.no_grad():
+            if setting.full:
+                other_BQHD = own_attention(module, layer, call)
+            else:
+                membership_BT = memberships(current.assignment, (setting.top_k,), usual)[0]
+                other_BQHD = _focused(layer, call, setting, membership_BT)
+            difference = by_key_head(other_BQHD - executed, 2, current.num_heads)
+        out_BQHD = out_BQHD + (difference * weight_H[:, None, None]).flatten(2, 3).to(out_BQHD.dtype)
+    current.backend = backend
+    return out_BQHD
+
+
+def _executed(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
+    """What the settings in force give, (B, Q, H, D), pairs added by hand included."""
+    current, owner = layer.current_pass, layer.owner
+    current.num_heads = call.key.shape[1]
+    heads = layer.heads(current.num_heads)
+    groups_SBT = None if owner.soft_gate is not None else _groups(layer, call, heads)
+    if heads.uniform:
+        out_BQHD = _focused(layer, call, heads.groups[0].setting, None if groups_SBT is None else groups_SBT[0])
+    else:
+        out_BQHD = _by_setting(module, layer, call, heads, groups_SBT)
+    pairs_N3 = owner.added_pairs.get(layer.index)
+    if pairs_N3 is None or groups_SBT is None:
+        return out_BQHD
+    masks = head_masks(heads, groups_SBT, owner.config, layer.sliding)
+    return attend_with_added(call.query, call.key, call.value, call.scoring, masks, out_BQHD, pairs_N3, call.total)
+
+
+def _by_setting(
+    module: nn.Module, layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor | None
+) -> Tensor:
+    """Heads of equal settings together, (B, Q, H, D)."""
+    current = layer.current_pass
+    out_BQHD = call.query.new_empty(call.query.shape).transpose(1, 2)
+    backends: dict[str, None] = {}
+    for group in heads.groups:
+        setting = group.setting
+        for part in neighbours(group.heads, copies=call.query.shape[2] > 1):
+            own = of_heads(call, part)
+            if setting.full:
+                current.backend, result_BQHD = FULL, own_attention(module, layer, own)
+            else:
+                groups_BT = None if groups_SBT is None else groups_SBT[heads.top_ks.index(setting.top_k)]
+                result_BQHD = _focused(layer, own, setting, groups_BT)
+            by_key_head(out_BQHD, 2, current.num_heads)[:, :, part] = by_key_head(result_BQHD, 2, own.key.shape[1])
+            backends[current.backend] = None
+    current.backend = ", ".join(backends)
+    return out_BQHD
+
+
+def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT: Tensor | None) -> Tensor:
+    """Focus with one setting, (B, Q, H, D); without groups in training, where gates are soft."""
+    owner, current = layer.owner, layer.current_pass
+    if membership_BT is None:
+        return _gated(layer, call, setting).transpose(1, 2)
+    rule, extent = PairRule(setting.window, owner.config.num_sinks), _extent(layer, call, setting.top_k)
+    if layer.sliding is None or call.total <= layer.sliding:
+        current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
+    else:
+        whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
+        if not whole or not fused_inside_window(owner.backend, call.query, call.key, call.value):
+            current.backend = "sliding"
+            focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
+            return sliding_attention(
+                call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
+            ).transpose(1, 2)
+        current.backend, rule = "fused", PairRule(rule.window, rule.num_sinks, layer.sliding)
+    out_BHQD = attend(
+        call.query,
+        call.key,
+        call.value,
+        membership_BT,
+        rule,
+        call.scoring,
+        call.padding,
+        backend=current.backend,
+        return_lse=False,
+        clock=owner.seconds,
+        extent=extent,
+    )[0]
+    return out_BHQD.transpose(1, 2)
+
+
+def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
+    """What is known of the groups without looking at them, which would make the host wait for a GPU."""
+    assignment, config = layer.current_pass.assignment, layer.owner.config
+    whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
+    if assignment is None or not assignment.uniform or not whole:
+        return None
+    return Extent(config.num_groups, top_k, uniform=True)
+
+
+def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
+    continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
+    if requested != "auto" and not (continued and requested not in ANY_STEP):
+        return requested
+    return choose_backend(
+        call.query,
+        call.key,
+        membership,
+        window=rule.window,
+        num_sinks=rule.num_sinks,
+        key_padding=call.padding,
+        softcap=call.scoring.softcap,
+        gradient=needs_gradient(call.query, call.key, call.value),
+        value=call.value,
+        extent=extent,
+    )
+
+
+def _groups(layer: FocusLayer, call: Call, heads: LayerHeads) -> Tensor:
+    """Membership of the keys at hand, (S, B, Tk); the new tokens' is stored with their keys on the way."""
+    current, config = layer.current_pass, layer.owner.config
+    assert current.assignment is not None, "the pre-hook runs before attention"
+    new, history = memberships(current.assignment, heads.top_ks, config.top_k), current.history
+    if history is None or config.assignment == "sinkhorn":
+        return new  # a first pass: nothing will continue from sinkhorn groups
+    count = new.shape[2]
+    history.append(new, None if call.padding is None else call.padding[:, -count:], layer.owner.writer)
+    membership = history.membership
+    if history.length != history.seen or (layer.sliding is None and call.key.shape[2] != history.length):
+        raise InputError(
+            f"layer {layer.index} got {call.key.shape[2]} keys but groups of {history.length} tokens",
+            expected="a cache that nothing but the model and generate() has changed",
+            fix=START_OVER,
+        )
+    return membership[..., history.length - call.key.shape[2] :]
+
+
+def _positions(layer: FocusLayer, call: Call, membership: Tensor) -> Tensor:
+    """(B, Tk) positions of the keys at hand, counted from each text's first real token."""
+    if layer.current_pass.history is None or layer.current_pass.history.first_real is None:
+        return token_positions(membership, call.padding)
+    count = torch.arange(call.total - call.key.shape[2], call.total, device=membership.device)
+    return count - layer.current_pass.history.first_real[:, None]
+
+
+def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
+    owner = layer.owner
+    assert owner.soft_gate is not None
+    assert layer.current_pass.assignment is not None
+    if layer.sliding is not None and call.total > layer.sliding:
+        raise ModelError(
+            f"layer {layer.index} of this model attends to the last {layer.sliding} tokens only, but the training "
+            f"text has {call.total}",
+            expected=f"at most {layer.sliding} tokens",
+            fix="train on shorter texts",
+        )
+    gate, rule = owner.soft_gate, PairRule(setting.window, owner.config.num_sinks)
+    assignment = layer.current_pass.assignment
+    plain = assignment.everywhere is None and call.scoring.softcap is None and call.padding is None
+    plain = plain and call.query.device.type == "cpu"
+    if gate.hard and plain and call.total > DENSE_UP_TO:
+        return straight_through_attention(
+            call.query,
+            call.key,
+            call.value,
+            assignment.probabilities,
+            rule,
+            call.scoring.scale,
+            top_k=setting.top_k,
+        )
+    return gated_attention(
+        call.query,
+        call.key,
+        call.value,
+        assignment.probabilities,
+        rule,
+        call.scoring,
+        gate=gate.gate,
+        steepness=gate.steepness,
+        hard_top_k=setting.top_k if gate.hard else None,
+        everywhere=assignment.everywhere,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,8 @@ from typing import Any
 
 import gradio as gr
 from fastapi import Response
-from fastapi.encoders import jsonable_encoder
 
-from focus_explorer.errors import DeletedRunError, InputError, TextError
+from focus_explorer.errors import InputError, TextError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.first_run import FirstRun
 from focus_explorer.services.jobs import Job, JobRunner
@@ -24,7 +22,8 @@ from focus_explorer.services.run_payload import load_run as load_payload
 from focus_explorer.services.runs import list_runs, mask_blocks, run_text
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_of, sample_text
-from focus_explorer.ui.parameters import Payload, layer_of, whole_number
+from focus_explorer.ui.parameters import layer_of, whole_number
+from focus_explorer.ui.requests.answers import KeptAnswers, guarded, packed
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs import run_form, token_count
 from focus_explorer.ui.tabs.run_form import centroid_choices, read_form
@@ -32,7 +31,6 @@ from focus_explorer.ui.text import BUTTONS, HELP, LABELS, MESSAGES
 from focus_explorer.views.payloads.stored_runs import DeletedPayload
 
 POLL_SECONDS = 0.3  # between two looks at the first run
-PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
 MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 ON_LOAD = """
 const start = () => {
@@ -182,8 +180,11 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
+    kept = KeptAnswers(service.database.state)
+
     def load_run(request: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: load_payload(service.database, str(request.get("run")))))
+        run_id = str(request.get("run"))
+        return kept.packed(run_id, lambda: load_payload(service.database, run_id))
 
     def restore(request: dict[str, Any]) -> dict[str, Any]:
         def work() -> DeletedPayload:
@@ -203,27 +204,6 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
 
 def _part_of_layer(request: dict[str, Any]) -> tuple[str, int, int]:
     return str(request.get("run")), layer_of(request), whole_number(request, "part", 0)
-
-
-def packed(content: dict[str, Any]) -> Response:
-    """An answer as compressed JSON: Gradio would walk through every number of it first, which takes seconds."""
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=jsonable_encoder).encode()
-    if len(body) < PACKED_FROM:
-        return Response(body, media_type="application/json")
-    return Response(gzip.compress(body, 1), media_type="application/json", headers={"Content-Encoding": "gzip"})
-
-
-def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
-    """An answer for the browser: what `work` returns, or its one-line problem under `error`.
-
-    A run that was deleted, and can be brought back, is named under `deleted`.
-    """
-    try:
-        return dict(work())
-    except DeletedRunError as error:
-        return {"error": str(error), "deleted": True}
-    except InputError as error:
-        return {"error": str(error)}
 
 
 class Runner:

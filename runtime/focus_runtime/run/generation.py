@@ -38,7 +38,7 @@ class _Writer:
 
     def __init__(self, focus: FocusModel, mode: str, ids: Tensor, temperature: float) -> None:
         self.focus, self.mode, self.temperature = focus, mode, temperature
-        self.cache = DynamicCache(config=focus.model.config)  # type: ignore[arg-type]
+        self.cache = DynamicCache(config=focus.model.config)
         self.logits = self._forward(ids)
 
     def _forward(self, ids: Tensor) -> Tensor:

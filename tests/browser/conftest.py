@@ -20,6 +20,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.ui.scripts import link
 from tests.helpers import build_model, build_tokenizer
+from tests.pace import slowed_down
 
 FLAGS = [
     "--no-sandbox",
@@ -57,10 +58,10 @@ def module_script(name):
 
 
 @contextmanager
-def serving(*arguments, port):
-    """The page's address while a server of its own runs."""
+def serving(*arguments, port, before=()):
+    """The page's address while a server of its own runs; `before` is what its PYTHONPATH begins with."""
     command = [sys.executable, "-m", "focus_explorer.cli", "serve", *map(str, arguments), "--port", str(port)]
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    paths = {"PYTHONPATH": os.pathsep.join([*before, *sys.path])}
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | paths
     )
@@ -182,7 +183,7 @@ def open_page(chromium, page_url, first_run):
 
 @pytest.fixture(scope="session")
 def tiny_site(tmp_path_factory):
-    """(address, service, text file) of a page over a tiny random model."""
+    """(address, service, text file) of a page over a tiny random model; `pace` beside the text slows trainings down."""
     folder = tmp_path_factory.mktemp("tiny-site")
     build_model(vocab_size=512).save_pretrained(folder / "tiny")
     build_tokenizer().save_pretrained(folder / "tiny")
@@ -191,7 +192,8 @@ def tiny_site(tmp_path_factory):
     analyze(service, HARBOUR[:600], chosen)
     (folder / "text.txt").write_text(HARBOUR)
     flags = ("--db", service.database.path, "--model", folder / "tiny", "--centroids", "random")
-    with serving(*flags, port=7961) as url:
+    start, _ = slowed_down(folder)
+    with serving(*flags, port=7961, before=[start]) as url:
         yield url, service, folder / "text.txt"
     for row in Trainings(service).rows():  # a training outlives its page
         if row["status"] == "running":

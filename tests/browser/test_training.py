@@ -16,7 +16,7 @@ from focus_runtime.training.loop import TrainStep
 from focus_runtime.training.validation import Evaluation
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-STEPS = 2000  # so many that none of our machines is done before Stop is pressed
+STEPS = 120
 RUN = "[data-testid=fx-training-status]"
 
 
@@ -49,6 +49,8 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     before = {file["sha256"] for file in uploaded_centroids(service.database)}
     page = open_tab(open_one)
     expect(page.locator("#fe-training")).to_contain_text("No training yet")
+    pace = text.parent / "pace"  # else a fast machine would be done before Stop is pressed
+    pace.touch()
     start(page, text, "harbour", STEPS)
     expect(page.locator(RUN)).to_have_text("running", timeout=120_000)
     expect(page.locator("#fe-training")).to_contain_text("left", timeout=60_000)
@@ -86,6 +88,7 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     # the page asks for a training that does not run every few seconds only
     expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}", timeout=30_000)
 
+    pace.unlink()
     page.get_by_test_id("fx-training-resume").click()  # a fast machine is done before the page asks again
     expect(page.locator(RUN)).to_have_text("done", timeout=300_000)
     assert Trainings(service).rows()[0]["step"] == STEPS

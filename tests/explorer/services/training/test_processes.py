@@ -27,37 +27,25 @@ from focus_explorer.services.training.processes import Trainings, _Job
 from focus_explorer.services.training.request import TrainRequest
 from tests.explorer.conftest import TEXT
 from tests.explorer.services.training.curves import curve
+from tests.pace import slowed_down
 
 pytestmark = pytest.mark.slow  # many short trainings; they run in make test
 
 
-STEPS = 200
-# Python reads this module when it starts: a step of a child lasts a while, at no cost, until the file `pace` is gone.
-PACED = """
-import os, time
-from focus_runtime.store.training import TrainingRecorder
-record = TrainingRecorder.step
-def step(*given, **named):
-    record(*given, **named)
-    if os.path.exists({pace!r}):
-        time.sleep(0.2)
-TrainingRecorder.step = step
-"""
+STEPS = 60
 
 
 @pytest.fixture
-def pace(tmp_path):
+def pace(tmp_path, monkeypatch):
     """A file while which is there, trainings are slow enough to be watched and stopped."""
-    path = tmp_path / "pace"
+    start, path = slowed_down(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([start, *sys.path]))
     path.touch()
     return path
 
 
 @pytest.fixture
-def trainings(tmp_path, monkeypatch, pace):
-    (tmp_path / "start").mkdir()
-    (tmp_path / "start" / "sitecustomize.py").write_text(PACED.format(pace=str(pace)))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "start"), *sys.path]))
+def trainings(tmp_path, pace):
     made = Trainings(Service(tmp_path / "runs.duckdb"))
     yield made
     job = made._job

@@ -33,15 +33,19 @@ def counted():
     return Counted()
 
 
-def test_a_run_is_packed_once_until_the_database_changes(service, run_id, count_calls):
-    computed = count_calls(load_run)
-    answers = KeptAnswers(service.database.state)
+def test_a_run_is_packed_once_until_the_database_changes(service, run_id):
+    answers, computed = KeptAnswers(service.database.state), []
+
+    def work():
+        computed.append(1)
+        return load_run(service.database, run_id)
 
     def opened():
-        return content(answers.packed(run_id, lambda: load_run(service.database, run_id)))
+        return content(answers.packed(run_id, work))
 
     first = opened()
     assert first == opened() == content(packed(guarded(lambda: load_run(service.database, run_id))))
+    assert len(computed) == 1
     before = first["run"]["name"]
     try:
         label_run(service, run_id, name="another name")

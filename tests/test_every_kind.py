@@ -22,7 +22,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.step import FULL
+from focus_runtime.composition.state import FULL
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.routing.centroid_file import save_centroids
@@ -273,7 +273,7 @@ def test_exports_figures_report_and_bundle(analysed, said, refused):
             continue
         layer = one_layer if name in LAYERED else []
         said("figure", run, "--what", name, "--out", analysed.path(f"{name}.html"), *layer, *analysed.db)
-    printed = len(analysed.layers) > 1  # one kind is enough: the browser prints any page alike
+    printed = bool(analysed.budget)  # one kind is enough: the browser prints any page alike
     said("report", run, other, "--out", analysed.path("report"), *([] if printed else ["--no-pdf"]), *analysed.db)
     assert (analysed.folder / "report/report.pdf").exists() == printed
     with pytest.MonkeyPatch.context() as patch:  # what is drawn was drawn above; a browser draws anything alike

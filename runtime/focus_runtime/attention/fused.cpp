@@ -703,60 +703,111 @@ std::vector<Step> visible_keys(const FocusProblem& p) {
   return steps;
 }
 
-inline float sum(vf x) {
-  float total = 0;
-  for (int i = 0; i < LANES; ++i) total += x[i];
-  return total;
+inline float sum(vf x) {  // by halves: sixteen additions in a row would wait for each other
+  float lane[LANES];
+  store(lane, x);
+  for (int half = LANES / 2; half; half /= 2)
+    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+  return lane[0];
 }
 
-inline vf lanes_of(const FocusProblem& p, const void* base, int64_t offset) {
-  if (p.element == 0) return load((const float*)base + offset);
+inline float largest(vf x) {
+  float top = x[0];
+  for (int i = 1; i < LANES; ++i) top = std::max(top, x[i]);
+  return top;
+}
+
+// Scores -> weights that sum to 1, in place; what lies behind the n scores, up to whole vectors, becomes nothing. Returns
+// the logsumexp.
+float softmax(float* s, int64_t n, float softcap) {
+  if (n == 0) return NONE;
+  const int64_t padded = (n + LANES - 1) / LANES * LANES;
+  std::fill(s + n, s + padded, NONE);
+  if (softcap > 0) {
+    for (int64_t j = 0; j < padded; j += LANES) store(s + j, capped(load(s + j), softcap));
+    std::fill(s + n, s + padded, NONE);
+  }
+  vf tops = all(NONE), total{};
+  for (int64_t j = 0; j < padded; j += LANES) tops = larger(tops, load(s + j));
+  const float top = largest(tops);
+  for (int64_t j = 0; j < padded; j += LANES) {
+    const vf e = exponential(load(s + j) - top);
+    store(s + j, e);
+    total += e;
+  }
+  const float l = sum(total), share = 1.0f / l;
+  for (int64_t j = 0; j < padded; j += LANES) store(s + j, load(s + j) * share);
+  return top + std::log(l);
+}
+
+template <int ELEMENT>
+inline vf lanes_of(const void* base, int64_t offset) {
+  if constexpr (ELEMENT == 0) return load((const float*)base + offset);
   typedef uint16_t half_mem __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
   const vi wide = __builtin_convertvector(*(const half_mem*)((const uint16_t*)base + offset), vi);
   return (vf)(wide << 16);
 }
 
+// The sums of LANES vectors, each in its place.
+inline vf sums(vf* row) {
+  swap_halves<1>(row);
+  swap_halves<2>(row);
+  swap_halves<4>(row);
+  swap_halves<8>(row);
+#pragma GCC unroll 16
+  for (int half = LANES / 2; half; half /= 2)
+    for (int i = 0; i < half; ++i) row[i] += row[i + half];
+  return row[0];
+}
+
+// out[d .. d + VECS * LANES) of one query head: the weighted rows, in registers.
+template <int ELEMENT, int VECS>
+void weighted_rows(const FocusProblem& p, const Step& step, const float* weights, int64_t base, float* out) {
+  vf acc[VECS] = {};
+  for (size_t j = 0; j < step.keys.size(); ++j) {
+    const int64_t row = base + step.keys[j] * p.value_stride[2];
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; ++v) acc[v] += all(weights[j]) * lanes_of<ELEMENT>(p.value, row + v * LANES);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < VECS; ++v) store(out + v * LANES, acc[v]);
+}
+
 // One key head of one query: the query heads that share it, one after another over scores kept in `memory`.
+template <int ELEMENT>
 void step_head(const FocusProblem& p, const Step& step, int64_t kv, std::vector<float>& memory) {
-  constexpr int AHEAD = 12;  // rows prefetched: scattered rows are all about latency
   const int64_t size = p.head_size, shares = p.query_heads / p.key_heads, n = step.keys.size();
+  const int64_t row_size = (n + LANES - 1) / LANES * LANES;  // of one query head's scores
   const int64_t kbase = step.b * p.key_stride[0] + kv * p.key_stride[1], vbase = step.b * p.value_stride[0] + kv * p.value_stride[1];
-  memory.resize(shares * (n + 2 * size));
-  float *scores = memory.data(), *query = scores + shares * n, *acc = query + shares * size;
-  std::memset(acc, 0, sizeof(float) * shares * size);
+  memory.resize(shares * (row_size + 2 * size));
+  float *scores = memory.data(), *query = scores + shares * row_size, *acc = query + shares * size;
   for (int64_t r = 0; r < shares; ++r) {
     read_row(p, p.query, step.b * p.query_stride[0] + (kv * shares + r) * p.query_stride[1] + step.query * p.query_stride[2], query + r * size);
     for (int64_t d = 0; d < size; ++d) query[r * size + d] *= p.scale;
   }
-  for (int64_t j = 0; j < n; ++j) {
-    if (j + AHEAD < n) prefetch_row(p, p.key, kbase + step.keys[j + AHEAD] * p.key_stride[2]);
-    const int64_t row = kbase + step.keys[j] * p.key_stride[2];
+  for (int64_t first = 0; first < n; first += LANES) {
+    const int64_t count = std::min<int64_t>(LANES, n - first);
+    for (int64_t j = first + LANES; j < std::min(n, first + 2 * LANES); ++j)  // scattered rows are all about latency
+      prefetch_row(p, p.key, kbase + step.keys[j] * p.key_stride[2]);
     for (int64_t r = 0; r < shares; ++r) {
-      vf total{};
-      for (int64_t d = 0; d < size; d += LANES) total += lanes_of(p, p.key, row + d) * load(query + r * size + d);
-      scores[r * n + j] = sum(total);
+      vf row[LANES] = {};
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t key = kbase + step.keys[first + j] * p.key_stride[2];
+        for (int64_t d = 0; d < size; d += LANES) row[j] += lanes_of<ELEMENT>(p.key, key + d) * load(query + r * size + d);
+      }
+      store(scores + r * row_size + first, sums(row));
     }
+    for (int64_t j = first; j < first + count; ++j) prefetch_row(p, p.value, vbase + step.keys[j] * p.value_stride[2]);
   }
   for (int64_t r = 0; r < shares; ++r) {
-    float* s = scores + r * n;
-    if (p.softcap > 0)
-      for (int64_t j = 0; j < n; ++j) s[j] = p.softcap * std::tanh(s[j] / p.softcap);
-    float top = NONE, l = 0;
-    for (int64_t j = 0; j < n; ++j) top = std::max(top, s[j]);
-    for (int64_t j = 0; j < n; ++j) l += s[j] = std::exp(s[j] - top);
-    for (int64_t j = 0; j < n; ++j) s[j] /= l;
-    p.lse[(step.b * p.query_heads + kv * shares + r) * p.query_length + step.query] = n ? top + std::log(l) : NONE;
-  }
-  for (int64_t j = 0; j < n; ++j) {
-    if (j + AHEAD < n) prefetch_row(p, p.value, vbase + step.keys[j + AHEAD] * p.value_stride[2]);
-    const int64_t row = vbase + step.keys[j] * p.value_stride[2];
-    for (int64_t r = 0; r < shares; ++r) {
-      const vf weight = all(scores[r * n + j]);
-      for (int64_t d = 0; d < size; d += LANES) store(acc + r * size + d, load(acc + r * size + d) + weight * lanes_of(p, p.value, row + d));
-    }
+    float* weights = scores + r * row_size;
+    p.lse[(step.b * p.query_heads + kv * shares + r) * p.query_length + step.query] = softmax(weights, n, p.softcap);
+    int64_t d = 0;
+    for (; d + 4 * LANES <= size; d += 4 * LANES) weighted_rows<ELEMENT, 4>(p, step, weights, vbase + d, acc + r * size + d);
+    for (; d < size; d += LANES) weighted_rows<ELEMENT, 1>(p, step, weights, vbase + d, acc + r * size + d);
   }
   const int64_t place = ((step.b * p.query_length + step.query) * p.query_heads + kv * shares) * size;
-  if (p.element == 0)
+  if (ELEMENT == 0)
     std::memcpy((float*)p.out + place, acc, sizeof(float) * shares * size);
   else
     for (int64_t d = 0; d < shares * size; ++d) ((uint16_t*)p.out)[place + d] = narrow(acc[d]);
@@ -846,10 +897,11 @@ extern "C" int focus_step_cpu(FocusProblem* p) try {
   for (int64_t query = 0; query < queries; ++query)
     for (int64_t kv = 0; kv < p->key_heads; ++kv) attended += step_of(query, kv).keys.size();
   std::atomic<int64_t> next{0};
+  const auto step = p->element == 0 ? step_head<0> : step_head<1>;
   auto worker = [&] {
     std::vector<float> memory;
     for (int64_t i; (i = next.fetch_add(1)) < queries * p->key_heads;)
-      step_head(*p, step_of(i / p->key_heads, i % p->key_heads), i % p->key_heads, memory);
+      step(*p, step_of(i / p->key_heads, i % p->key_heads), i % p->key_heads, memory);
   };
   // Numbers of keys that repay a second thread: starting one costs some 20 us, waking one that spins about 2.
   const int64_t worth = attended * p->head_size / (p->parallel ? 1 << 15 : 1 << 20) + 1;

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,11 @@ class StepHeads:
         heads: (Hkv) number of each head's setting.
         planes: (S) number of each setting's groups among those that are given.
         windows: (S) w of each setting; a number beyond the text for full attention.
+        top_ks: k of each plane of groups.
     """
 
-    def __init__(self, heads: list[int], planes: list[int], windows: list[int]) -> None:
+    def __init__(self, heads: list[int], planes: list[int], windows: list[int], top_ks: Sequence[int]) -> None:
+        self.top_ks = torch.tensor(top_ks, dtype=torch.int64)
         self.head, self.plane, self.window = (torch.tensor(x, dtype=torch.int64) for x in (heads, planes, windows))
         self.addresses = (self.head.data_ptr(), self.plane.data_ptr(), self.window.data_ptr())
 
@@ -115,6 +117,7 @@ def _problem(
     mode: str,
     matrix_tiles: bool,
     step: StepHeads | None = None,
+    key_length: int | None = None,
 ) -> ctypes.Array[ctypes.c_char]:
     """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
 
@@ -124,10 +127,13 @@ def _problem(
         rule: window and sinks.
         scoring: scale and softcap.
         mode, matrix_tiles: of `fused_attention`.
-        step: of `fused_step`; membership is then (S, B, Tk), its last dimension contiguous.
+        step, key_length: of `fused_step`; membership is then (S, B, Tk), its last dimension contiguous.
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
+    _, key_heads, keys, _ = key.shape
+    if key_length is not None:
+        keys = key_length
     problem = ctypes.create_string_buffer(_PROBLEM.size)
     _PROBLEM.pack_into(
         problem,
@@ -139,13 +145,13 @@ def _problem(
         *value.stride()[:3],
         batch,
         heads,
-        key.shape[1],
+        key_heads,
         length,
-        key.shape[2],
+        keys,
         size,
-        min(rule.window, key.shape[2]),
-        min(rule.num_sinks, key.shape[2]),
-        min(rule.sliding_window or key.shape[2], key.shape[2]),
+        min(rule.window, keys),
+        min(rule.num_sinks, keys),
+        min(rule.sliding_window or keys, keys),
         scoring.scale,
         scoring.softcap or 0.0,
         *(costs.IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else costs.IN_VECTORS),
@@ -155,7 +161,7 @@ def _problem(
         matrix_tiles,
         _gomp_parallel() or 0,
         *(_ALIKE if step is None else step.addresses),
-        *((1, 0, key.shape[2]) if step is None else (len(step.window), *arrays[5].stride()[:2])),
+        *((1, 0, keys) if step is None else (len(step.window), *arrays[5].stride()[:2])),
         0.0,
         0.0,
         0.0,
@@ -232,6 +238,8 @@ def fused_step(
     num_sinks: int,
     scoring: Scoring,
     clock: StageClock,
+    groups: ctypes.Array[ctypes.c_char] | None = None,
+    key_length: int | None = None,
 ) -> Tensor:
     """A decode step of all heads of a layer in one call, whatever sees what; `step_fits` says whether it can be.
 
@@ -242,20 +250,32 @@ def fused_step(
         num_sinks: s.
         scoring: scale and softcap.
         clock: adds the seconds of "sort" (finding keys) and "same_group" (attending to them).
+        groups: a `DecodeStep` of decode_step.cpp, which first decides the new token's groups and writes them into the
+            membership; None where it has them.
+        key_length: the first of the Tk positions that exist; all of them when None.
 
     Returns:
-        (B, Hq, Tq, D), a transposed view of (B, Tq, Hq, D).
+        (B, Tq, Hq, D).
     """
     functions, _ = library()
     assert functions is not None, "step_fits asks for it"
     batch, query_heads, length, size = query.shape
     out, lse = query.new_empty(batch, length, query_heads, size), torch.empty(batch, query_heads, length)
     arrays = (query, key, value, out, lse, membership)
-    problem = _problem(arrays, None, PairRule(0, num_sinks), scoring, "step", False, heads)
-    sort, _, attend = _seconds(functions.focus_step_cpu, problem)
+    problem = _problem(arrays, None, _rule_of_step(num_sinks), scoring, "step", False, heads, key_length)
+    if groups is None:
+        sort, _, attend = _seconds(functions.focus_step_cpu, problem)
+    else:
+        sort, _, attend = _seconds(lambda step: functions.focus_decode_cpu(groups, step), problem)
     clock.add("sort", sort)
     clock.add("same_group", attend)
-    return out.transpose(1, 2)
+    return out
+
+
+@functools.cache
+def _rule_of_step(num_sinks: int) -> PairRule:
+    """What all heads share; the windows are those of the settings."""
+    return PairRule(0, num_sinks)
 
 
 def step_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:

@@ -48,6 +48,25 @@ class GroupHistory:
         assert self._buffer is not None, "append comes first"
         return self._buffer[..., : self.length].transpose(0, 1)
 
+    def extend(self, new: int) -> Tensor:
+        """Make room for more tokens, whose groups the caller writes, and count them.
+
+        Args:
+            new: tokens; some must be known before.
+
+        Returns:
+            (S, B, capacity) int64, the new tokens last of the first `length`.
+        """
+        assert self._buffer is not None, "append comes first"
+        total, (batch, settings, capacity) = self.length + new, self._buffer.shape
+        stale = self._buffer.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
+        if stale or total > capacity:  # doubling: one more token must not copy all the others every time
+            grown = self._buffer.new_zeros(batch, settings, max(total, 2 * capacity))
+            grown[..., : self.length] = self._buffer[..., : self.length]
+            self._buffer = grown
+        self.length = total
+        return self._buffer.transpose(0, 1)
+
     def append(self, membership: Tensor, padding: Tensor | None, written_by: str) -> None:
         """Add the groups of the newest tokens.
 
@@ -56,7 +75,7 @@ class GroupHistory:
             padding: (B, T) bool of the same tokens, True for real ones; None when all are.
             written_by: the composition that assigned the groups.
         """
-        settings, batch, new = membership.shape
+        _, batch, new = membership.shape
         if self.length == 0:
             self._buffer, self.written_by = membership.transpose(0, 1).contiguous().clone(), written_by
             self.first_real = torch.zeros(batch, dtype=torch.int64, device=membership.device)
@@ -65,15 +84,8 @@ class GroupHistory:
         if padding is not None:
             leading = (padding.cumsum(dim=1) == 0).sum(dim=1)
             self.first_real = self.first_real + torch.where(self.first_real == self.length, leading, 0)
-        total = self.length + new
-        stale = self._buffer.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
-        if stale or total > self._buffer.shape[2]:  # doubling: one more token must not copy all the others every time
-            capacity = max(total, 2 * self._buffer.shape[2])
-            grown = torch.zeros(batch, settings, capacity, dtype=torch.int64, device=membership.device)
-            grown[..., : self.length] = self._buffer[..., : self.length]
-            self._buffer = grown
-        self._buffer[..., self.length : total] = membership.transpose(0, 1)
-        self.length = total
+        place = self.length
+        self.extend(new)[:, :, place : self.length] = membership
 
     def crop(self, seen: int) -> None:
         """Drop all but the first `seen` tokens."""

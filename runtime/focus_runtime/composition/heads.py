@@ -51,6 +51,7 @@ class LayerHeads:
             [number[head] for head in range(self.num_heads)],
             [0 if each.full else self.top_ks.index(each.top_k) for each in settings],
             [EVERYTHING if each.full else each.window for each in settings],
+            self.top_ks,
         )
 
 

@@ -21,7 +21,7 @@ from focus_runtime.composition.call import attention_call
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.sparse import sparse_attention
 from focus_runtime.composition.state import STATE, FocusLayer
-from focus_runtime.composition.step import attend_step, is_step
+from focus_runtime.composition.step import attend_step, decide_and_attend, defers, is_step
 from focus_runtime.composition.text_sinks import with_text_sinks
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
@@ -35,7 +35,7 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     """
     layer: FocusLayer = module.__dict__[STATE]
     owner, current = layer.owner, layer.current_pass  # looked up once: both cost time in every layer of a decode step
-    current.called, current.cached, current.history = False, None, None
+    current.called, current.cached, current.history, current.hidden = False, None, None, None
     if owner.paused:
         return
     cache = kwargs.get("past_key_values")
@@ -49,9 +49,20 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     hidden = args[0] if args else kwargs["hidden_states"]
     if layer.router.config is not owner.config:  # setting an attribute of a module takes a microsecond and more
         layer.router.config = owner.config
-    config, padding = owner.config, _padding(kwargs)
+    padding = _padding(kwargs)
+    if defers(layer, hidden, padding):
+        current.hidden = hidden
+    else:
+        _decide(layer, hidden, padding)
+
+
+def _decide(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> None:
+    """Decide the groups of the new tokens."""
+    owner, current, router = layer.owner, layer.current_pass, layer.router
+    assert router is not None, "only layers with a router are routed"
+    config = owner.config
     with owner.seconds("routing"):
-        assignment = layer.router.assign(hidden, padding=padding, assignment=config.assignment)
+        assignment = router.assign(hidden, padding=padding, assignment=config.assignment)
         if config.text_sinks is not None:
             seen = 0 if current.history is None else current.history.seen
             own = None if padding is None else padding[:, seen : seen + hidden.shape[1]]
@@ -62,6 +73,17 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         if edit is not None:
             assignment = edit.applied(assignment, 0 if current.history is None else current.history.seen, config.top_k)
         current.assignment = assignment
+
+
+def _decide_late(layer: FocusLayer, hidden: Tensor) -> None:
+    """The same for tokens that were deferred and do not fit after all, as for some head sizes."""
+    history = layer.current_pass.history
+    assert history is not None, "see `defers`"
+    history.seen -= hidden.shape[1]  # the cache has counted them since
+    try:
+        _decide(layer, hidden, None)
+    finally:
+        history.seen += hidden.shape[1]
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
@@ -99,7 +121,7 @@ def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
     """
     layer: FocusLayer = module.__dict__[STATE]
     current = layer.current_pass
-    current.cached, current.history = None, None  # the groups belong to the cache alone
+    current.cached, current.history, current.hidden = None, None, None  # the groups belong to the cache alone
     if not layer.owner.paused and not current.called:
         raise ModelError(
             f"{type(module).__name__} of {type(layer.owner.model).__name__} ran layer {layer.index} without calling "
@@ -142,12 +164,17 @@ def focus_forward(
     layer.current_pass.called = True
     owner = layer.owner
     _refuse_unsupported(layer, kwargs)
+    hidden = layer.current_pass.hidden
     if attention_mask is None and is_step(layer, query, key, value):
         scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
-        with owner.seconds("attention"):
+        if hidden is not None:
+            out_BQHD = decide_and_attend(layer, hidden, query, key, value, scoring)
+        else:
             out_BQHD = attend_step(layer, query, key, value, scoring)
         owner.seconds.calls += 1
         return out_BQHD, None
+    if hidden is not None:
+        _decide_late(layer, hidden)
     call = attention_call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
     with owner.seconds("attention"):
         own = owner.measuring_full or layer.router is None

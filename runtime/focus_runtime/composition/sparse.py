@@ -19,8 +19,7 @@ from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, neighbours
 from focus_runtime.composition.own import own_attention
-from focus_runtime.composition.state import Alternatives, Comparison, FocusLayer
-from focus_runtime.composition.step import FULL
+from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent

@@ -20,6 +20,7 @@ from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
+FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 STATE = "_focus_layer"  # attribute of an attention module that holds its FocusLayer
 
 
@@ -113,11 +114,36 @@ class Composition(Protocol):
         """Identifies who assigned a cache's groups."""
 
 
+@dataclass(slots=True)  # not frozen: setting attributes of frozen ones takes longer, and there is one in every step
+class Decided:
+    """The groups of the one new token of a decode step, as the kernel left them.
+
+    Attributes:
+        probabilities: (K,) fp32.
+        membership: bit set of the token's groups at the configuration's top-k.
+        sink: whether it belongs to all groups whatever the k, see text_sinks.py.
+        potential: (K,) of the router.
+    """
+
+    probabilities: Tensor
+    membership: int
+    sink: bool
+    potential: Tensor
+
+    def assignment(self) -> Assignment:
+        """The same as a router returns it."""
+        own = Assignment(
+            self.probabilities[None, None], torch.tensor([[self.membership]]), self.potential, uniform=not self.sink
+        )
+        return own.in_all_groups(torch.ones(1, 1, dtype=torch.bool)) if self.sink else own
+
+
 class Pass(threading.local):
     """State of one layer during a forward pass of this thread; between passes, of the latest one.
 
     Attributes:
-        assignment: the groups of that pass's tokens.
+        hidden: input of a running pass whose groups the attention call decides; None where they are decided.
+        decided: what it decided, until somebody asks for the assignment.
         cached, history: the cache layer of a running pass, and the groups stored with its keys.
         called: whether the running pass has reached the attention interface.
         backend: backend of the latest Focus call, several joined by commas where heads differ; empty before one.
@@ -125,12 +151,25 @@ class Pass(threading.local):
     """
 
     def __init__(self) -> None:
-        self.assignment: Assignment | None = None
+        self._assignment: Assignment | None = None
+        self.decided: Decided | None = None
+        self.hidden: Tensor | None = None
         self.cached: Any = None
         self.history: GroupHistory | None = None
         self.called = False
         self.backend = ""
         self.num_heads = 0
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """The groups of that pass's tokens."""
+        if self.decided is not None:
+            self.assignment = self.decided.assignment()
+        return self._assignment
+
+    @assignment.setter
+    def assignment(self, assignment: Assignment | None) -> None:
+        self._assignment, self.decided = assignment, None
 
     def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
         """A copied or pickled model starts without a pass."""
@@ -155,7 +194,7 @@ class FocusLayer:
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
     _heads: tuple[FocusConfig, int, LayerHeads] | None = None
-    _step: tuple[LayerHeads, StepHeads] | None = None
+    _step: tuple[LayerHeads, StepHeads, str] | None = None
 
     def heads(self, num_heads: int) -> LayerHeads:
         """What the layer's key-value heads execute under the settings in force."""
@@ -166,7 +205,15 @@ class FocusLayer:
 
     def step_heads(self, heads: LayerHeads) -> StepHeads:
         """What the same heads see in a decode step, kept from one to the next."""
+        return self._known_step(heads)[1]
+
+    def step_backends(self, heads: LayerHeads) -> str:
+        """What runs the same heads in a decode step, joined by commas."""
+        return self._known_step(heads)[2]
+
+    def _known_step(self, heads: LayerHeads) -> tuple[LayerHeads, StepHeads, str]:
         known = self._step
         if known is None or known[0] is not heads:
-            self._step = known = (heads, heads.step_heads())
-        return known[1]
+            names = {FULL if group.setting.full else "fused": None for group in heads.groups}
+            self._step = known = (heads, heads.step_heads(), ", ".join(names))
+        return known

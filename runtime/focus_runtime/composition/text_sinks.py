@@ -19,7 +19,7 @@ from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment
 
-NO_SINK = torch.zeros(1, 1, dtype=torch.bool)
+NO_SINK, SINK = torch.tensor([[False]]), torch.tensor([[True]])  # of the one new token of a decode step
 
 
 class FoundSinks(threading.local):
@@ -45,6 +45,11 @@ class FoundSinks(threading.local):
         if latest is None or self.by_layer[latest].shape != tokens_BT.shape:
             return torch.zeros_like(tokens_BT)
         return self.by_layer[latest].to(tokens_BT.device)
+
+    def was_found(self, layer: int) -> bool:
+        """Whether the one new token of a decode step on the CPU was found in the layers before one."""
+        before = self.by_layer.get(layer - 1)  # nearly always one of the two, and looked up in every layer
+        return before is SINK or (before is not NO_SINK and bool(self.before(layer, NO_SINK).item()))
 
     def __reduce__(self) -> tuple[type[FoundSinks], tuple[()]]:
         """A copied or pickled model starts without a pass."""
@@ -95,14 +100,14 @@ def _of_a_step(
     found: FoundSinks,
 ) -> Assignment:
     """The same for the one new token of a decode step: few operations, for there is one call in every layer."""
-    known_11 = found.before(layer, NO_SINK)
+    known_11 = SINK if found.was_found(layer) else NO_SINK
     if not known_11.item() and layer >= config.text_sinks_from and history.seen >= config.num_sinks:
         assert config.text_sinks is not None
         assert history.first_input is not None
         first_E = history.first_input[0]
         alike = torch.nn.functional.cosine_similarity(hidden_11E[0, 0].float(), first_E.float(), dim=0)
         if alike.item() >= config.text_sinks:
-            known_11 = ~NO_SINK
+            known_11 = SINK
     found.by_layer[layer] = known_11
     return assignment.in_all_groups(known_11) if known_11.item() else assignment
 

@@ -24,7 +24,7 @@ from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import by_key_head, neighbours, query_heads
-from focus_runtime.composition.step import FULL
+from focus_runtime.composition.state import FULL
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.failures import Advice

@@ -16,7 +16,9 @@ from typing import Any
 from focus_runtime.files import is_own, make_private, others_write, replacing
 
 PACKAGE = Path(__file__).parents[1]
-SOURCES = (PACKAGE / "attention" / "fused.cpp", PACKAGE / "routing" / "few_tokens.cpp")
+SOURCES = tuple(
+    PACKAGE / name for name in ("attention/fused.cpp", "routing/few_tokens.cpp", "composition/decode_step.cpp")
+)
 HEADERS = (PACKAGE / "attention" / "matrix_tiles.h",)
 NATIVE = "-march=native"
 FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
@@ -29,6 +31,7 @@ ARGUMENTS: dict[str, list[Any]] = {
     "focus_matrix_tiles": [],
     "focus_step_cpu": [ctypes.c_char_p],
     "focus_route_cpu": [*[_ADDRESS] * 5, *[_NUMBER] * 5],
+    "focus_decode_cpu": [ctypes.c_char_p, ctypes.c_char_p],
 }
 
 

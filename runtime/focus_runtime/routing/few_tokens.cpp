@@ -37,6 +37,18 @@ void add_products(const void* hidden, int64_t first, int64_t element, const floa
 
 }  // namespace
 
+// Bits of the top_k largest of `groups` probabilities, of equals the lower group.
+extern "C" int64_t focus_top_groups(const float* p, int64_t groups, int64_t top_k) {
+  int64_t bits = 0;
+  for (int64_t k = 0; k < top_k; ++k) {
+    int64_t best = -1;
+    for (int64_t g = 0; g < groups; ++g)
+      if (!(bits >> g & 1) && (best < 0 || p[g] > p[best])) best = g;
+    bits |= (int64_t)1 << best;
+  }
+  return bits;
+}
+
 // hidden (tokens, width), element 0 for float32 and 1 for bfloat16; weights (width, groups); potential (groups). Writes
 // probabilities (tokens, groups), their softmax, and membership (tokens), bits of the top_k largest, of equals the lower
 // group. All contiguous. Returns 0, or 1 for more groups than a bit set holds.
@@ -52,14 +64,7 @@ extern "C" int focus_route_cpu(const void* hidden, const float* weights, const f
     float sum = 0;
     for (int64_t g = 0; g < groups; ++g) sum += p[g] = std::exp(p[g] - top);
     for (int64_t g = 0; g < groups; ++g) p[g] /= sum;
-    int64_t bits = 0;
-    for (int64_t k = 0; k < top_k; ++k) {
-      int64_t best = -1;
-      for (int64_t g = 0; g < groups; ++g)
-        if (!(bits >> g & 1) && (best < 0 || p[g] > p[best])) best = g;
-      bits |= (int64_t)1 << best;
-    }
-    membership[t] = bits;
+    membership[t] = focus_top_groups(p, groups, top_k);
   }
   return 0;
 }

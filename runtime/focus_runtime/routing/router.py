@@ -193,13 +193,13 @@ class CentroidRouter(nn.Module):
         if not plain or embeds or self.projection.is_inference():
             logits_BTK = self.embed(hidden) @ self.centroids.T / self.config.temperature
         else:
-            logits_BTK = hidden.to(self.projection.dtype) @ self._scoring_weights()
+            logits_BTK = hidden.to(self.projection.dtype) @ self.scoring_weights()
         for observer in observers:
             if observer.on_logits is not None:
                 observer.on_logits(logits_BTK)
         return logits_BTK
 
-    def _scoring_weights(self) -> Tensor:
+    def scoring_weights(self) -> Tensor:
         """W_g C^T / tau, (E, K), kept until a parameter changes: one small product a token in place of two and more.
 
         Writing to `parameter.data` goes unnoticed; write to the parameter, under `torch.no_grad()`.
@@ -244,7 +244,7 @@ class CentroidRouter(nn.Module):
         """
         causal = (assignment or self.config.assignment) == "causal"
         if causal and not self.observers and fits(hidden) and not self.projection.is_inference():
-            weights_EK, potential = self._scoring_weights(), self.potential
+            weights_EK, potential = self.scoring_weights(), self.potential
             if weights_EK.dtype == torch.float32:
                 routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
                 return Assignment(*routed, potential, uniform=True)

@@ -246,16 +246,20 @@ def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1.5e-2)])
 @pytest.mark.parametrize("queries", [1, 3, 8])
 def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_seed):
-    """Each key-value head by its own groups and window, or with everything, in a buffer longer than the text."""
-    length, heads = 150, StepHeads([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62])
+    """Each key-value head by its own groups and window, or with everything, in buffers longer than the text."""
+    length, heads = 150, StepHeads([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62], (1, 2))
     query = torch.randn(2, 8, queries, 32).to(dtype)
-    key, value = (torch.randn(2, 4, length, 32).to(dtype) for _ in range(2))
+    room = [torch.randn(2, 4, 200, 32).to(dtype) for _ in range(2)]
+    key, value = (x[:, :, :length] for x in room)
     buffer = torch.zeros(2, 2, 200, dtype=torch.int64)
     buffer[:, 0, :length], buffer[:, 1, :length] = membership_of(length), membership_of(length, top_k=2)
     groups = buffer[..., :length].transpose(0, 1)
     assert step_fits(query, key, value)
     clock = StageClock()
-    actual = fused_step(query, key, value, groups, heads, 3, Scoring(0.3, softcap), clock)
+    actual = fused_step(query, *room, groups, heads, 3, Scoring(0.3, softcap), clock, key_length=length).transpose(1, 2)
+    assert torch.equal(
+        actual, fused_step(query, key, value, groups, heads, 3, Scoring(0.3, softcap), clock).transpose(1, 2)
+    )
     assert actual.dtype == dtype
     assert set(clock.seconds) == {"sort", "same_group"}
     for head, (plane, window) in enumerate([(0, 30), (1, 4), (0, length), (0, 30)]):

@@ -202,3 +202,22 @@ def test_attention_is_measured_from_the_page_and_its_links_lead_to_the_text(open
     again = open_mask(open_page, layer=3, size="narrow")
     again.locator("[data-testid=fx-heads] .main-svg").first.wait_for(timeout=30_000)
     assert again.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_pairs_are_sorted_by_group_and_pushed_together(open_page):
+    """The picture changes with the order, and names the share of pairs that the run stored."""
+    page = open_page("?view=sparsity")
+    note, canvas = page.get_by_test_id("fx-arranged-note"), page.get_by_test_id("fx-arranged")
+    expect(note).not_to_be_empty()
+    shown = page.locator(".fx-causes li", has_text="dropped").locator(".fx-muted").inner_text()
+    kept = 100 - float(shown.removesuffix("%"))
+    assert f"{kept:.1f}" in note.inner_text()
+    pictures = []
+    for order in ("text", "group", "packed"):
+        page.locator(f".fx-arranged-part input[value={order}]").check(force=True)
+        expect(canvas).to_have_attribute("data-order", order)
+        pictures.append(canvas.evaluate("canvas => canvas.toDataURL()"))
+    assert len(set(pictures)) == 3
+    page.locator(".fx-arranged-part input[value=text]").check(force=True)
+    expect(canvas).to_have_attribute("data-order", "text")
+    assert canvas.evaluate("canvas => canvas.toDataURL()") == pictures[0]

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { breakLines } from "../../assets/js/tokens/line-breaks.js";
-import { LINK_CAUSES, Links } from "../../assets/js/tokens/links.js";
+import { KEPT_CAUSES } from "../../assets/js/core/pair-rule.js";
+import { Links } from "../../assets/js/tokens/links.js";
 import { plainMatches, tokenHits } from "../../assets/js/tokens/matches.js";
 import { toCsv } from "../../assets/js/runs/csv.js";
 import { below, random, times } from "./helpers.js";
@@ -124,7 +125,7 @@ function checkLinks(sliding) {
           : null;
     assert.equal(links.cause(other), distance >= (sliding ?? Infinity) ? null : cause);
   }
-  const parts = LINK_CAUSES.flatMap((cause) => links.back(cause)).sort((a, b) => a - b);
+  const parts = KEPT_CAUSES.flatMap((cause) => links.back(cause)).sort((a, b) => a - b);
   assert.deepEqual(parts, links.back());
   assert.ok(links.forward().every((other) => other > pos));
 }

@@ -12,8 +12,11 @@ const GENERATED_LIGHTNESS = { light: [0.33, 0.43], dark: [0.66, 0.76] };
 
 const GOLDEN_ANGLE = 137.508;
 
-/** @param {string} hex */
-const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+/**
+ * Red, green and blue, 0 to 255.
+ * @param {string} hex
+ */
+export const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 /** @param {number[]} rgb */
 const toHex = (rgb) => `#${rgb.map((value) => Math.round(value).toString(16).padStart(2, "0")).join("")}`;

@@ -11,6 +11,7 @@ import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../cor
 import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
+import { ArrangedMask } from "./arranged.js";
 import { AttentionPart } from "./attention.js";
 import { CAUSES, causeHints, causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
 import { DistanceChart } from "./distance.js";
@@ -39,6 +40,8 @@ export class SparsityView {
   maskTitle;
   /** @type {ZoomMask} */
   mask;
+  /** @type {ArrangedMask} */
+  arranged;
   /** @type {HTMLDivElement} */
   layers;
   /** @type {LazyDetails} */
@@ -91,6 +94,7 @@ export class SparsityView {
       (tile) => this.colouring(tile),
       (tile, row, column) => this.describeBlock(tile, row, column),
     );
+    this.arranged = new ArrangedMask(app);
     this.layers = plotElement("fx-layers", text.layersTitle, "fx-layers-chart");
     this.layerTable = lazyDetails(text.layerTable, () => layerTable(app, (index) => this.openLayer(index)));
     this.rowTable = lazyDetails(text.rowTable, () => rowTable(app, this.maskData));
@@ -122,6 +126,7 @@ export class SparsityView {
       ),
       this.layerTable,
       this.rowTable,
+      this.arranged.node,
       this.distance.node,
       this.attention.node,
     );
@@ -156,6 +161,7 @@ export class SparsityView {
     this.fullNote.hidden = run.fullLayers.length === 0;
     this.fullNote.textContent = headsText.fullLayers(run.fullLayers);
     this.loader.request(run.info.run_id, run.layerIds[layerIndex], part);
+    this.arranged.update();
     this.distance.update();
     this.attention.update();
   }

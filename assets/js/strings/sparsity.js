@@ -97,6 +97,27 @@ export const pairs = {
     tokensApart: (count) => (count === "1" ? "1 token" : `${count} tokens`),
   },
 
+  arranged: {
+    title: "The same pairs, sorted by group",
+    help:
+      "Attention is computed group by group: sorted that way, the pairs that groups keep lie in blocks on the " +
+      "diagonal, and what the window and the sinks add lies between them. The strips show each token's group; a cell " +
+      "is the fuller the more of its pairs are kept.",
+    label: "Arrange",
+    orders: { text: "As the text", group: "By group", packed: "Work left" },
+    notes: {
+      text: "Queries down, keys across, both in the order of the text.",
+      group: "Queries and keys in the order of their groups, the order of the text within each.",
+      packed:
+        "Each query's kept keys pushed to the left: what is empty below the diagonal is work that full attention " +
+        "does and Focus does not.",
+    },
+    kept: (count, percent, note) => `${count} pairs are kept, ${percent} of all. ${note}`,
+    groups: "Groups, with their shares of the tokens:",
+    first: (count) => `The picture shows the first ${count} tokens.`,
+    picture: (layer, order, kept) => `Pairs of layer ${layer}, arranged: ${order}. ${kept}`,
+  },
+
   cursor: {
     help:
       "With the keyboard: on the picture, Enter shows a cursor. The arrows move it, Enter selects its cell, Escape " +

@@ -1,7 +1,7 @@
 // @ts-check
 // Which tokens one token may attend to in a layer, which may attend to it, and by which cause: the rule of the executed
 // mask for one row and one column of it.
-
+import { KEPT_CAUSES, pairCode } from "../core/pair-rule.js";
 /** @import { Cause } from "../core/types.js" */
 
 /**
@@ -10,16 +10,6 @@
  *   layers: { sliding_window: number | null, parts: { window: number }[] }[],
  *   shareGroup: (layerIndex: number, pos: number, other: number, part: number) => boolean }} LinkedRun
  */
-
-/** @type {Cause[]} */
-export const LINK_CAUSES = ["local_only", "group_only", "local_and_group", "sink_only"];
-
-// 0: dropped unless the key is a sink; else 1 + place in LINK_CAUSES, so that both is the sum of near and same group.
-const NEAR = 1;
-
-const SHARED = 2;
-
-const SINK = 4;
 
 export class Links {
   /**
@@ -37,13 +27,12 @@ export class Links {
     this.pos = pos;
     this.layerIndex = layerIndex;
     this.numTokens = run.numTokens;
-    this.codes = new Uint8Array(run.numTokens); // 0: no attention either way; else 1 + place in LINK_CAUSES
+    this.codes = new Uint8Array(run.numTokens); // 0: no attention either way; else 1 + place in KEPT_CAUSES
     for (let other = 0; other < run.numTokens; other += 1) {
       const distance = Math.abs(pos - other);
       if (distance >= reach) continue;
-      const near = distance <= window ? NEAR : 0;
-      const code = near + (run.shareGroup(layerIndex, pos, other, part) ? SHARED : 0);
-      this.codes[other] = code === 0 && Math.min(pos, other) < sinks ? SINK : code;
+      const shared = run.shareGroup(layerIndex, pos, other, part);
+      this.codes[other] = pairCode(shared, distance <= window, Math.min(pos, other) < sinks);
     }
   }
 
@@ -52,7 +41,7 @@ export class Links {
    * @param {number} other
    */
   cause(other) {
-    return this.codes[other] === 0 ? null : LINK_CAUSES[this.codes[other] - 1];
+    return this.codes[other] === 0 ? null : KEPT_CAUSES[this.codes[other] - 1];
   }
 
   /** @param {Cause | null} [cause] */
@@ -71,7 +60,7 @@ export class Links {
    * @param {Cause | null} cause
    */
   collect(from, to, cause) {
-    const code = cause === null ? 0 : LINK_CAUSES.indexOf(cause) + 1;
+    const code = cause === null ? 0 : KEPT_CAUSES.indexOf(cause) + 1;
     const positions = [];
     for (let other = from; other < to; other += 1) {
       if (this.codes[other] !== 0 && (code === 0 || this.codes[other] === code)) positions.push(other);

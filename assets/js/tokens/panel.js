@@ -6,6 +6,7 @@ import { format } from "../core/format.js";
 import { namedChip, namedLabel } from "../core/group-names.js";
 import { HeadChoice } from "../core/head-choice.js";
 import { groupLabel } from "../core/labels.js";
+import { KEPT_CAUSES } from "../core/pair-rule.js";
 import { selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
@@ -14,7 +15,6 @@ import { causeHints } from "../sparsity/causes.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
 import { reading as readingText } from "../strings/tokens.js";
 import { lossWords } from "./details.js";
-import { LINK_CAUSES } from "./links.js";
 import { TokenPredictions } from "./predictions.js";
 /** @import { Run } from "../core/run.js" */
 /** @import { Cause } from "../core/types.js" */
@@ -145,7 +145,7 @@ export class TokenPanel {
       el(
         "ul",
         { class: "fx-link-list" },
-        LINK_CAUSES.map((cause) => causeRow(way, cause, links[way](cause), hints[cause])),
+        KEPT_CAUSES.map((cause) => causeRow(way, cause, links[way](cause), hints[cause])),
       ),
       positions.length > 1
         ? buttonOf(text.select, select, { class: "fx-button fx-small", "data-key": `select-${way}` })

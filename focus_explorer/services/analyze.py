@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from focus_explorer import settings
 from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress
+from focus_explorer.services.acting_user import acting_user
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.service import Service
@@ -146,7 +147,7 @@ def analyze(
             announce=announce,
         )
     progress("Saving", 0.98)
-    return write_run(service.database, trace, command=command)
+    return write_run(service.database, trace, command=command, owner=acting_user() or None)
 
 
 def _options(request: AnalyzeRequest) -> RunOptions:

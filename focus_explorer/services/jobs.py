@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from focus_explorer.errors import Cancelled, InputError, device_failure
+from focus_explorer.services.acting_user import acting_as, acting_user
 from focus_explorer.services.logs import LOG, request_id, working_for
 from focus_explorer.views.payloads.jobs import JobPayload, JobState
 
@@ -220,7 +221,9 @@ class JobRunner:
                 self._jobs.pop(key, None)
                 self._forget()
                 job = self._jobs[key] = Job(kind, run_id)
-                threading.Thread(target=self._execute, args=(job, work, request_id()), daemon=True).start()
+                threading.Thread(
+                    target=self._execute, args=(job, work, request_id(), acting_user()), daemon=True
+                ).start()
             self._jobs.move_to_end(key)
         return job
 
@@ -244,8 +247,9 @@ class JobRunner:
         if job is not None:
             job.stop()
 
-    def _execute(self, job: Job, work: Callable[[Job], Any], identity: str) -> None:
-        with working_for(identity), self._turn:  # the log names the request that started it
+    def _execute(self, job: Job, work: Callable[[Job], Any], identity: str, user: str | None) -> None:
+        # the log names the request that started it, and what it makes belongs to who did
+        with working_for(identity), acting_as(user), self._turn:
             job.execute(work)
 
     def _forget(self) -> None:

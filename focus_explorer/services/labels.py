@@ -7,6 +7,7 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.acting_user import check_owner
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.stored_runs import RunLabelPayload
 from focus_runtime.store.labels import purge_runs, write_label
@@ -141,6 +142,10 @@ def _check_length(what: str, text: str, most: int) -> None:
 
 
 def _write(service: Service, run_id: str, **changes: Any) -> None:
+    rows = fetch(service.database, "run", run_id=run_id).to_pylist()
+    if not rows:
+        raise _unknown(service, run_id)
+    check_owner(f"the run {run_id}", rows[0]["owner"])
     if not write_label(service.database, run_id, **changes):
         raise _unknown(service, run_id)
 

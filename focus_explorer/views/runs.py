@@ -30,4 +30,5 @@ def run_card(row: dict[str, Any]) -> RunCardPayload:
         "config": json.loads(row["config"]),
         "created_at": row["created_at"].isoformat(),
         "deleted_at": deleted.isoformat() if deleted else None,
+        "owner": row["owner"],
     }

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -13,9 +14,13 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
+from focus_explorer.services.labels import all_runs
+from focus_explorer.services.service import Service
 from focus_explorer.services.users import add_user, is_password, read_users
+from focus_explorer.ui.hosting.lab import USER_HEADER
 from focus_explorer.ui.hosting.login import MOST_ATTEMPTS, Login
-from tests.security.conftest import serving
+from tests.explorer.conftest import TEXT
+from tests.security.conftest import Page, serving
 
 
 @pytest.fixture
@@ -145,3 +150,75 @@ def test_a_supervisor_is_told_whether_the_database_can_be_read(stored):
     database, _, request = stored
     with serving(database, request) as page:
         assert page.client.get("/health").json() == page.client.get("/ready").json() == {"status": "ok"}
+
+
+class UsersPage(Page):
+    """The page with one user's cookies; a client of its own for each would make every answer wait for the other."""
+
+    def __init__(self, page, cookies):
+        super().__init__(page.blocks, page.client)
+        self.cookies = cookies
+
+    def _as_user(self):
+        self.client.cookies.clear()
+        self.client.cookies.update(self.cookies)
+
+    def call(self, name, *values):
+        self._as_user()
+        return super().call(name, *values)
+
+    def server(self, component, function, data, **how):
+        self._as_user()
+        return super().server(component, function, data, **how)
+
+
+@pytest.fixture
+def lab(stored, users, tmp_path):
+    """Pages of two users over a database with a run of the command line: (ada's, bob's, that run, database, model)."""
+    database = Path(shutil.copy(stored[0], tmp_path / "lab.duckdb"))
+    add_user(users, "ada", "correct horse")
+    add_user(users, "bob", "staple battery")
+    with serving(database, stored[2], users=users) as page:
+        users_pages = []
+        for name, password in (("ada", "correct horse"), ("bob", "staple battery")):
+            page.client.cookies.clear()
+            assert page.client.post("/login", data={"username": name, "password": password}).status_code == 200
+            users_pages.append(UsersPage(page, dict(page.client.cookies)))
+        yield *users_pages, stored[1], database, stored[2].model
+
+
+def explored(page, model):
+    """The run of a short text, made by an API call."""
+    answer, problem = page.call("analyze", TEXT, model, "random", 1, 8, 2, "causal", 60, "cpu", "float32", "auto")
+    assert problem == ""
+    return answer["run_id"]
+
+
+def owners(database):
+    return {row["run_id"]: row["owner"] for row in all_runs(Service(database))}
+
+
+def test_a_run_is_changed_by_its_owner_alone(lab):
+    ada, bob, made_by_command, database, model = lab
+    run = explored(ada, model)
+    assert owners(database) == {run: "ada", made_by_command: None}
+    assert bob.call("run", run)[0]["run_id"] == run
+    for page, whose, of_run in ((bob, "belongs to ada", run), (ada, "was made without a login", made_by_command)):
+        for call in (("rename", of_run, "mine now"), ("delete", of_run), ("tag", of_run, "a", "")):
+            assert whose in page.call(*call)[1]
+        assert whose in page.server("fe-runs", "remove", {"run": of_run}).json()["error"]
+    assert {row["name"] for row in all_runs(Service(database))} == {""}
+    assert ada.call("rename", run, "hers")[1] == ""
+    assert ada.server("fe-runs", "remove", {"run": run}).json() == {"deleted": True}
+    assert "belongs to ada" in bob.call("undelete", run)[1]
+    assert main(["runs", "rename", made_by_command, "by hand", "--db", str(database)]) == 0
+
+
+def test_nobody_is_somebody_else_by_a_header(lab):
+    ada, bob, _, database, model = lab
+    run = explored(ada, model)
+    bob.client.headers[USER_HEADER] = "ada"  # of every request from here on
+    assert "belongs to ada" in bob.call("delete", run)[1]
+    assert "belongs to ada" in bob.server("fe-runs", "remove", {"run": run}).json()["error"]
+    again = explored(bob, model)
+    assert owners(database)[again] == "bob"

@@ -1219,6 +1219,7 @@ export interface RunCardPayload {
   config: ConfigPayload;
   created_at: string;
   deleted_at: string | null;
+  owner: string | null;
 }
 
 /** load_runs. */

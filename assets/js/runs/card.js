@@ -47,7 +47,7 @@ function heading(run) {
  */
 function facts(run, tooltip) {
   const parts = [
-    format.date(run.created_at),
+    run.owner ? text.madeBy(format.date(run.created_at), run.owner) : format.date(run.created_at),
     text.tokens(format.count(run.num_tokens)),
     run.model_id,
     run.centroids_name,

@@ -20,6 +20,7 @@ export const runs = {
   clearFilters: "Clear filters",
   count: (shown, all) => (shown === all ? `${all} ${all === "1" ? "run" : "runs"}` : `${shown} of ${all} runs`),
   more: (count) => `Show ${count} more`,
+  madeBy: (date, owner) => `${date}, by ${owner}`,
   setting: (config) => `K=${config.num_groups}, k=${config.top_k}, w=${config.window}, s=${config.num_sinks}`,
   settingSubject: "the setting",
   settingHint:

@@ -1,4 +1,4 @@
-"""A lab's page: requests of nobody who has logged in are refused."""
+"""A lab's page: requests of nobody who has logged in are refused, the others are done for the user who has."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
+from gradio.context import LocalContext
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from focus_explorer.services.acting_user import USER_SOURCES, acting_as
 from focus_explorer.ui.hosting.modes import Hosting
 
+USER_HEADER = "x-focus-explorer-user"  # from here on inwards: events that a queue does later carry it; clients cannot
 LONGEST_NAME = 200
 # What Gradio's login page loads, what its server requests of itself, and what a supervisor asks.
 WITHOUT_LOGIN = (
@@ -59,19 +62,39 @@ class LoginRequired:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer that a login is missing."""
-        if scope["type"] != "http" or self.hosting.mode == "private" or self._is_allowed(scope):
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         header = self.hosting.trusted_header
+        user = self._user_of(scope) if self.hosting.mode == "lab" else None
+        if user is None or user or self._needs_no_login(scope):
+            others = [item for item in scope["headers"] if item[0] != USER_HEADER.encode()]
+            own = [] if user is None else [(USER_HEADER.encode(), user.encode("latin-1", "replace"))]
+            scope["headers"] = [*others, *own]  # of the same scope: the log reads from it what answered
+            with acting_as(user):
+                await self.app(scope, receive, send)
+            return
         words = "log in first" if header is None else f"the proxy sent no user in {header}"
         answer = JSONResponse({"detail": {"error": "Not authenticated", "auth_message": words}}, 401)
         await answer(scope, receive, send)
 
-    def _is_allowed(self, scope: Scope) -> bool:
+    def _needs_no_login(self, scope: Scope) -> bool:
+        login_page = self.hosting.trusted_header is None and scope["path"] == "/"
+        return login_page or scope["path"].startswith(WITHOUT_LOGIN)
+
+    def _user_of(self, scope: Scope) -> str:
         header = self.hosting.trusted_header
-        if scope["path"].startswith(WITHOUT_LOGIN) or (header is None and scope["path"] == "/"):
-            return True
-        return bool(self.user(scope) if header is None else _only(Headers(scope=scope).getlist(header)))
+        return self.user(scope) if header is None else _only(Headers(scope=scope).getlist(header))
+
+
+def event_user() -> str | None:
+    """User of the request that put the event into Gradio's queue which this code works for; None without users."""
+    request = LocalContext.request.get(None)
+    user = None if request is None else getattr(request, "headers", {}).get(USER_HEADER)
+    return None if user is None else str(user)
+
+
+USER_SOURCES.append(event_user)
 
 
 def _only(values: list[str]) -> str:

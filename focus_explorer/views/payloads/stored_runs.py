@@ -8,7 +8,7 @@ from focus_explorer.views.payloads.runs import ConfigPayload
 
 
 class RunCardPayload(TypedDict):
-    """One run of the list; `deleted_at` is None while it is kept."""
+    """One run of the list; `deleted_at` is None while it is kept, `owner` where it belongs to no user."""
 
     run_id: str
     title: str
@@ -28,6 +28,7 @@ class RunCardPayload(TypedDict):
     config: ConfigPayload
     created_at: str
     deleted_at: str | None
+    owner: str | None
 
 
 class RunCardsPayload(TypedDict):

@@ -21,13 +21,14 @@ from focus_runtime.store.database import Database
 TITLE_LENGTH = 80
 
 
-def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
+def write_run(database: Database, trace: Trace, *, command: str = "", owner: str | None = None) -> str:
     """Store a whole run in one transaction; the commit makes the run visible.
 
     Args:
         database: the store.
         trace: the run.
         command: command line to record.
+        owner: user it belongs to; None where there are no users.
 
     Returns:
         The new run's id.
@@ -50,7 +51,7 @@ def write_run(database: Database, trace: Trace, *, command: str = "") -> str:
         for mode, predicted in trace.predicted.items():
             insert(connection, "predictions", _predictions(run_id, mode, predicted))
         insert(connection, "timings", _timings(run_id, trace))
-        insert(connection, "runs", _run(run_id, trace, command))
+        insert(connection, "runs", _run(run_id, trace, command, owner))
     return run_id
 
 
@@ -75,7 +76,7 @@ def _lists(values: NDArray[Any]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * width, pa.int32()), pa.array(values.ravel()))
 
 
-def _run(run_id: str, trace: Trace, command: str) -> pa.Table:
+def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> pa.Table:
     info = trace.info
     title = " ".join(trace.tokens.text.split())
     row = {
@@ -89,6 +90,7 @@ def _run(run_id: str, trace: Trace, command: str) -> pa.Table:
         "command": command,
         "notes": json.dumps(trace.notes),
         "changes": json.dumps(info["changes"]),
+        "owner": owner,
     }
     keys = (
         "model_id",

@@ -265,6 +265,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         """,
     ),
     ("0018_changes", "ALTER TABLE runs ADD COLUMN changes VARCHAR;"),
+    ("0019_owner", "ALTER TABLE runs ADD COLUMN owner VARCHAR;"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from itertools import pairwise
 
@@ -84,15 +85,15 @@ def test_the_causes_of_all_rows_add_up_to_the_counted_mask(open_page):
     for rule in (PairRule(7, 3), PairRule(7, 3, 20), PairRule(7, 3, 5)):
         totals = page.evaluate(
             """([member, window, sinks, sliding]) => {
-              const { LINK_CAUSES, Links } = MODULE
+              const { Links } = MODULE
               const sets = member.map((text) => BigInt(text));
               const shareGroup = (_, a, b) => (sets[a] & sets[b]) !== 0n;
               const layers = [{ sliding_window: sliding, parts: [{ window }] }];
               const run = { numTokens: member.length, config: { num_sinks: sinks }, layers, shareGroup };
               const links = member.map((_, pos) => new Links(run, 0, pos, 0));
               const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
-              return LINK_CAUSES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
-            }""".replace("MODULE", module_script("tokens/links.js")),
+              return NAMES.map((cause) => ["back", "forward"].map((way) => total(way, cause)));
+            }""".replace("NAMES", json.dumps(CAUSES[:-1])).replace("MODULE", module_script("tokens/links.js")),
             [[str(value) for value in member], rule.window, rule.num_sinks, rule.sliding_window],
         )
         counts = count_pairs(member, rule)

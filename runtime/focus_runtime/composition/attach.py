@@ -22,6 +22,7 @@ from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.added_pairs import check_added_pairs
 from focus_runtime.composition.changes import Change, changed_budget, check_changes
 from focus_runtime.composition.edits import LayerEdit, layer_edits
+from focus_runtime.composition.focused import check_any_left, chosen_layers
 from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.state import (
@@ -34,7 +35,7 @@ from focus_runtime.composition.state import (
 )
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import BACKENDS, FocusConfig
-from focus_runtime.errors import ConfigError, InputError, ModelError
+from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.device_map import compute_devices, execution_device, input_device
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, num_key_value_heads, sliding_window_of
@@ -42,7 +43,6 @@ from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 IMPLEMENTATION = "focus"
-SLIDING_LAYERS = ("auto", "own", "focus")
 
 
 AttentionInterface.register(IMPLEMENTATION, focus_forward)
@@ -241,7 +241,7 @@ class FocusModel:
         num_heads = num_key_value_heads(self.model)
         check_changes(changes, self.config, num_tokens, self.focused_layers, num_heads)
         config = self.config.replace(budget=changed_budget(self.config, changes, num_heads))
-        _check_any_left(set(self.focused_layers), config, num_heads)
+        check_any_left(set(self.focused_layers), config, num_heads)
         before, self.edits = self.edits, layer_edits(changes, self.focused_layers, config.num_groups)
         try:
             with self.with_config(config):
@@ -294,8 +294,8 @@ class FocusModel:
         if any(STATE in module.__dict__ for module in modules.values()):
             raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
         sliding = {index: sliding_window_of(module) for index, module in modules.items()}
-        focused = _focused_layers(self.model, self.routers, sliding, sliding_layers)
-        _check_any_left(focused, self.config, num_key_value_heads(self.model))
+        focused = chosen_layers(self.model, self.routers, sliding, sliding_layers)
+        check_any_left(focused, self.config, num_key_value_heads(self.model))
         self._modules = modules
         for index, module in modules.items():
             router = self.routers[index] if index in focused else None
@@ -321,39 +321,6 @@ class FocusModel:
         else:
             self._disable_compile = settings.disable_compile
             settings.disable_compile = True
-
-
-def _focused_layers(
-    model: nn.Module, routers: Mapping[int, CentroidRouter], sliding: Mapping[int, int | None], choice: str
-) -> set[int]:
-    """Layers that run Focus; the others keep their own attention."""
-    if choice not in SLIDING_LAYERS:
-        raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
-    kinds = getattr(model.config.get_text_config(), "layer_types", None) or []  # type: ignore[operator, union-attr]
-    if "chunked_attention" in kinds:
-        raise ModelError(
-            f"{type(model).__name__} attends within fixed chunks, which Focus cannot follow", fix=OTHER_MODEL
-        )
-    everywhere = {index for index in routers if index in sliding}
-    on_global = {index for index in everywhere if sliding[index] is None}
-    if choice == "own" and not on_global:
-        raise ModelError(
-            f"every layer of {type(model).__name__} that these centroids cover has a sliding window, so with "
-            "sliding_layers='own' Focus would run nowhere",
-            fix="use sliding_layers='focus', which runs Focus inside each layer's own window",
-        )
-    return on_global if choice != "focus" and on_global else everywhere
-
-
-def _check_any_left(focused: set[int], config: FocusConfig, num_heads: int) -> None:
-    """Refuse a budget that leaves nothing to Focus."""
-    groups = [group for index in focused for group in config.head_groups(index, num_heads)]
-    if groups and all(group.setting.full for group in groups):
-        raise ConfigError(
-            "the budget gives every head full attention, so Focus would run nowhere",
-            expected="at least one head without it",
-            fix="use the model without Focus, or another budget",
-        )
 
 
 def on_layers(model: nn.Module, routers: Mapping[int, CentroidRouter]) -> dict[int, CentroidRouter]:

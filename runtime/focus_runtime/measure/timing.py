@@ -177,3 +177,17 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         facts["gpu"] = torch.cuda.get_device_name()
         facts["cuda"] = torch.version.cuda
     return facts
+
+
+def peak_growth(work: Callable[[], Any], device: torch.device) -> int | None:
+    """Bytes the peak rises while something runs; None where the system cannot start the peak over.
+
+    Args:
+        work: what runs.
+        device: whose memory counts.
+    """
+    if not reset_peak_memory(device):
+        return None
+    before = peak_bytes(device)
+    work()
+    return max(0, peak_bytes(device) - before)

@@ -15,20 +15,20 @@ from focus_runtime.composition.observe import observe_attention
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure import speed
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.speed import (
     LayerSetting,
     balanced_membership,
     decode_speed,
-    described,
-    full_attention,
+    layer,
     layer_error,
     layer_inputs,
     layer_speed,
     membership_like,
     prefill_speed,
 )
+from focus_runtime.measure.speed.inputs import described
+from focus_runtime.measure.speed.layer import full_attention
 from focus_runtime.routing.router import CentroidRouter
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -183,13 +183,13 @@ def test_a_layer_is_timed_with_the_groups_given():
 
 @pytest.mark.parametrize("backend", ["auto", "masked"])
 def test_a_layer_is_timed_inside_a_window_of_its_own(monkeypatch, backend):
-    rules, attend = set(), speed.attend
+    rules, attend = set(), layer.attend
 
     def recorded(query, key, value, membership, rule, *rest, **options):
         rules.add(rule)
         return attend(query, key, value, membership, rule, *rest, **options)
 
-    monkeypatch.setattr(speed, "attend", recorded)
+    monkeypatch.setattr(layer, "attend", recorded)
     setting = replace(SMALL, backend=backend, sliding_window=12)
     fused = backend == "auto" and fused_available()
     row = layer_speed(setting, 64, repeats=1, seed=5)

@@ -142,10 +142,10 @@ def _check_length(what: str, text: str, most: int) -> None:
 
 
 def _write(service: Service, run_id: str, **changes: Any) -> None:
-    rows = fetch(service.database, "run", run_id=run_id).to_pylist()
-    if not rows:
+    owners = fetch(service.database, "run", run_id=run_id)["owner"].to_pylist()
+    if not owners:
         raise _unknown(service, run_id)
-    check_owner(f"the run {run_id}", rows[0]["owner"])
+    check_owner(f"the run {run_id}", owners[0])
     if not write_label(service.database, run_id, **changes):
         raise _unknown(service, run_id)
 

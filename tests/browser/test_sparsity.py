@@ -208,6 +208,9 @@ def test_pairs_are_sorted_by_group_and_pushed_together(open_page):
     """The picture changes with the order, and names the share of pairs that the run stored."""
     page = open_page("?view=sparsity")
     note, canvas = page.get_by_test_id("fx-arranged-note"), page.get_by_test_id("fx-arranged")
+    expect(canvas).to_be_visible()
+    assert note.inner_text() == ""  # nothing is counted for a picture that nobody sees
+    canvas.scroll_into_view_if_needed()
     expect(note).not_to_be_empty()
     shown = page.locator(".fx-causes li", has_text="dropped").locator(".fx-muted").inner_text()
     kept = 100 - float(shown.removesuffix("%"))

@@ -33,6 +33,7 @@ export class ArrangedMask {
     this.pairs = null;
     this.drawn = "";
     this.moving = 0;
+    this.visible = false;
     this.canvas = el("canvas", { class: "fx-arranged", role: "img", "data-testid": "fx-arranged" });
     this.note = el("p", { class: "fx-help", role: "status", "data-testid": "fx-arranged-note" });
     this.legend = el("ul", { class: "fx-arranged-groups", "data-testid": "fx-arranged-groups" });
@@ -44,13 +45,23 @@ export class ArrangedMask {
       choiceOf(text.label, text.orders, this.order, (order) => this.choose(order)),
       el("div", { class: "fx-arranged-body" }, this.canvas, el("div", {}, this.note, this.legend)),
     );
+    this.watch();
+  }
+
+  /** Nothing is counted until somebody sees it: of thousands of tokens that takes longer than the rest of the view. */
+  watch() {
+    const observer = new IntersectionObserver((entries) => {
+      this.visible = entries[entries.length - 1].isIntersecting;
+      if (this.visible && this.app.run) this.update();
+    });
+    observer.observe(this.node);
   }
 
   /** The layer's membership may still be on its way: the view is updated once it is here. */
   update() {
     const { run, layerIndex, part } = this.app;
     this.node.hidden = !run.hasLayer(layerIndex);
-    if (this.node.hidden) return;
+    if (this.node.hidden || !this.visible) return;
     const shown = [run.info.run_id, layerIndex, part, themeOf(this.app.root)].join("/");
     if (this.drawn === shown) return;
     this.drawn = shown;

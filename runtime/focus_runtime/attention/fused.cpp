@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +24,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "../native/common.h"
 
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__linux__)
 #define MATRIX_TILES 1
@@ -814,8 +815,6 @@ void step_head(const FocusProblem& p, const Step& step, int64_t kv, std::vector<
 }
 
 constexpr int64_t PARTIAL_BYTES = 8 << 20;  // of what the local pass leaves in fp32, unless that is less than a head a thread
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // All that heads [w.first_head, w.first_head + w.heads) need: by class where there are classes, else one pass over the text.
 void run_heads(const Work& w, const std::vector<List>& text, const std::vector<std::vector<List>>& classes, bool dense) {

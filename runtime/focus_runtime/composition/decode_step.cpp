@@ -1,10 +1,10 @@
 // One decode step of a layer in one call: the new token's groups, whether it is a sink, and attention to what it sees.
 // Each part is a few microseconds; calling torch for them one by one takes ten times as long. Plain C interface.
 
-#include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+
+#include "../native/common.h"
 
 extern "C" struct FocusProblem;  // fused.cpp
 extern "C" int focus_step_cpu(FocusProblem*);
@@ -28,16 +28,6 @@ extern "C" struct DecodeStep {  // must match `_STEP` in step.py
 };
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-inline double number(const void* row, int64_t at, int64_t element) {
-  if (element == 0) return ((const float*)row)[at];
-  const uint32_t bits = (uint32_t)((const uint16_t*)row)[at] << 16;
-  float x;
-  std::memcpy(&x, &bits, 4);
-  return x;
-}
 
 double cosine_similarity(const void* a, const void* b, int64_t element, int64_t width) {
   double product = 0, left = 0, right = 0;

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1]
 SOURCES = tuple(
     PACKAGE / name for name in ("attention/fused.cpp", "routing/few_tokens.cpp", "composition/decode_step.cpp")
 )
-HEADERS = (PACKAGE / "attention" / "matrix_tiles.h",)
+HEADERS = (PACKAGE / "attention" / "matrix_tiles.h", PACKAGE / "native" / "common.h")
 NATIVE = "-march=native"
 FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS: tuple[str, ...] = ("c++", "g++", "clang++")

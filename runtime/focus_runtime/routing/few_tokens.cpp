@@ -4,20 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+
+#include "../native/common.h"
 
 namespace {
 
 constexpr int CHAINS = 4;  // independent sums, so that additions need not wait for each other
 constexpr int64_t MOST_GROUPS = 63;
-
-inline float number(const void* rows, int64_t at, int64_t element) {
-  if (element == 0) return ((const float*)rows)[at];
-  const uint32_t bits = (uint32_t)((const uint16_t*)rows)[at] << 16;
-  float x;
-  std::memcpy(&x, &bits, 4);
-  return x;
-}
 
 // scores[g] += sum_e hidden[e] * weights[e, g]; GROUPS 0 takes any number of groups.
 template <int GROUPS>

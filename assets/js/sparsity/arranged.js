@@ -34,7 +34,12 @@ export class ArrangedMask {
     this.drawn = "";
     this.moving = 0;
     this.visible = false;
-    this.canvas = el("canvas", { class: "fx-arranged", role: "img", "data-testid": "fx-arranged" });
+    this.canvas = el("canvas", {
+      class: "fx-arranged",
+      role: "img",
+      "aria-label": text.title,
+      "data-testid": "fx-arranged",
+    });
     this.note = el("p", { class: "fx-help", role: "status", "data-testid": "fx-arranged-note" });
     this.legend = el("ul", { class: "fx-arranged-groups", "data-testid": "fx-arranged-groups" });
     this.node = el(

@@ -102,6 +102,7 @@ class App:
         if mcp:
             api.check_mcp()
         free = _free_port(self.hosting.host, port or int(settings.SETTINGS["port"].default))
+        _import_transformers()
         purge_expired(self.service)
         check_first_run(self.service, self.request)
         log = nullcontext() if self.log is None else self.log.alone()
@@ -155,6 +156,15 @@ class App:
             "routes": own,
             "lifespan": guarded_lifespan(wrap),
         }
+
+
+def _import_transformers() -> None:
+    """Import it while there is one thread.
+
+    It replaces its module at the end of its import: a second thread that waits for that import is handed the first, empty
+    module, and fails with "cannot import name". Half a second, since this part of it does without torch.
+    """
+    import transformers  # noqa: F401
 
 
 def _free_port(host: str, first: int) -> int:

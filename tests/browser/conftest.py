@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +39,19 @@ HARBOUR = "The harbour was quiet. The cat sat on the mat & left, then came back 
 SIZES = {"wide": {"width": 1440, "height": 900}, "narrow": {"width": 390, "height": 844}}
 
 
+SERVER_LOGS = {}  # port -> file, of servers that run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what the servers of its session wrote last."""
+    report = yield
+    if report.failed:
+        for port, log in SERVER_LOGS.items():
+            report.sections.append((f"server of port {port}", log.read_text()[-6000:]))
+    return report
+
+
 @pytest.fixture(scope="session")
 def database(tmp_path_factory):
     """A database with one explored text of about 300 tokens, so that pages open at once."""
@@ -62,23 +77,25 @@ def serving(*arguments, port, before=()):
     """The page's address while a server of its own runs; `before` is what its PYTHONPATH begins with."""
     command = [sys.executable, "-m", "focus_explorer.cli", "serve", *map(str, arguments), "--port", str(port)]
     paths = {"PYTHONPATH": os.pathsep.join([*before, *sys.path])}
-    server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | paths
-    )
+    log = SERVER_LOGS[port] = Path(tempfile.mkstemp(prefix="focus-explorer-served-", suffix=".log")[1])
+    with log.open("w") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | paths)
     try:
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
-            line = server.stdout.readline()
-            match = re.search(r"http://[\d.]+:\d+", line)
+            match = re.search(r"http://[\d.]+:\d+", log.read_text())
             if match:
                 yield match[0] + "/"
                 break
-            assert server.poll() is None, "the server ended before it served"
+            assert server.poll() is None, f"the server ended before it served: {log.read_text()}"
+            time.sleep(0.05)
         else:
             pytest.fail("the page was not served within 90 seconds")
     finally:
         server.terminate()
         server.wait(timeout=20)
+        del SERVER_LOGS[port]
+        log.unlink()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,7 @@ def project(
 def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     from umap import UMAP
 
+    _keep_compiled()
     model = UMAP(
         n_neighbors=NEIGHBOURS,
         min_dist=MIN_DIST,
@@ -63,6 +65,19 @@ def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(model.fit_transform(points), dtype=np.float64)
+
+
+def _keep_compiled() -> None:
+    """Have numba keep on disk what it compiles of UMAP, 4 s in every process; UMAP asks that of few functions."""
+    from numba.core.caching import NullCache
+    from numba.core.dispatcher import Dispatcher
+    from umap import layouts, umap_, utils
+
+    for module in (umap_, layouts, utils):
+        for value in vars(module).values():
+            if isinstance(value, Dispatcher) and isinstance(getattr(value, "_cache", None), NullCache):
+                with contextlib.suppress(RuntimeError):  # no folder that can be written: compiled each time, as before
+                    value.enable_caching()
 
 
 def _neighbours(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -161,8 +161,8 @@ class App:
 def _import_transformers() -> None:
     """Import it while there is one thread.
 
-    It replaces its module at the end of its import: a second thread that waits for that import is handed the first, empty
-    module, and fails with "cannot import name". Half a second, since this part of it does without torch.
+    It replaces its module at the end of its import: a second thread that waits for that import is handed the first,
+    empty module, and fails with "cannot import name". Half a second, since this part of it does without torch.
     """
     import transformers  # noqa: F401
 

@@ -30,3 +30,23 @@ def test_short_texts_fall_back_to_pca(count):
     assert made.method == "PCA"
     assert made.xy.shape == (count + 2, 2)
     assert np.isfinite(made.xy).all()
+
+
+def test_what_numba_compiles_is_kept_for_the_next_process_where_a_folder_can_be_written(monkeypatch):
+    from numba.core.caching import NullCache
+    from umap import umap_
+
+    routing = np.random.default_rng(5).normal(size=(40, 4)).astype(np.float32)
+    before = project(routing, routing[:2]).xy
+    assert not isinstance(umap_.smooth_knn_dist._cache, NullCache)
+    dispatcher = type(umap_.smooth_knn_dist)
+    monkeypatch.setattr(umap_.smooth_knn_dist, "_cache", NullCache())
+    refused = []
+
+    def refuse(function):
+        refused.append(function)
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(dispatcher, "enable_caching", refuse)
+    assert np.array_equal(project(routing, routing[:2]).xy, before)
+    assert umap_.smooth_knn_dist in refused

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.texts import all_samples
 from focus_runtime.config import FocusConfig
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.device_map import device_names, input_device
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from focus_runtime.routing.centroids import Centroids
 
 CALIBRATION_TOKENS = 2048
+KEPT_POTENTIALS = 16  # sets of them, each K numbers a layer
 RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
+
+
+_potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what they were estimated from
+_potentials_lock = threading.Lock()
 
 
 def calibration_ids(tokenizer: Any) -> list[int]:
@@ -24,15 +33,43 @@ def calibration_ids(tokenizer: Any) -> list[int]:
 
 
 def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
-    """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings."""
+    """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings.
+
+    A process that has estimated them before, for the same model, centroids and settings, uses them again: random
+    centroids are drawn and balanced anew for every run that names them.
+    """
     import torch
 
     from focus_runtime.training.calibrate import calibrate_potentials
 
     ids = calibration_ids(loaded.tokenizer)
-    calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=input_device(loaded.model)))
+    key = _inputs(loaded, centroids, ids)
+    with _potentials_lock:
+        known = _potentials.get(key)
+    if known is None:
+        calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=input_device(loaded.model)))
+        known = {layer: router.potential.clone() for layer, router in centroids.routers.items()}
+        with _potentials_lock:
+            _potentials[key] = known
+            while len(_potentials) > KEPT_POTENTIALS:
+                del _potentials[next(iter(_potentials))]
+    for layer, router in centroids.routers.items():
+        router.potential.copy_(known[layer])
+        router.has_potential = True
     note = f"group balance (column potentials) estimated on {len(ids):,} tokens of the sample texts"
     centroids.warnings[:] = [w for w in centroids.warnings if "column potentials" not in w] + [note]
+
+
+def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
+    """Hash of all that potentials depend on."""
+    model = loaded.model
+    named = (loaded.fingerprint, str(model.dtype), device_names(model), centroids.config, ids)
+    digest = hashlib.sha256(repr(named).encode())
+    for layer, router in centroids.routers.items():
+        digest.update(f"{layer}".encode())
+        for weights in (router.projection, router.centroids):
+            digest.update(weights.detach().float().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -78,7 +78,7 @@ class Explore:
     centroids: gr.Dropdown
     status: gr.HTML
     model: gr.Dropdown
-    finished: gr.State
+    finished: gr.events.Dependency  # an analysis from the form, however it ended
     like_run: gr.JSON  # what an opened run fills the form with: {field: value}, hidden
     fields: dict[str, Any]  # of the form: name -> component, settings and `TEXT_FIELDS`
     notice: gr.HTML  # problems of opening the page
@@ -142,7 +142,6 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 padding=False,
                 apply_default_css=False,
             )
-    finished = gr.State("")
     like_run = gr.JSON(visible=False)
     runner = Runner(service, tuple(form))
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
@@ -155,10 +154,10 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         queue=False,
         api_visibility="private",
     )
-    run.click(
+    finished = run.click(
         runner.analyze,
         [text, *form.values()],
-        [status, view, finished, stop],
+        [status, view, stop],
         show_progress="hidden",
         api_name="analyze_form",
         api_visibility="private",
@@ -226,7 +225,7 @@ class Runner:
             job.stop()
         return gr.update(interactive=False)
 
-    def analyze(self, text: str, request: gr.Request, *values: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def analyze(self, text: str, request: gr.Request, *values: Any) -> Iterator[tuple[Any, Any, Any]]:
         """Analyse a text; yields progress and at last the run's id.
 
         Args:
@@ -251,26 +250,26 @@ class Runner:
             object(), work, kind="analysis"
         )  # one before may still wind down
         try:
-            yield _bar(MESSAGES["starting"], 0.0), gr.skip(), gr.skip(), gr.update(interactive=True)
+            yield _bar(MESSAGES["starting"], 0.0), gr.skip(), gr.update(interactive=True)
             yield from _report(job)
         finally:
             job.stop()  # the page may have been closed: the analysis ends at its next stage
             self._current.pop(session, None)
 
 
-def _report(job: Job) -> Iterator[tuple[Any, Any, Any, Any]]:
+def _report(job: Job) -> Iterator[tuple[Any, Any, Any]]:
     idle = gr.update(interactive=False)
     for _ in job.changes():
         if job.state == "running":
-            yield _bar(job.stage, job.fraction), gr.skip(), gr.skip(), gr.skip()
+            yield _bar(job.stage, job.fraction), gr.skip(), gr.skip()
     if job.state == "done":
-        yield done(MESSAGES["explored"]), job.result, job.result, idle
+        yield done(MESSAGES["explored"]), job.result, idle
     elif job.state == "stopped":
-        yield done(MESSAGES["stopped"]), gr.skip(), gr.skip(), idle
+        yield done(MESSAGES["stopped"]), gr.skip(), idle
     elif isinstance(job.error, InputError):
-        yield alert(job.message), gr.skip(), gr.skip(), idle
+        yield alert(job.message), gr.skip(), idle
     else:
-        yield alert(MESSAGES["defect"]), gr.skip(), gr.skip(), idle
+        yield alert(MESSAGES["defect"]), gr.skip(), idle
         assert job.error is not None
         raise job.error
 

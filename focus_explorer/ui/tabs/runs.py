@@ -46,7 +46,7 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
 
     Args:
         service: whose runs are listed.
-        explore: announces finished runs.
+        explore: whose analyses end in new runs.
         tab: this tab.
         blocks: the page.
     """
@@ -75,7 +75,7 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     gr.on([tab.select, blocks.load], refresh, None, listing, **quiet)
-    explore.finished.change(refresh, None, listing, **quiet)
+    explore.finished.then(refresh, None, listing, **quiet)
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:

@@ -18,3 +18,8 @@ def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path
     monkeypatch.setattr(App, "_serve", serve)
     build_app(database=tmp_path / "runs.duckdb").launch(port=8123, block=False)
     assert served == [True]
+
+
+def test_an_open_page_holds_no_connection(tmp_path):
+    """A browser has six for an address: Gradio's heartbeat, which one `gr.State` switches on, let a seventh tab hang."""
+    assert build_app(database=tmp_path / "runs.duckdb").blocks.get_config_file()["connect_heartbeat"] is False

@@ -21,5 +21,5 @@ def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path
 
 
 def test_an_open_page_holds_no_connection(tmp_path):
-    """A browser has six for an address: Gradio's heartbeat, which one `gr.State` switches on, let a seventh tab hang."""
+    """A browser has six for an address: with the heartbeat that a `gr.State` switches on, a seventh tab hung."""
     assert build_app(database=tmp_path / "runs.duckdb").blocks.get_config_file()["connect_heartbeat"] is False

@@ -70,14 +70,13 @@ STREAMS := test-browser test-explorer test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: setup
-	$(BIN)/python -m pytest -m browser tests/browser tests/explorer/exports $(ARGS)
-	$(BIN)/python -m pytest tests/security $(ARGS)
+	$(BIN)/python -m pytest tests/browser tests/explorer/exports $(ARGS)
 
 test-explorer: setup
-	nice -n 5 $(BIN)/python -m pytest -m "not browser" tests/explorer $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports tests/explorer tests/security $(ARGS)
 
 test-rest: setup
-	nice -n 5 $(BIN)/python -m pytest -m "not browser" --ignore=tests/explorer --ignore=tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/explorer --ignore=tests/security $(ARGS)
 
 # An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.
 FUZZ_EXAMPLES ?= 20000

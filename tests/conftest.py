@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -13,6 +14,17 @@ import torch
 
 from focus_runtime.attention.costs import MachineCosts
 from tests.helpers import build_model, build_tokenizer, random_ids
+
+
+def pytest_collection_finish(session):
+    """What was imported and collected stays: looking through it for garbage again and again takes a twentieth."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_unconfigure(config):
+    gc.unfreeze()  # libraries look at the end whether everything of theirs is gone
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -20,6 +20,7 @@ from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_ru
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.runs import run_config
 from focus_explorer.views.payloads.runs import (
+    GroupOrdersPayload,
     LayerCellsPayload,
     PredictionChangesPayload,
     PredictionPayload,
@@ -32,6 +33,7 @@ from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
 
 WHOLE_BYTES = 900_000  # a run whose layers are smaller than this together comes whole
+ORDER_BYTES = 4_000_000  # of all layers' orders of groups: beyond, each layer's comes when it is opened
 
 OtherMemberships = dict[int, dict[int, NDArray[np.int64]]]  # layer -> part -> (T,)
 
@@ -85,14 +87,67 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayloa
         InputError: `layer` is no number.
         NotFoundError: the run has no such layer.
     """
-    if not isinstance(layer, int) or isinstance(layer, bool):
-        raise InputError(f"the layer is {layer!r}", expected="a layer number")
+    layer = _layer_number(layer)
     with database.read():  # once, as above
         rows = fetch(database, "cells", run_id=run_id, layer=layer)
         if not rows.num_rows:
-            raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+            raise _no_layer(run_id, layer)
         others = _other_memberships(database, fetch_run(database, run_id), layer)
     return _cells(rows, np.array([layer]), rows.num_rows, others)[str(layer)]
+
+
+def group_orders(database: Database, run_id: str, layer: Any) -> GroupOrdersPayload:
+    """The groups of every token by probability, so that the groups of any top-k are known: the first k.
+
+    Of all layers where that is little, else of one.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+        layer: layer number, as the page sent it.
+
+    Raises:
+        InputError: `layer` is no number.
+        NotFoundError: the run has no such layer.
+    """
+    layer = _layer_number(layer)
+    with database.read():
+        run = fetch_run(database, run_id)
+        every = run["num_tokens"] * run_config(run).num_groups
+        rows = fetch(database, "cells", run_id=run_id, layer=layer)
+        if not rows.num_rows:
+            raise _no_layer(run_id, layer)
+        numbers = np.array([one["layer"] for one in fetch(database, "layers", run_id=run_id).to_pylist()])
+        if every * numbers.size > ORDER_BYTES:
+            numbers = np.array([layer])
+        else:
+            rows = fetch(database, "cells", run_id=run_id, layer=None)
+    probabilities = _probabilities(rows, numbers, run["num_tokens"])
+    # as the runtime chooses them: of groups that are equally probable the lower number
+    order = np.argsort(-probabilities, axis=-1, kind="stable").astype(np.uint8)
+    stored = placed(rows, numbers, run["num_tokens"], "membership")
+    first = np.bitwise_or.reduce(np.int64(1) << order[..., : run_config(run).top_k].astype(np.int64), axis=-1)
+    return {
+        "orders": {str(one): encode(order[number]) for number, one in enumerate(numbers.tolist())},
+        "fixed": {str(one): _differing(stored[number], first[number]) for number, one in enumerate(numbers.tolist())},
+    }
+
+
+def _differing(stored: NDArray[np.int64], first: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Position and two words of each set of groups that is not the first k of its token."""
+    places = np.flatnonzero(stored != first)
+    words = stored[places].astype(np.int64).view(np.uint32).reshape(-1, 2)
+    return [(int(at), int(low), int(high)) for at, (low, high) in zip(places, words, strict=True)]
+
+
+def _layer_number(layer: Any) -> int:
+    if not isinstance(layer, int) or isinstance(layer, bool):
+        raise InputError(f"the layer is {layer!r}", expected="a layer number")
+    return layer
+
+
+def _no_layer(run_id: str, layer: int) -> NotFoundError:
+    return NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
 
 
 def predictions(database: Database, run_id: str, token: int) -> PredictionsPayload:
@@ -152,16 +207,22 @@ def _cells(
     rows: pa.Table, layers: NDArray[np.int64], count: int, others: OtherMemberships
 ) -> dict[str, LayerCellsPayload]:
     """Layer number, as text -> its cells."""
-    width = len(rows["probabilities"][0])
-    flat = rows["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
-    probabilities = np.empty((layers.size, count, width), dtype=np.float32)
-    index = np.searchsorted(layers, rows["layer"].to_numpy())
-    probabilities[index, rows["position"].to_numpy()] = flat
+    probabilities = _probabilities(rows, layers, count)
     membership, entropy = (placed(rows, layers, count, name) for name in ("membership", "entropy"))
     return {
         str(one): cells_payload(membership[number], probabilities[number], entropy[number], others.get(one))
         for number, one in enumerate(layers.tolist())
     }
+
+
+def _probabilities(rows: pa.Table, layers: NDArray[np.int64], count: int) -> NDArray[np.float32]:
+    """(L, T, K) of rows of `cells`."""
+    width = len(rows["probabilities"][0])
+    flat = rows["probabilities"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+    probabilities = np.empty((layers.size, count, width), dtype=np.float32)
+    index = np.searchsorted(layers, rows["layer"].to_numpy())
+    probabilities[index, rows["position"].to_numpy()] = flat
+    return probabilities
 
 
 def _other_memberships(database: Database, run: dict[str, Any], layer: int | None) -> OtherMemberships:

@@ -312,7 +312,7 @@ def test_lengths_are_measured_and_shown(open_part, pair):
     layer = lengths(pair[0], pair[1])["layers"]["15"]
     last = layer["points"][-1]["tokens"]
     expect(part.locator(".fx-verdict")).to_contain_text(f"At {last:,} tokens")
-    assert part.locator("[data-testid=fx-crossover] .point").count() == 2 * len(layer["points"])
+    expect(part.locator("[data-testid=fx-crossover] .point")).to_have_count(2 * len(layer["points"]))
     page.locator("input[type=range]").first.press("ArrowRight")
     expect(part).to_contain_text("Layer 16 is not measured yet")
 

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from tests.browser.test_accessibility import findings
 
@@ -224,3 +225,61 @@ def test_pairs_are_sorted_by_group_and_pushed_together(open_page):
     page.locator(".fx-arranged-part input[value=text]").check(force=True)
     expect(canvas).to_have_attribute("data-order", "text")
     assert canvas.evaluate("canvas => canvas.toDataURL()") == pictures[0]
+
+
+def kept_under(database, run_id, layer, *, top_k, window, sinks):
+    """The share of pairs that the rule keeps, pair by pair, from the stored probabilities."""
+    rows = fetch(Service(database).database, "assignments", run_id=run_id).to_pylist()
+    probabilities = np.array([row["probabilities"] for row in rows if row["layer"] == layer], dtype=np.float32)
+    first = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
+    member = np.zeros(probabilities.shape, dtype=bool)
+    np.put_along_axis(member, first, True, axis=1)
+    query, key = np.indices((len(member), len(member)))
+    kept = (member.astype(int) @ member.T.astype(int) > 0) | (query - key <= window) | (key < sinks)
+    causal = key <= query
+    return (kept & causal).sum() / causal.sum()
+
+
+def test_another_budget_is_counted_exactly_and_says_what_was_measured(open_page, database, first_run):
+    page = open_page("?view=sparsity&layer=9")
+    budget = page.get_by_test_id("fx-budget")
+    counts, cost = page.get_by_test_id("fx-budget-counts"), page.get_by_test_id("fx-budget-cost")
+    expect(cost).to_have_attribute("data-kind", "measured")  # the run itself
+    expect(page.get_by_test_id("fx-budget-reset")).to_be_disabled()
+    config = run_config(fetch_run(Service(database).database, first_run))
+    sliders = budget.locator("input[type=range]")
+
+    def move(number, value):
+        slide = "(s, v) => { s.value = v; s.dispatchEvent(new Event('input', {bubbles: true})); }"
+        sliders.nth(number).evaluate(slide, value)
+
+    def expect_counted(**changed):
+        rule = {"top_k": config.top_k, "window": config.window, "sinks": config.num_sinks} | changed
+        shares = [
+            kept_under(database, first_run, layer, **rule) for layer in ([9] if "sinks" in changed else range(30))
+        ]
+        own = shares[0] if len(shares) == 1 else shares[9]
+        expect(counts).to_contain_text(f"Layer 9 keeps {100 * own:.1f} %")
+        if len(shares) == 30:
+            expect(counts).to_contain_text(f"All layers with groups keep {100 * np.mean(shares):.1f} %")
+
+    move(0, 2)
+    expect_counted(top_k=2)
+    expect(cost).to_have_attribute("data-kind", "unknown")
+    canvas = page.get_by_test_id("fx-arranged")
+    canvas.scroll_into_view_if_needed()
+    share = kept_under(database, first_run, 9, top_k=2, window=config.window, sinks=config.num_sinks)
+    expect(page.get_by_test_id("fx-arranged-note")).to_contain_text(f"{100 * share:.1f} % of all")
+    windows = [0, 4, 8, 16, 32, 64, 128, 256]
+    move(1, windows.index(64))
+    expect_counted(top_k=2, window=64)
+    move(2, 7)
+    expect_counted(top_k=2, window=64, sinks=7)
+    page.get_by_test_id("fx-budget-reset").click()
+    expect(cost).to_have_attribute("data-kind", "measured")
+    layers = fetch(Service(database).database, "layers", run_id=first_run).to_pylist()
+    stored = next(row["retained_pairs"] for row in layers if row["layer"] == 9)
+    expect(counts).to_contain_text(f"Layer 9 keeps {100 * stored:.1f} %")
+    move(0, 3)
+    budget.get_by_role("button", name="Measure settings in Compare").click()
+    expect(page.get_by_test_id("fx-compare-settings")).to_be_visible()

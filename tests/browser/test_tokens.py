@@ -22,7 +22,7 @@ from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
-from tests.browser.conftest import module_script, opening, serving
+from tests.browser.conftest import module_script, opening
 from tests.browser.test_page import set_layer, shown_run, stored
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -30,12 +30,11 @@ LONG = 20_000
 
 
 @pytest.fixture(scope="module")
-def long_page(tmp_path_factory, chromium):
+def long_page(database, page_url, chromium):
     """Opens pages of a run too long to come whole."""
-    path = tmp_path_factory.mktemp("long") / "runs.duckdb"
-    run_id = write_long_run(Database(path), LONG)
-    with serving("--db", path, port=7952) as url, opening(chromium, url) as open_one:
-        yield lambda query="": open_one(f"?run={run_id}&layer=9{query}"), path, run_id
+    run_id = write_long_run(Database(database), LONG)
+    with opening(chromium, page_url) as open_one:
+        yield lambda query="": open_one(f"?run={run_id}&layer=9{query}"), database, run_id
 
 
 def count_of(page, way, cause):

@@ -33,7 +33,7 @@ export class CompareView {
     const links = new CompareLinks(app);
     /** @param {number} token */
     const explain = (token) => {
-      this.showLinks();
+      this.show("links");
       return links.explain(token);
     };
     this.parts = {
@@ -67,10 +67,11 @@ export class CompareView {
     };
   }
 
-  showLinks() {
-    const option = /** @type {HTMLInputElement} */ (this.choice.querySelector("input[value=links]"));
+  /** @param {PartName} name */
+  show(name) {
+    const option = /** @type {HTMLInputElement} */ (this.choice.querySelector(`input[value=${name}]`));
     option.checked = true;
-    this.choose("links");
+    this.choose(name);
   }
 
   /** @param {PartName} name */

@@ -39,7 +39,7 @@ export const partRows = (parts) =>
  * @param {PartPayload} part
  * @param {ConfigPayload} config
  */
-const isUsual = (part, config) => !part.full && part.top_k === config.top_k && part.window === config.window;
+export const isUsual = (part, config) => !part.full && part.top_k === config.top_k && part.window === config.window;
 
 /**
  * Layers and heads with one setting that is not the run's.

@@ -144,6 +144,13 @@ export interface LayerCellsPayload {
   part_memberships?: Record<string, string>;
 }
 
+/** group_orders: by layer, base64 of (T, K) bytes, the groups of every token, the most probable first. `fixed`: tokens
+ * whose groups are others than their first k: position, and the set of its groups as two words. */
+export interface GroupOrdersPayload {
+  orders: Record<string, string>;
+  fixed: Record<string, [number, number, number][]>;
+}
+
 /** The most probable tokens at one place with their probabilities; `rank` of the real one, from 1. */
 export interface PredictionPayload {
   rank: number;

@@ -106,6 +106,7 @@ export type Answer<T> = (T & { error?: undefined }) | ErrorPayload;
 /** The questions of focus_explorer/ui/questions/answer.py and their answers. */
 export interface Answers {
   layer_cells: P.LayerCellsPayload;
+  group_orders: P.GroupOrdersPayload;
   live_groups: P.LiveTextPayload;
   predictions: P.PredictionsPayload;
   prediction_changes: P.PredictionChangesPayload;

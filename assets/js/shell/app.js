@@ -340,6 +340,12 @@ export class App {
     this.views.tokens.goTo(pos);
   }
 
+  /** Where settings of top-k and window are measured. */
+  openSettings() {
+    this.openView("compare");
+    this.views.compare.show("settings");
+  }
+
   writeAddress() {
     const address = new URL(window.location.href);
     address.searchParams.set("run", this.run.info.run_id);

@@ -12,6 +12,7 @@ import { causeSwatch } from "./causes.js";
 import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { App } from "../shell/app.js" */
 /** @import { Arrangement, Order } from "./arrangement.js" */
+/** @import { BudgetTrial } from "./budget.js" */
 
 const text = pairsText.arranged;
 
@@ -24,9 +25,13 @@ const MOVE_MS = 900;
 const MOST_MOVING = 1_500_000; // pairs; more would not move smoothly
 
 export class ArrangedMask {
-  /** @param {App} app */
-  constructor(app) {
+  /**
+   * @param {App} app
+   * @param {BudgetTrial} budget whose settings are shown
+   */
+  constructor(app, budget) {
     this.app = app;
+    this.budget = budget;
     /** @type {Order} */
     this.order = "text";
     /** @type {KeptPairs | null} */
@@ -67,10 +72,13 @@ export class ArrangedMask {
     const { run, layerIndex, part } = this.app;
     this.node.hidden = !run.hasLayer(layerIndex);
     if (this.node.hidden || !this.visible) return;
-    const shown = [run.info.run_id, layerIndex, part, themeOf(this.app.root)].join("/");
+    const { trial } = this.budget;
+    const pictured = trial.pictured(layerIndex);
+    const rule = pictured === run ? "" : JSON.stringify(trial.settings);
+    const shown = [run.info.run_id, layerIndex, part, themeOf(this.app.root), rule].join("/");
     if (this.drawn === shown) return;
     this.drawn = shown;
-    this.pairs = new KeptPairs(run, layerIndex, part);
+    this.pairs = new KeptPairs(pictured, layerIndex, part);
     this.updateLegend();
     this.show(this.pairs.arrangement(this.order));
   }

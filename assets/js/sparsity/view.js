@@ -13,10 +13,12 @@ import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
 import { ArrangedMask } from "./arranged.js";
 import { AttentionPart } from "./attention.js";
+import { BudgetTrial } from "./budget.js";
 import { CAUSES, causeHints, causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
 import { DistanceChart } from "./distance.js";
 import { ZoomMask } from "./mask.js";
 import { layerTable, rowSelection, rowTable } from "./tables.js";
+import { budget as budgetText } from "../strings/budget.js";
 import { heads as headsText } from "../strings/heads.js";
 import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
 /** @import { DistanceMeanPayload } from "../core/payloads.js" */
@@ -40,6 +42,8 @@ export class SparsityView {
   maskTitle;
   /** @type {ZoomMask} */
   mask;
+  /** @type {BudgetTrial} */
+  budget;
   /** @type {ArrangedMask} */
   arranged;
   /** @type {HTMLDivElement} */
@@ -58,6 +62,8 @@ export class SparsityView {
   heads;
   /** @type {HTMLParagraphElement} */
   fullNote;
+  /** @type {HTMLParagraphElement} */
+  trialNote;
   /** @type {Mask} */
   maskData;
   /** The hints that are shown. @type {string} */
@@ -89,12 +95,14 @@ export class SparsityView {
     this.maskTitle = el("h3", { class: "fx-subtitle" });
     this.heads = new HeadChoice(app);
     this.fullNote = el("p", { class: "fx-help", "data-testid": "fx-full-layers" });
+    this.trialNote = el("p", { class: "fx-help", hidden: true }, budgetText.layersHint);
     this.mask = new ZoomMask(
       app,
       (tile) => this.colouring(tile),
       (tile, row, column) => this.describeBlock(tile, row, column),
     );
-    this.arranged = new ArrangedMask(app);
+    this.budget = new BudgetTrial(app, () => this.budgetChanged());
+    this.arranged = new ArrangedMask(app, this.budget);
     this.layers = plotElement("fx-layers", text.layersTitle, "fx-layers-chart");
     this.layerTable = lazyDetails(text.layerTable, () => layerTable(app, (index) => this.openLayer(index)));
     this.rowTable = lazyDetails(text.rowTable, () => rowTable(app, this.maskData));
@@ -121,11 +129,13 @@ export class SparsityView {
           el("p", { class: "fx-help" }, text.layersHint),
           this.layers,
           el("p", { class: "fx-help" }, pairsText.nulls.layersHint),
+          this.trialNote,
           this.fullNote,
         ),
       ),
       this.layerTable,
       this.rowTable,
+      this.budget.node,
       this.arranged.node,
       this.distance.node,
       this.attention.node,
@@ -155,6 +165,7 @@ export class SparsityView {
     const { run, layerIndex, part } = this.app;
     this.layerTable.refresh();
     if (this.nulls && this.nulls.run !== run) this.nulls = null;
+    this.budget.update();
     this.drawLayers();
     this.maskTitle.textContent = this.title();
     this.heads.update();
@@ -171,6 +182,11 @@ export class SparsityView {
     this.attention.links.selectionChanged();
     for (const button of this.rowTable.querySelectorAll("[data-row]"))
       button.setAttribute("aria-pressed", String(this.rowSelected(Number(button.dataset.row))));
+  }
+
+  budgetChanged() {
+    this.arranged.update();
+    this.drawLayers();
   }
 
   /** @param {number} row */
@@ -320,7 +336,7 @@ export class SparsityView {
       hoverinfo: "none",
       marker: { color: cssColour(root, `cause-${cause}`) },
     }));
-    drawPlot(app, this.layers, [...bars, ...this.nullTraces()], this.layersLayout(), {
+    drawPlot(app, this.layers, [...bars, ...this.nullTraces(), ...this.trialTraces()], this.layersLayout(), {
       hover: (point) => describeLayer(run, point.pointNumber),
       click: (point) => app.setLayer(point.pointNumber),
     });
@@ -347,6 +363,25 @@ export class SparsityView {
         y: range(shuffled.length),
         hoverinfo: "skip",
         marker: { symbol: "diamond", size: 8, color: colour, line: { width: 1, color: ground } },
+      },
+    ];
+  }
+
+  /** What the settings that are tried would keep in every layer. */
+  trialTraces() {
+    const { trial } = this.budget;
+    const shares = trial.isOwn ? null : trial.keptOfLayers();
+    this.trialNote.hidden = shares === null;
+    if (shares === null) return [];
+    const line = { width: 3, color: cssColour(this.app.root, "accent") };
+    return [
+      {
+        type: "scatter",
+        mode: "markers",
+        x: shares,
+        y: range(shares.length),
+        hoverinfo: "skip",
+        marker: { symbol: "line-ns-open", size: 12, color: line.color, line },
       },
     ];
   }

@@ -1,9 +1,15 @@
-"""Requests of every view of a run: cells of a layer, classes of words, predictions."""
+"""Requests of every view of a run: cells of a layer, orders of groups, classes of words, predictions."""
 
 from __future__ import annotations
 
 from focus_explorer.services.live_text import LiveTexts
-from focus_explorer.services.run_payload import layer_cells, prediction_changes, predictions, word_classes
+from focus_explorer.services.run_payload import (
+    group_orders,
+    layer_cells,
+    prediction_changes,
+    predictions,
+    word_classes,
+)
 from focus_explorer.services.service import Service
 from focus_explorer.ui.parameters import Payload, Request, run_of, whole_number
 
@@ -11,6 +17,11 @@ from focus_explorer.ui.parameters import Payload, Request, run_of, whole_number
 def cells(service: Service, request: Request) -> Payload:
     """Membership, probabilities and entropy of one layer's tokens: run, layer."""
     return layer_cells(service.database, run_of(request), request.get("layer"))
+
+
+def orders(service: Service, request: Request) -> Payload:
+    """Every token's groups by probability, of all layers where that is little: run, layer."""
+    return group_orders(service.database, run_of(request), request.get("layer"))
 
 
 def classes(service: Service, request: Request) -> Payload:
@@ -36,6 +47,7 @@ def live_groups(service: Service, request: Request) -> Payload:
 
 REQUESTS = {
     "layer_cells": cells,
+    "group_orders": orders,
     "word_classes": classes,
     "predictions": predicted,
     "prediction_changes": changes,

@@ -160,6 +160,17 @@ class LayerCellsPayload(TypedDict):
     part_memberships: NotRequired[dict[str, str]]
 
 
+class GroupOrdersPayload(TypedDict):
+    """By layer, as text: base64 of (T, K) bytes, the groups of every token, the most probable first.
+
+    `fixed`: tokens whose groups are others than their first k, such as text sinks: position, and the set of its groups
+    as two words of 32 bits.
+    """
+
+    orders: dict[str, str]
+    fixed: dict[str, list[tuple[int, int, int]]]
+
+
 class PredictionPayload(TypedDict):
     """The most probable tokens at one place with their probabilities; `rank` of the real one, from 1."""
 

@@ -12,7 +12,9 @@ import pytest
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services import run_payload as run_data
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.runs import run_text
 from focus_explorer.ui.requests.answers import PACKED_FROM, packed
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_runtime.text.word_classes import classify
@@ -72,6 +74,42 @@ def test_a_long_run_comes_without_cells_and_layers_are_requested(service, run_id
         check_cells(cells, [row for row in rows if row["layer"] == layer], first["run"]["config"]["num_groups"])
 
 
+def test_orders_of_groups_give_the_groups_of_every_top_k(service, run_id, model_folder, monkeypatch):
+    """Those of the run itself, and in its first layer, whose input no setting changes, those of another run."""
+    config = run_data.load_run(service.database, run_id)["run"]["config"]
+    answer = dispatch(service, {"what": "group_orders", "run": run_id, "layer": 0})
+    rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
+    assert sorted(map(int, answer["orders"])) == sorted({row["layer"] for row in rows})
+
+    def members(layer, top_k):
+        order = np.frombuffer(base64.b64decode(answer["orders"][str(layer)]), np.uint8)
+        return [sum(1 << int(g) for g in one[:top_k]) for one in order.reshape(-1, config["num_groups"])]
+
+    for layer in {row["layer"] for row in rows}:
+        stored = [row["membership"] for row in rows if row["layer"] == layer]
+        assert members(layer, config["top_k"]) == stored
+    first = min(row["layer"] for row in rows)
+    for top_k in {1, 2, 3} - {config["top_k"]}:
+        request = AnalyzeRequest(model=model_folder, centroids="random", top_k=top_k, repeats=1)
+        text = run_text(service.database, run_id)
+        other = analyze(service, text, request)
+        of_other = [
+            row["membership"]
+            for row in fetch(service.database, "assignments", run_id=other).to_pylist()
+            if row["layer"] == first
+        ]
+        assert members(first, top_k) == of_other
+    monkeypatch.setattr(run_data, "ORDER_BYTES", 100)
+    alone = dispatch(service, {"what": "group_orders", "run": run_id, "layer": 1})
+    assert alone == {"orders": {"1": answer["orders"]["1"]}, "fixed": {"1": []}}
+
+
+def test_tokens_whose_groups_are_not_their_first_ones_are_named_with_their_sets():
+    stored = np.array([1, 0b111, 2, -1, 1 << 40], dtype=np.int64)
+    first = np.array([1, 1, 2, 4, 1 << 3], dtype=np.int64)
+    assert run_data._differing(stored, first) == [(1, 0b111, 0), (3, 2**32 - 1, 2**32 - 1), (4, 0, 1 << 8)]
+
+
 def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run_id):
     rows = fetch(service.database, "cells", run_id=run_id, layer=None)
     layers = np.unique(rows["layer"].to_numpy())
@@ -82,10 +120,12 @@ def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run
 
 def test_questions_about_missing_layers_and_runs_are_named(service, run_id):
     for layer in (None, "3", True, 1.5):
-        with pytest.raises(InputError, match="the layer is"):
-            dispatch(service, {"what": "layer_cells", "run": run_id, "layer": layer})
-    with pytest.raises(NotFoundError, match="no layer 99"):
-        dispatch(service, {"what": "layer_cells", "run": run_id, "layer": 99})
+        for what in ("layer_cells", "group_orders"):
+            with pytest.raises(InputError, match="the layer is"):
+                dispatch(service, {"what": what, "run": run_id, "layer": layer})
+    for what in ("layer_cells", "group_orders"):
+        with pytest.raises(NotFoundError, match="no layer 99"):
+            dispatch(service, {"what": what, "run": run_id, "layer": 99})
     with pytest.raises(NotFoundError, match="no run 'nope'"):
         dispatch(service, {"what": "word_classes", "run": "nope"})
 

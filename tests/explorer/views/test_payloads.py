@@ -134,6 +134,7 @@ def ask(begin):
     ("what", "details", "names"),
     [
         ("layer_cells", {"layer": 1}, ["LayerCellsPayload"]),
+        ("group_orders", {"layer": 1}, ["GroupOrdersPayload"]),
         ("word_classes", {}, ["WordClassesPayload"]),
         ("predictions", {"token": 3}, ["PredictionsPayload"]),
         ("predictions", {"token": 0}, ["PredictionsPayload"]),

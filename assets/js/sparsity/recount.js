@@ -1,0 +1,106 @@
+// @ts-check
+// Pairs that a layer would keep under another top-k, window and number of sinks, counted without going through them.
+import { decodeBase64, expectLength } from "../core/bytes.js";
+
+/**
+ * @typedef {object} PairRule
+ * @property {number} window
+ * @property {number} sinks
+ * @property {number | null} sliding the layer's own window: keys farther back are never seen
+ */
+
+/** The groups of every token of a layer, by probability. */
+export class GroupOrder {
+  /**
+   * @param {string} bytes base64 of (T, K) groups, the most probable first
+   * @param {number} numTokens
+   * @param {number} numGroups
+   * @param {[number, number, number][]} [fixed] tokens with a set of their own whatever the top-k: position, two words
+   */
+  constructor(bytes, numTokens, numGroups, fixed = []) {
+    this.fixed = fixed;
+    this.order = expectLength("orders", decodeBase64(bytes), numTokens * numGroups);
+    this.numTokens = numTokens;
+    this.numGroups = numGroups;
+    /** @type {Map<number, GroupSets>} */
+    this.kept = new Map();
+  }
+
+  /**
+   * What the tokens' sets of groups are under a top-k.
+   * @param {number} topK
+   */
+  sets(topK) {
+    let sets = this.kept.get(topK);
+    if (sets === undefined) {
+      const words = new Uint32Array(this.numTokens * 2);
+      for (let pos = 0; pos < this.numTokens; pos += 1)
+        for (let rank = 0; rank < topK; rank += 1) {
+          const group = this.order[pos * this.numGroups + rank];
+          words[pos * 2 + (group >> 5)] |= 1 << (group & 31);
+        }
+      for (const [pos, low, high] of this.fixed) words.set([low, high], pos * 2);
+      sets = new GroupSets(words);
+      this.kept.set(topK, sets);
+    }
+    return sets;
+  }
+}
+
+/** Sets of groups of every token, as pairs of 32-bit words, and the different ones among them. */
+export class GroupSets {
+  /** @param {Uint32Array} words (T, 2) */
+  constructor(words) {
+    this.words = words;
+    this.numTokens = words.length / 2;
+    /** Which of the different sets each token has. */
+    this.ids = new Uint32Array(this.numTokens);
+    /** @type {Map<string, number>} */
+    const known = new Map();
+    /** @type {number[]} */
+    const different = [];
+    for (let pos = 0; pos < this.numTokens; pos += 1) {
+      const [low, high] = [words[pos * 2], words[pos * 2 + 1]];
+      const name = `${low},${high}`;
+      const id = known.get(name) ?? known.size;
+      if (id === known.size) {
+        known.set(name, id);
+        different.push(low, high);
+      }
+      this.ids[pos] = id;
+    }
+    this.different = Uint32Array.from(different);
+  }
+
+  /**
+   * @param {number} pos
+   * @param {number} other
+   */
+  share(pos, other) {
+    const { words } = this;
+    return ((words[pos * 2] & words[other * 2]) | (words[pos * 2 + 1] & words[other * 2 + 1])) !== 0;
+  }
+
+  /**
+   * Pairs kept under a rule: near ones and sinks are counted by arithmetic, far ones by how many earlier tokens have
+   * each of the different sets, which grows with the text and not with its square.
+   * @param {PairRule} rule
+   */
+  kept({ window, sinks, sliding }) {
+    const { ids, different, numTokens } = this;
+    const far = new Uint32Array(different.length / 2); // tokens beyond the window and behind the sinks, by their set
+    let count = 0;
+    for (let query = 0; query < numTokens; query += 1) {
+      const first = sliding === null ? 0 : Math.max(0, query - sliding + 1);
+      const entering = query - window - 1;
+      if (entering >= Math.max(first, sinks)) far[ids[entering]] += 1;
+      const leaving = first - 1;
+      if (leaving >= sinks && leaving < entering) far[ids[leaving]] -= 1;
+      count += Math.min(query - first, window) + 1 + Math.max(0, Math.min(sinks, query - window) - first);
+      const [low, high] = [different[ids[query] * 2], different[ids[query] * 2 + 1]];
+      for (let set = 0; set < far.length; set += 1)
+        if (((low & different[set * 2]) | (high & different[set * 2 + 1])) !== 0) count += far[set];
+    }
+    return count;
+  }
+}

@@ -1,0 +1,126 @@
+// @ts-check
+// A run's mask under settings it was not run with: the groups are its own, the rule is another.
+import { mean, range, sum } from "../core/arrays.js";
+import { isUsual } from "../core/heads.js";
+import { GroupOrder } from "./recount.js";
+/** @import { GroupOrdersPayload } from "../core/payloads.js" */
+/** @import { Run } from "../core/run.js" */
+/** @import { ArrangedRun } from "./arrangement.js" */
+
+/** @typedef {{ topK: number, window: number, sinks: number }} Settings */
+
+const WINDOWS = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
+
+const MOST_SINKS = 16;
+
+export class Trial {
+  /** @param {Run} run */
+  constructor(run) {
+    this.run = run;
+    const { top_k: topK, window, num_sinks: sinks } = run.config;
+    /** @type {Settings} */
+    this.own = { topK, window, sinks };
+    this.settings = { ...this.own };
+    /** By layer. @type {Map<number, GroupOrder>} */
+    this.orders = new Map();
+    const windows = WINDOWS.filter((one) => one < run.numTokens);
+    this.windows = [...new Set([...windows, window])].sort((a, b) => a - b);
+    this.mostSinks = Math.max(MOST_SINKS, sinks);
+  }
+
+  get isOwn() {
+    const { own, settings } = this;
+    return own.topK === settings.topK && own.window === settings.window && own.sinks === settings.sinks;
+  }
+
+  /** @param {GroupOrdersPayload} answer */
+  take(answer) {
+    const { run } = this;
+    for (const [layer, bytes] of Object.entries(answer.orders))
+      this.orders.set(Number(layer), new GroupOrder(bytes, run.numTokens, run.numGroups, answer.fixed[layer]));
+  }
+
+  /** @param {number} layerIndex */
+  order(layerIndex) {
+    return this.orders.get(this.run.layerIds[layerIndex]);
+  }
+
+  /** Whether every layer's groups are here. */
+  get whole() {
+    return this.orders.size === this.run.numLayers;
+  }
+
+  /**
+   * What heads of a layer would execute; null for full attention. Heads with a setting of their own keep it.
+   * @param {number} layerIndex
+   * @param {number} part
+   */
+  rule(layerIndex, part) {
+    const { config, layers } = this.run;
+    const { sliding_window: sliding, parts } = layers[layerIndex];
+    const own = parts[part];
+    if (own.full) return null;
+    const { topK, window, sinks } = this.settings;
+    const usual = isUsual(own, config);
+    return { topK: usual ? topK : (own.top_k ?? topK), window: usual ? window : own.window, sinks, sliding };
+  }
+
+  /**
+   * The share of a layer's pairs that is kept, a mean over its heads; null while its groups are not here.
+   * @param {number} layerIndex
+   * @returns {number | null}
+   */
+  kept(layerIndex) {
+    const { run } = this;
+    const layer = run.layers[layerIndex];
+    if (this.isOwn) return layer.retained_pairs;
+    const order = this.order(layerIndex);
+    if (order === undefined) return null;
+    const all = (run.numTokens * (run.numTokens + 1)) / 2;
+    const shares = layer.parts.map((part, number) => {
+      const rule = this.rule(layerIndex, number);
+      return rule === null ? part.retained_pairs : order.sets(rule.topK).kept(rule) / all;
+    });
+    const heads = layer.parts.map((part) => part.heads.length);
+    return sum(shares.map((share, number) => share * heads[number])) / sum(heads);
+  }
+
+  /**
+   * Of every layer; null while the groups of one are not here.
+   * @returns {number[] | null}
+   */
+  keptOfLayers() {
+    const shares = range(this.run.numLayers).map((layerIndex) => this.kept(layerIndex));
+    return shares.some((share) => share === null) ? null : /** @type {number[]} */ (shares);
+  }
+
+  /** The mean over layers; null while the groups of one are not here. */
+  meanKept() {
+    const shares = this.keptOfLayers();
+    return shares === null ? null : mean(shares);
+  }
+
+  /**
+   * The run as pictures of its pairs need it, under these settings; a layer whose groups are not here as it was run.
+   * @param {number} layerIndex
+   * @returns {ArrangedRun}
+   */
+  pictured(layerIndex) {
+    const { run } = this;
+    const order = this.order(layerIndex);
+    if (this.isOwn || order === undefined) return run;
+    const rules = run.layers[layerIndex].parts.map((_, part) => this.rule(layerIndex, part));
+    const sets = rules.map((rule) => (rule === null ? null : order.sets(rule.topK)));
+    const layers = run.layers.map((layer) => ({
+      sliding_window: layer.sliding_window,
+      parts: layer.parts.map((part, number) => ({ window: rules[number]?.window ?? part.window })),
+    }));
+    return {
+      numTokens: run.numTokens,
+      config: { ...run.config, num_sinks: this.settings.sinks },
+      layers,
+      top: (layer, pos) => run.top(layer, pos),
+      shareGroup: (_, pos, other, part) => sets[part]?.share(pos, other) ?? true,
+    };
+  }
+}

@@ -1,0 +1,111 @@
+// A run's mask under other settings: heads with settings of their own keep them, full attention stays, layers slide.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pairCode } from "../../assets/js/core/pair-rule.js";
+import { KeptPairs } from "../../assets/js/sparsity/arrangement.js";
+import { Trial } from "../../assets/js/sparsity/trial.js";
+import { below, times } from "./helpers.js";
+
+const TOKENS = 40;
+
+const GROUPS = 6;
+
+const order = times(2, () =>
+  times(TOKENS, () => {
+    const first = below(GROUPS);
+    return times(GROUPS, (rank) => (first + rank * 5) % GROUPS);
+  }),
+);
+
+const layers = [
+  {
+    retained_pairs: 0.123,
+    sliding_window: null,
+    parts: [
+      { heads: [0, 2], full: false, top_k: 1, window: 4, retained_pairs: 0.1 },
+      { heads: [1], full: false, top_k: 3, window: 9, retained_pairs: 0.2 },
+      { heads: [3], full: true, top_k: null, window: 4, retained_pairs: 1 },
+    ],
+  },
+  {
+    retained_pairs: 0.234,
+    sliding_window: 11,
+    parts: [{ heads: [0, 1, 2, 3], full: false, top_k: 1, window: 4, retained_pairs: 0.234 }],
+  },
+];
+
+const run = {
+  numTokens: TOKENS,
+  numGroups: GROUPS,
+  numLayers: 2,
+  layerIds: [3, 7],
+  layers,
+  config: { num_groups: GROUPS, top_k: 1, window: 4, num_sinks: 2 },
+  top: (layerIndex, pos) => order[layerIndex][pos][0],
+};
+
+const answer = {
+  orders: Object.fromEntries(
+    [3, 7].map((layer, index) => [layer, Buffer.from(order[index].flat()).toString("base64")]),
+  ),
+  fixed: { 3: [], 7: [[5, (1 << GROUPS) - 1, 0]] },
+};
+
+function share(layerIndex, { topK, window, sinks }) {
+  const { sliding_window: sliding } = layers[layerIndex];
+  const sets = order[layerIndex].map((groups) => new Set(groups.slice(0, topK)));
+  for (const [pos] of answer.fixed[run.layerIds[layerIndex]]) sets[pos] = new Set(times(GROUPS, (group) => group));
+  let count = 0;
+  for (let query = 0; query < TOKENS; query += 1)
+    for (let key = Math.max(0, query - (sliding ?? TOKENS) + 1); key <= query; key += 1) {
+      const shared = [...sets[query]].some((group) => sets[key].has(group));
+      if (pairCode(shared, query - key <= window, key < sinks) !== 0) count += 1;
+    }
+  return count / ((TOKENS * (TOKENS + 1)) / 2);
+}
+
+const near = (actual, expected) => assert.ok(Math.abs(actual - expected) < 1e-12, `${actual} is not ${expected}`);
+
+test("under the run's own settings the stored shares are shown and the run itself is drawn", () => {
+  const trial = new Trial(run);
+  assert.ok(trial.isOwn);
+  assert.deepEqual(trial.keptOfLayers(), [0.123, 0.234]);
+  assert.equal(trial.pictured(0), run);
+});
+
+test("nothing is counted before the groups are here", () => {
+  const trial = new Trial(run);
+  trial.settings = { topK: 2, window: 4, sinks: 2 };
+  assert.equal(trial.kept(0), null);
+  assert.equal(trial.meanKept(), null);
+  assert.equal(trial.pictured(0), run);
+  trial.take({ orders: { 3: answer.orders[3] }, fixed: { 3: [] } });
+  assert.ok(trial.kept(0) !== null && trial.kept(1) === null && !trial.whole);
+});
+
+test("heads follow the sliders but for those with settings of their own, pair by pair", () => {
+  const trial = new Trial(run);
+  trial.take(answer);
+  for (const settings of [
+    { topK: 2, window: 4, sinks: 2 },
+    { topK: 1, window: 16, sinks: 2 },
+    { topK: 4, window: 0, sinks: 0 },
+    { topK: 1, window: 4, sinks: 9 },
+  ]) {
+    trial.settings = settings;
+    const own = share(0, { topK: 3, window: 9, sinks: settings.sinks });
+    near(trial.kept(0), (2 * share(0, settings) + own + 1) / 4);
+    near(trial.kept(1), share(1, settings));
+    near(trial.meanKept(), (trial.kept(0) + trial.kept(1)) / 2);
+    near(new KeptPairs(trial.pictured(0), 0, 0).share, share(0, settings));
+    near(new KeptPairs(trial.pictured(0), 0, 1).share, own);
+    near(new KeptPairs(trial.pictured(0), 0, 2).share, 1);
+    near(new KeptPairs(trial.pictured(1), 1, 0).share, share(1, settings));
+  }
+});
+
+test("windows are powers of two below the length of the text, and the run's own", () => {
+  assert.deepEqual(new Trial(run).windows, [0, 4, 8, 16, 32]);
+  const other = { ...run, config: { ...run.config, window: 100 } };
+  assert.deepEqual(new Trial(other).windows, [0, 4, 8, 16, 32, 100]);
+});

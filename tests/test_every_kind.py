@@ -59,6 +59,7 @@ STARTED = {  # requests that start work -> the one that says how far it is
     "compare_generation_start": "compare_generation",
     "compare_links_start": "compare_links",
     "compare_heads_start": "compare_heads",
+    "token_attention_start": "token_attention",
     "what_if_start": "what_if",
     "what_if_save": "what_if",
     "measure_attention": "attention",
@@ -293,6 +294,9 @@ def test_every_view(analysed):
     of_layer, changes = {"layer": middle}, changes_of(analysed)
     questions = {
         "layer_cells": of_layer,
+        "group_orders": of_layer,
+        "token_attention": {"token": 40},
+        "token_attention_start": {"token": 40},
         "mask_tile": {**of_layer, "rows": [0, 60], "keys": [0, 60]},
         "pair_distances": of_layer,
         "attention_links": of_layer,
@@ -316,6 +320,7 @@ def test_every_view(analysed):
         "export_command": {"kind": "table", "name": "groups", "format": "csv"},
     }
     skipped = {"export_start", "export_state", "export_stop", "compare_stop", "stop_attention", "statistics_stop"}
+    skipped |= {"token_attention_stop"}
     for name in HANDLERS:
         if name in skipped:  # files are those of the commands; nothing is stopped
             continue

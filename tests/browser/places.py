@@ -44,7 +44,7 @@ class Place:
         if self.go is not None:
             self.go(page)
         page.locator(self.ready).first.wait_for(timeout=DRAWN)
-        page.wait_for_timeout(400)
+        page.wait_for_timeout(200)
 
     def move(self, page: Any) -> None:
         """Visit from another place with the same `page`, by what a person would press."""

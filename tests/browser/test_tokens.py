@@ -13,10 +13,10 @@ import torch
 from playwright.sync_api import expect
 
 from benchmarks.synthetic_runs import write_long_run
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.live_text import LiveTexts
-from focus_explorer.services.runs import run_summary
+from focus_explorer.services.runs import run_config, run_summary
 from focus_explorer.services.service import Service
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import allowed_pairs
@@ -307,3 +307,37 @@ def test_groups_colour_a_text_while_it_is_typed(tiny_page):
     expect(page.get_by_test_id("fx-typed-next")).to_contain_text("Next, under Focus:")
     part.get_by_role("textbox").fill("a" * 2001)
     expect(part.get_by_role("alert")).to_contain_text("at most 2,000 while typing", timeout=60_000)
+
+
+def test_attention_of_a_token_is_drawn_by_layer_and_head(open_page, database):
+    """Computed from the model, then the slider and the heads need no server; what Focus drops is dashed."""
+    page = open_page("?view=tokens&layer=9")
+    page.locator("span.fx-token").nth(200).click()
+    part = page.get_by_test_id("fx-token-attention")
+    part.get_by_role("button", name="Show attention").click()
+    table = page.get_by_test_id("fx-token-attention-table")
+    expect(table).to_be_visible(timeout=60_000)
+    assert part.locator(".fx-arcs path").count() > 0
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    shown = [table.inner_text()]
+    set_layer(page, 14)
+    expect(part).to_contain_text("full attention in layer 14")
+    shown.append(table.inner_text())
+    page.locator("#fx-token-attention-head").select_option("4")
+    expect(part).to_contain_text("layer 14, head 4")
+    shown.append(table.inner_text())
+    assert len(set(shown)) == 3
+    assert [url for url in requests if "component_server" in url] == []
+    stored_rows = [row for row in stored(database, shown_run(page)) if row["layer"] == 14]
+    config = run_config(fetch_run(Service(database).database, shown_run(page)))
+    dropped = 0
+    for row in table.locator("tbody tr").all():
+        key = int(re.search(r"\d+", row.locator("button").get_attribute("title"))[0])
+        kept = 200 - key <= config.window or key < config.num_sinks
+        kept |= bool(stored_rows[200]["membership"] & stored_rows[key]["membership"])
+        assert ("dropped" in row.inner_text()) == (not kept)
+        dropped += not kept
+    assert part.locator(".fx-arcs path[data-dropped]").count() <= dropped
+    page.locator("span.fx-token").nth(150).click()  # another token follows by itself
+    expect(part).to_contain_text("full attention in layer 14", timeout=60_000)

@@ -199,8 +199,11 @@ def test_an_early_end_without_held_out_text_is_refused(tiny_page):
     open_one, _, text = tiny_page
     page = open_tab(open_one)
     page.get_by_text("More settings").last.click()
-    page.locator("#fe-train-patience input").fill("3")
+    patience = page.locator("#fe-train-patience input")
+    patience.fill("3")
+    patience.blur()
     page.get_by_text("More settings").last.click()
+    expect(patience).to_be_hidden()
     start(page, text, "patient", 30)
     expect(page.locator("#fe-train-status [role=alert]")).to_contain_text("held-out text", timeout=60_000)
 

@@ -1,6 +1,6 @@
 // @ts-check
 // Why Focus predicts a token worse: the dropped pairs that would have helped, drawn in the text and listed.
-import { ArcText, excerpt } from "./arc-text.js";
+import { ArcText, excerpt } from "../core/arc-text.js";
 import { ComparePart } from "./part.js";
 import { addressOf } from "../core/address.js";
 import { buttonOf, el, newId } from "../core/dom.js";

@@ -151,6 +151,25 @@ export interface GroupOrdersPayload {
   fixed: Record<string, [number, number, number][]>;
 }
 
+/** A cell of `layers` of token_attention: R rows, the mean over heads and then each head, with N keys each. Base64 of
+ * (R, N) int32 keys, -1 for none, and float32 shares; of (R,) `full_kept`. */
+export interface LayerAttentionOfTokenPayload {
+  layer: number;
+  rows: number;
+  keys: string;
+  full: string;
+  focus: string;
+  kept: string;
+  full_kept: string;
+}
+
+/** token_attention: `layers` is null while it is not computed. */
+export interface AttentionOfTokenPayload {
+  token: number;
+  job: JobPayload | null;
+  layers: LayerAttentionOfTokenPayload[] | null;
+}
+
 /** The most probable tokens at one place with their probabilities; `rank` of the real one, from 1. */
 export interface PredictionPayload {
   rank: number;

@@ -107,6 +107,9 @@ export type Answer<T> = (T & { error?: undefined }) | ErrorPayload;
 export interface Answers {
   layer_cells: P.LayerCellsPayload;
   group_orders: P.GroupOrdersPayload;
+  token_attention: P.AttentionOfTokenPayload;
+  token_attention_start: P.AttentionOfTokenPayload;
+  token_attention_stop: P.AttentionOfTokenPayload;
   live_groups: P.LiveTextPayload;
   predictions: P.PredictionsPayload;
   prediction_changes: P.PredictionChangesPayload;

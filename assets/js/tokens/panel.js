@@ -15,6 +15,7 @@ import { causeHints } from "../sparsity/causes.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
 import { reading as readingText } from "../strings/tokens.js";
 import { lossWords } from "./details.js";
+import { TokenAttention } from "./attention.js";
 import { TokenPredictions } from "./predictions.js";
 /** @import { Run } from "../core/run.js" */
 /** @import { Cause } from "../core/types.js" */
@@ -34,6 +35,7 @@ export class TokenPanel {
     this.app = app;
     this.heads = new HeadChoice(app);
     this.predictions = new TokenPredictions(app);
+    this.attention = new TokenAttention(app);
     this.closed = closed;
     this.node = el("section", {
       class: "fx-detail",
@@ -64,10 +66,12 @@ export class TokenPanel {
       this.head(pos),
       ...this.links(links, problem),
       this.facts(run, layerIndex, pos),
+      this.attention.node,
       this.predictions.node,
       this.path(run, layerIndex, pos),
     );
     this.predictions.show(pos);
+    this.attention.show(pos);
     if (focused) this.node.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
   }
 

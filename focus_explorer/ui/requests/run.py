@@ -11,6 +11,7 @@ from focus_explorer.services.run_payload import (
     word_classes,
 )
 from focus_explorer.services.service import Service
+from focus_explorer.services.token_attention import TokenAttentions
 from focus_explorer.ui.parameters import Payload, Request, run_of, whole_number
 
 
@@ -39,6 +40,23 @@ def changes(service: Service, request: Request) -> Payload:
     return prediction_changes(service.database, run_of(request))
 
 
+def token_attention(service: Service, request: Request) -> Payload:
+    """What a token attends to, as far as it is computed: run, token."""
+    return service.part(TokenAttentions).state(run_of(request), whole_number(request, "token"))
+
+
+def start_token_attention(service: Service, request: Request) -> Payload:
+    """Compute what a token attends to: run, token."""
+    service.part(TokenAttentions).start(run_of(request), whole_number(request, "token"))
+    return token_attention(service, request)
+
+
+def stop_token_attention(service: Service, request: Request) -> Payload:
+    """Stop computing what a token attends to: run, token."""
+    service.part(TokenAttentions).stop(run_of(request), whole_number(request, "token"))
+    return token_attention(service, request)
+
+
 def live_groups(service: Service, request: Request) -> Payload:
     """Groups of a text that is being typed: run, text, session."""
     text, session = (str(request.get(name) or "") for name in ("text", "session"))
@@ -51,5 +69,8 @@ REQUESTS = {
     "word_classes": classes,
     "predictions": predicted,
     "prediction_changes": changes,
+    "token_attention": token_attention,
+    "token_attention_start": start_token_attention,
+    "token_attention_stop": stop_token_attention,
     "live_groups": live_groups,
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+from focus_explorer.views.payloads.jobs import JobPayload
+
 
 class HeadExceptionPayload(TypedDict):
     """An exception of a budget; without `head` it is for the whole layer."""
@@ -169,6 +171,30 @@ class GroupOrdersPayload(TypedDict):
 
     orders: dict[str, str]
     fixed: dict[str, list[tuple[int, int, int]]]
+
+
+class LayerAttentionOfTokenPayload(TypedDict):
+    """What one token attends to in a layer: R rows, the mean over heads and then each head, with N keys each.
+
+    Base64: `keys` of (R, N) int32, -1 for none; `full`, `focus`, `kept` of (R, N) float32, probabilities and the share
+    of heads that keep the pair; `full_kept` of (R,) float32, full attention's probability on all pairs Focus keeps.
+    """
+
+    layer: int
+    rows: int
+    keys: str
+    full: str
+    focus: str
+    kept: str
+    full_kept: str
+
+
+class AttentionOfTokenPayload(TypedDict):
+    """What is known of a token's attention: null while it is not computed."""
+
+    token: int
+    job: JobPayload | None
+    layers: list[LayerAttentionOfTokenPayload] | None
 
 
 class PredictionPayload(TypedDict):

@@ -135,6 +135,7 @@ def ask(begin):
     [
         ("layer_cells", {"layer": 1}, ["LayerCellsPayload"]),
         ("group_orders", {"layer": 1}, ["GroupOrdersPayload"]),
+        ("token_attention", {"token": 3}, ["AttentionOfTokenPayload"]),
         ("word_classes", {}, ["WordClassesPayload"]),
         ("predictions", {"token": 3}, ["PredictionsPayload"]),
         ("predictions", {"token": 0}, ["PredictionsPayload"]),
@@ -193,6 +194,10 @@ def test_what_was_measured_is_its_payload(ask, begin):
     explained = ask("compare_links", token=30)
     assert explained["explained"]["links"]
     check(explained, "MissingLinksPayload")
+    begin("token_attention_start", token=9)
+    attention = ask("token_attention", token=9)
+    assert attention["layers"]
+    check(attention, "AttentionOfTokenPayload")
     begin("compare_heads_start")
     costs = ask("compare_heads")
     assert costs["heads"][0]["nll"] is not None

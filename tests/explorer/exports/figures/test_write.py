@@ -41,8 +41,8 @@ def test_what_was_not_measured_is_named(tmp_path, service, run_id):
     for name, words in (("attention", "has no measured attention; measure it"), ("quality", "has no comparisons")):
         with pytest.raises(InputError, match=words):
             write_figure(service.database, run_id, name, "pdf", tmp_path / "x.pdf")
-    with pytest.raises(InputError, match="no stored map of layer 0"):
-        write_figure(service.database, run_id, "map", "pdf", tmp_path / "x.pdf", layer=0)
+    with pytest.raises(InputError, match="no stored map of layer 1"):
+        write_figure(service.database, run_id, "map", "pdf", tmp_path / "x.pdf", layer=1)
     with pytest.raises(InputError, match="no layer 7"):
         figure(service.database, run_id, "mask", layer=7)
     with pytest.raises(InputError, match="shows all layers"):

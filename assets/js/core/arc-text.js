@@ -1,12 +1,15 @@
 // @ts-check
 // Some tokens of a text with their neighbours, and arcs from query tokens back to key tokens.
-import { el } from "../core/dom.js";
-import { oneLine } from "../core/labels.js";
-import { svg } from "../core/svg.js";
-/** @import { Run } from "../core/run.js" */
+import { el } from "./dom.js";
+import { oneLine } from "./labels.js";
+import { svg } from "./svg.js";
+/** @import { Run } from "./run.js" */
 
 /** @typedef {{ pos: number, piece: string }} Shown */
-/** @typedef {{ from: number, to: number, gain: number }} Arc */
+/**
+ * Drawn with dashes where `dropped`.
+ * @typedef {{ from: number, to: number, gain: number, dropped?: boolean }} Arc
+ */
 
 const BEFORE = 6;
 const AFTER = 3;
@@ -97,7 +100,7 @@ export class ArcText {
     const most = Math.max(...this.arcs.map(({ gain }) => gain), Number.EPSILON);
     this.layer.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
     this.layer.replaceChildren(
-      ...this.arcs.map(({ from, to, gain }, number) => {
+      ...this.arcs.map(({ from, to, gain, dropped }, number) => {
         const [start, end] = [from, to].map((pos) => {
           const rect = /** @type {HTMLElement} */ (this.tokens.get(pos)).getBoundingClientRect();
           return { x: rect.left + rect.width / 2 - box.left, y: rect.top - box.top };
@@ -109,6 +112,7 @@ export class ArcText {
           d: `M${start.x} ${start.y} C${start.x} ${top}, ${end.x} ${top}, ${end.x} ${end.y}`,
           "stroke-width": width.toFixed(2),
           "data-number": number,
+          ...(dropped ? { "data-dropped": "" } : {}),
         });
       }),
     );

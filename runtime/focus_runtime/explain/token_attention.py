@@ -1,0 +1,150 @@
+"""What one token attends to under full attention and under Focus, by layer and head: its strongest keys.
+
+Each side is the model's own pass with that attention in every layer, so deeper layers of the two read different inputs.
+
+Shape suffixes: B batch, H query heads, K key-value heads, T keys, D head size, N keys kept, R rows: the mean and heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.call import Call
+from focus_runtime.composition.heads import HeadMask
+from focus_runtime.composition.observe import observe_attention, observe_focus
+from focus_runtime.composition.state import FocusLayer
+from focus_runtime.errors import InputError
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.measure.loss import check_positions, final_hidden
+from focus_runtime.models.device_map import input_device
+
+STRONGEST = 16
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerAttention:
+    """The strongest keys of one token in one layer: R rows, the mean over its H query heads and then each of them.
+
+    Attributes:
+        layer: layer number.
+        keys: (R, N) positions, those with the most attention of either kind first; -1 where there are fewer.
+        full, focus: (R, N) their probabilities.
+        kept: (R, N) share of the row's heads whose mask keeps the pair, 0 or 1 for a single head.
+        full_kept: (R,) full attention's probability on all pairs that Focus keeps, not on the N alone.
+    """
+
+    layer: int
+    keys: NDArray[np.int64]
+    full: NDArray[np.float32]
+    focus: NDArray[np.float32]
+    kept: NDArray[np.float32]
+    full_kept: NDArray[np.float32]
+
+
+@torch.no_grad()
+def token_attention(
+    focus: FocusModel,
+    ids: Sequence[int],
+    token: int,
+    *,
+    strongest: int = STRONGEST,
+    progress: Progress = lambda done, total: None,
+) -> list[LayerAttention]:
+    """Read the text with Focus and with full attention, and compare what one token attends to.
+
+    Args:
+        focus: the composition.
+        ids: T token ids; later ones than `token` are read only where the assignment looks at the whole text.
+        token: position of the query.
+        strongest: N, keys of each row.
+        progress: called after each layer of either pass with the number done and the total; may raise to stop.
+
+    Returns:
+        For each focused layer.
+
+    Raises:
+        InputError: there is no such token.
+    """
+    if not 0 <= token < len(ids):
+        raise InputError(f"there is no token {token}", expected=f"0 to {len(ids) - 1}")
+    read = list(ids[: token + 1] if focus.config.assignment == "causal" else ids)
+    check_positions(focus.model, len(read))
+    text_BT = torch.tensor([read], device=input_device(focus.model))
+    layers = focus.focused_layers
+    logits: dict[str, dict[int, Tensor]] = {"focus": {}, "full": {}}
+
+    def keep(kind: str, layer: int, query: Tensor, key: Tensor, scoring: Scoring) -> None:
+        logits[kind][layer] = _logits(query, key[:, :, : token + 1], token, scoring)
+        progress(sum(map(len, logits.values())), 2 * len(layers))
+
+    def on_focus(layer: FocusLayer, call: Call, out: Tensor) -> None:
+        keep("focus", layer.index, call.query, call.key, call.scoring)
+
+    def on_full(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
+        if layer.router is not None:
+            keep("full", layer.index, query, key, Scoring(scale, softcap))
+
+    with observe_focus(focus, on_focus):
+        final_hidden(focus.model, text_BT)
+    masks = focus.head_masks()
+    with observe_attention(focus, on_full):
+        final_hidden(focus.model, text_BT)
+    return [
+        _compared(layer, logits["full"][layer], logits["focus"][layer], masks[layer], token, strongest)
+        for layer in layers
+    ]
+
+
+def _logits(query_BHTD: Tensor, key_BKTD: Tensor, token: int, scoring: Scoring) -> Tensor:
+    """(H, T) of one query."""
+    key_KTD = key_BKTD[0].float()
+    query_HD = query_BHTD[0, :, token].float()
+    grouped = query_HD.unflatten(0, (key_KTD.shape[0], -1))
+    return scoring.capped((grouped @ key_KTD.transpose(-1, -2) * scoring.scale).flatten(0, 1))
+
+
+def _compared(
+    layer: int, full_HT: Tensor, focus_HT: Tensor, masks: Sequence[HeadMask], token: int, strongest: int
+) -> LayerAttention:
+    allowed_HT, seen_HT = _rows_of_masks(masks, full_HT, token)
+    full_HT = full_HT.masked_fill(~seen_HT, float("-inf")).softmax(dim=-1)
+    focus_HT = focus_HT.masked_fill(~allowed_HT, float("-inf")).softmax(dim=-1)
+    allowed_HT = allowed_HT.float()
+    full_RT, focus_RT, kept_RT = (
+        torch.cat([rows.mean(dim=0, keepdim=True), rows]) for rows in (full_HT, focus_HT, allowed_HT)
+    )
+    count = min(strongest, token + 1)
+    most_RN, keys_RN = torch.maximum(full_RT, focus_RT).topk(count, dim=-1)
+    keys_RN = keys_RN.masked_fill(most_RN == 0, -1)
+    at_RN = keys_RN.clamp_min(0)
+    mass_HT = full_HT * allowed_HT
+    mass_RT = torch.cat([mass_HT.mean(dim=0, keepdim=True), mass_HT])
+    full, focus, kept = (rows.gather(1, at_RN).cpu().numpy() for rows in (full_RT, focus_RT, kept_RT))
+    return LayerAttention(layer, keys_RN.cpu().numpy(), full, focus, kept, mass_RT.sum(dim=-1).cpu().numpy())
+
+
+def _rows_of_masks(masks: Sequence[HeadMask], like_HT: Tensor, token: int) -> tuple[Tensor, Tensor]:
+    """(H, T) pairs of one query that Focus computes, and those that the layer's own attention does."""
+    heads, keys = like_HT.shape
+    allowed_HT = torch.zeros(heads, keys, dtype=torch.bool, device=like_HT.device)
+    seen_HT = torch.zeros_like(allowed_HT)
+    shared = heads // sum(len(mask.group.heads) for mask in masks)
+    place_T = torch.arange(keys, device=like_HT.device)
+    for mask in masks:
+        own = torch.tensor(mask.group.heads, device=like_HT.device)
+        rows = (own[:, None] * shared + torch.arange(shared, device=like_HT.device)).flatten()
+        member_T = mask.membership[0, :keys].to(like_HT.device)
+        at = slice(token, token + 1)
+        allowed_HT[rows] = allowed_pairs(member_T[at], member_T, place_T[at], place_T, mask.rule)[0]
+        sliding = mask.rule.sliding_window
+        seen_HT[rows] = True if sliding is None else token - place_T < sliding
+    return allowed_HT, seen_HT

@@ -6,7 +6,7 @@ PORT ?= 7860
 ARGS ?=
 COMPILE := $(BIN)/python -m compileall -qq -x '/tests?/|/ray/(rllib|tune|serve)/'
 
-.PHONY: setup run test test-browser test-explorer test-rest check static lint types scripts unit fuzz bench bench-gpu gpu train-novels clean
+.PHONY: setup run test test-browser test-explorer test-rest check static lint types scripts unit fuzz load bench bench-gpu gpu train-novels clean
 
 setup: $(STAMP)
 
@@ -82,6 +82,10 @@ test-rest: setup
 FUZZ_EXAMPLES ?= 20000
 fuzz: setup
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 3600 -m fuzz tests/security $(ARGS)
+
+# Twenty clients at one page for ten minutes; make load ARGS="--minutes 1" is short.
+load: setup
+	PYTHONPATH=runtime:. $(BIN)/python benchmarks/load.py --out benchmarks/results/load.json $(ARGS)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 FAMILY = $$($(BIN)/python -c "from focus_runtime.models.devices import processor_family; print(processor_family())")

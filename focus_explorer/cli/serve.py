@@ -20,6 +20,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = MODES
     add_settings(parser, "host", "port", "db", "model", "centroids")
     add_compute(parser)
+    parser.add_argument(
+        "--repeats", type=int, metavar="N", help="timed passes of texts explored on the page (5, or 3 of a long text)"
+    )
     parser.add_argument("--mcp", action="store_true", help="offer its functions to language models too (needs mcp)")
     _add_hosting(parser.add_argument_group("hosting"))
     parser.set_defaults(run=run)
@@ -83,6 +86,8 @@ def run(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         dtype=arguments.dtype,
         backend=arguments.backend,
+        repeats=arguments.repeats,
     )
+    request.check()
     app = build_app(database=arguments.db, request=request, hosting=hosting)
     app.launch(port=arguments.port, mcp=arguments.mcp, exits=True)

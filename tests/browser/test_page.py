@@ -15,6 +15,7 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.labels import delete_run
 from focus_explorer.services.runs import list_runs, run_summary, run_text
 from focus_explorer.services.service import Service
+from focus_explorer.services.texts import sample_text
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
@@ -34,7 +35,9 @@ def shown_run(page):
 
 
 def open_form(page):
+    """Once it holds the run's text: what is typed while that arrives may be replaced by it."""
     page.get_by_role("button", name="Another text").click()
+    expect(page.locator("#fe-text textarea")).not_to_have_value(sample_text("Novel"))
 
 
 def set_layer(page, layer):
@@ -189,7 +192,7 @@ def test_the_form_is_filled_like_the_run_of_the_link_but_for_what_was_typed(chro
             f"?run={first_run}", before=lambda page: page.route("**/queue/join*", lambda route: waiting.append(route))
         )
         window = page.locator("#fe-window input")
-        open_form(page)
+        page.get_by_role("button", name="Another text").click()
         window.fill("12")  # the run is shown; the answer that fills the form is still on its way
         assert waiting
         page.unroute("**/queue/join*")  # which lets the held requests go

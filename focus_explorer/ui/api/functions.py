@@ -106,6 +106,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             device=device,
             dtype=dtype,
             backend=backend,
+            repeats=request.repeats,
         )
         chosen = known_to_page(service, chosen)
         run_id = analyze_text(service, text, chosen, command="focus-explorer serve (API)")

@@ -6,7 +6,8 @@ import gzip
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from functools import wraps
 from typing import Any
 
 from fastapi import Response
@@ -31,6 +32,25 @@ def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
         return {"error": str(error), "deleted": True}
     except InputError as error:
         return {"error": str(error)}
+
+
+def of_objects(functions: Sequence[Callable[[Any], Any]]) -> list[Callable[[Any], Any]]:
+    """Functions of a component that are called with a JSON object, or with nothing; anything else is refused in words.
+
+    Args:
+        functions: each takes the request.
+    """
+
+    def checked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @wraps(function)
+        def call(request: Any) -> Any:
+            if request is not None and not isinstance(request, dict):
+                return {"error": f"the request is a {type(request).__name__}; expected a JSON object"}
+            return function(request or {})
+
+        return call
+
+    return [checked(function) for function in functions]
 
 
 def packed(content: dict[str, Any]) -> Response:

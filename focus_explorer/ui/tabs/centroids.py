@@ -16,6 +16,7 @@ from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
+from focus_explorer.ui.requests.answers import of_objects
 from focus_explorer.ui.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
 from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
@@ -61,7 +62,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
                 value="",
                 html_template='<div class="fx-root"></div>',
                 js_on_load=ON_LOAD,
-                server_functions=_server_functions(service),
+                server_functions=of_objects(_server_functions(service)),
                 elem_id="fe-centroid-list",
                 padding=False,
                 apply_default_css=False,

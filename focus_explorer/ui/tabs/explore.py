@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -23,7 +23,7 @@ from focus_explorer.services.runs import list_runs, mask_blocks, run_text
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_of, sample_text
 from focus_explorer.ui.parameters import layer_of, whole_number
-from focus_explorer.ui.requests.answers import KeptAnswers, guarded, packed
+from focus_explorer.ui.requests.answers import KeptAnswers, guarded, of_objects, packed
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs import run_form, token_count
 from focus_explorer.ui.tabs.run_form import centroid_choices, read_form
@@ -137,13 +137,13 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 value="",
                 html_template='<div class="fx-root"></div>',
                 js_on_load=ON_LOAD,
-                server_functions=_server_functions(service),
+                server_functions=of_objects(_server_functions(service)),
                 elem_id="fe-view",
                 padding=False,
                 apply_default_css=False,
             )
     like_run = gr.JSON(visible=False)
-    runner = Runner(service, tuple(form))
+    runner = Runner(service, tuple(form), repeats=request.repeats)
     sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
     token_count.connect(service, text, form, like_run, count, whole)
     run.click(
@@ -211,10 +211,11 @@ class Runner:
     Args:
         service: database and model.
         fields: names of the form's values, in their order.
+        repeats: timed passes of each analysis; as many as `analyze` makes when None.
     """
 
-    def __init__(self, service: Service, fields: Sequence[str]) -> None:
-        self.service, self.fields = service, fields
+    def __init__(self, service: Service, fields: Sequence[str], repeats: int | None = None) -> None:
+        self.service, self.fields, self.repeats = service, fields, repeats
         self._jobs = JobRunner()
         self._current: dict[str, Job] = {}  # by visitor
 
@@ -233,7 +234,7 @@ class Runner:
             request: of the browser; its session has one analysis at a time.
             values: of the form, one for each of its fields.
         """
-        chosen = read_form(dict(zip(self.fields, values, strict=True)))
+        chosen = replace(read_form(dict(zip(self.fields, values, strict=True))), repeats=self.repeats)
 
         def work(job: Job) -> str:
             return analyze(

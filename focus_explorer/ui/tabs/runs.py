@@ -12,7 +12,7 @@ from fastapi import Response
 from focus_explorer.services.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import EXAMPLES, Limits, run_sql
-from focus_explorer.ui.requests.answers import guarded, packed
+from focus_explorer.ui.requests.answers import guarded, of_objects, packed
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs.explore import Explore
 from focus_explorer.ui.text import RUNS_INTRO
@@ -55,7 +55,7 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
         value="",
         html_template='<div class="fx-root"></div>',
         js_on_load=ON_LOAD,
-        server_functions=_server_functions(service),
+        server_functions=of_objects(_server_functions(service)),
         elem_id="fe-runs",
         padding=False,
         apply_default_css=False,
@@ -64,7 +64,7 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
         value="",
         html_template='<div class="fx-root"></div>',
         js_on_load=ON_LOAD_SQL,
-        server_functions=_sql_functions(service),
+        server_functions=of_objects(_sql_functions(service)),
         elem_id="fe-sql",
         padding=False,
         apply_default_css=False,

@@ -13,6 +13,7 @@ from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import GROUPS, TrainRequest
+from focus_explorer.ui.requests.answers import of_objects
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
@@ -145,7 +146,7 @@ def _view(trainings: Trainings) -> gr.HTML:
         value="",
         html_template='<div class="fx-root"></div>',
         js_on_load=ON_LOAD,
-        server_functions=_server_functions(trainings),
+        server_functions=of_objects(_server_functions(trainings)),
         elem_id="fe-training",
         padding=False,
         apply_default_css=False,

@@ -15,6 +15,7 @@ from focus_explorer.cli.main import main
         (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
         (["--centroids", "nowhere.safetensors"], "nowhere.safetensors"),
         (["--model", "who-knows"], "who-knows"),
+        (["--repeats", "0"], "repeats is 0"),
     ],
 )
 def test_serve_refuses_before_it_serves(tmp_path, capsys, flags, part):

@@ -6,7 +6,7 @@ import pytest
 from focus_explorer.errors import NotFoundError
 from focus_explorer.services.labels import label_run
 from focus_explorer.services.run_payload import load_run
-from focus_explorer.ui.requests.answers import KeptAnswers, guarded, packed
+from focus_explorer.ui.requests.answers import KeptAnswers, guarded, of_objects, packed
 
 
 def content(response):
@@ -89,3 +89,15 @@ def test_a_problem_is_not_kept(counted):
         assert content(counted.answers.packed("a", missing)) == {"error": "there is no run 'a'"}
     assert counted.computed == 2
     assert counted.get()["text"] == "x"
+
+
+def test_a_request_that_is_no_object_is_refused_in_words():
+    def echo(request):
+        return {"got": request}
+
+    [function] = of_objects([echo])
+    assert function.__name__ == "echo"
+    assert function({"run": "a"}) == {"got": {"run": "a"}}
+    assert function(None) == {"got": {}}
+    for wrong in ("a", 3, ["a"], True):
+        assert function(wrong) == {"error": f"the request is a {type(wrong).__name__}; expected a JSON object"}

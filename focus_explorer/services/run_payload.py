@@ -108,20 +108,18 @@ def group_orders(database: Database, run_id: str, layer: Any) -> GroupOrdersPayl
 
     Raises:
         InputError: `layer` is no number.
-        NotFoundError: the run has no such layer.
+        NotFoundError: there is no such run, or it has no such layer.
     """
     layer = _layer_number(layer)
     with database.read():
         run = fetch_run(database, run_id)
-        every = run["num_tokens"] * run_config(run).num_groups
-        rows = fetch(database, "cells", run_id=run_id, layer=layer)
-        if not rows.num_rows:
-            raise _no_layer(run_id, layer)
         numbers = np.array([one["layer"] for one in fetch(database, "layers", run_id=run_id).to_pylist()])
-        if every * numbers.size > ORDER_BYTES:
-            numbers = np.array([layer])
-        else:
-            rows = fetch(database, "cells", run_id=run_id, layer=None)
+        if layer not in numbers:
+            raise _no_layer(run_id, layer)
+        whole = run["num_tokens"] * run_config(run).num_groups * numbers.size <= ORDER_BYTES
+        rows = fetch(database, "cells", run_id=run_id, layer=None if whole else layer)
+    if not whole:
+        numbers = np.array([layer])
     probabilities = _probabilities(rows, numbers, run["num_tokens"])
     # as the runtime chooses them: of groups that are equally probable the lower number
     order = np.argsort(-probabilities, axis=-1, kind="stable").astype(np.uint8)

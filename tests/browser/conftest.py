@@ -78,8 +78,8 @@ def serving(*arguments, port, before=()):
     once = ("--repeats", "1")  # what is timed here is looked at by nobody
     command = [sys.executable, "-m", "focus_explorer.cli", "serve", *map(str, arguments), *once, "--port", str(port)]
     paths = {"PYTHONPATH": os.pathsep.join([*before, *sys.path])}
-    log = SERVER_LOGS[port] = Path(tempfile.mkstemp(prefix="focus-explorer-served-", suffix=".log")[1])
-    with log.open("w") as output:
+    with tempfile.NamedTemporaryFile(prefix="focus-explorer-served-", suffix=".log", delete=False) as output:
+        log = SERVER_LOGS[port] = Path(output.name)
         server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | paths)
     try:
         deadline = time.monotonic() + 90

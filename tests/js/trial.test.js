@@ -80,7 +80,7 @@ test("nothing is counted before the groups are here", () => {
   assert.equal(trial.meanKept(), null);
   assert.equal(trial.pictured(0), run);
   trial.take({ orders: { 3: answer.orders[3] }, fixed: { 3: [] } });
-  assert.ok(trial.kept(0) !== null && trial.kept(1) === null && !trial.whole);
+  assert.ok(trial.kept(0) !== null && trial.kept(1) === null && trial.keptOfLayers() === null);
 });
 
 test("heads follow the sliders but for those with settings of their own, pair by pair", () => {

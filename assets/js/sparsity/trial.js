@@ -20,7 +20,10 @@ export class Trial {
     const { top_k: topK, window, num_sinks: sinks } = run.config;
     /** @type {Settings} */
     this.own = { topK, window, sinks };
+    /** Replaced as a whole, never changed. */
     this.settings = { ...this.own };
+    /** @type {{ settings: Settings, shares: number[] } | null} */
+    this.counted = null;
     /** By layer. @type {Map<number, GroupOrder>} */
     this.orders = new Map();
     const windows = WINDOWS.filter((one) => one < run.numTokens);
@@ -43,11 +46,6 @@ export class Trial {
   /** @param {number} layerIndex */
   order(layerIndex) {
     return this.orders.get(this.run.layerIds[layerIndex]);
-  }
-
-  /** Whether every layer's groups are here. */
-  get whole() {
-    return this.orders.size === this.run.numLayers;
   }
 
   /**
@@ -86,12 +84,15 @@ export class Trial {
   }
 
   /**
-   * Of every layer; null while the groups of one are not here.
+   * Of every layer, counted once for the settings; null while the groups of one are not here.
    * @returns {number[] | null}
    */
   keptOfLayers() {
+    if (this.counted?.settings === this.settings) return this.counted.shares;
     const shares = range(this.run.numLayers).map((layerIndex) => this.kept(layerIndex));
-    return shares.some((share) => share === null) ? null : /** @type {number[]} */ (shares);
+    if (shares.some((share) => share === null)) return null;
+    this.counted = { settings: this.settings, shares: /** @type {number[]} */ (shares) };
+    return this.counted.shares;
   }
 
   /** The mean over layers; null while the groups of one are not here. */

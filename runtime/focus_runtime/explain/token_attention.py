@@ -18,11 +18,12 @@ from torch import Tensor
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
-from focus_runtime.composition.heads import HeadMask
+from focus_runtime.composition.heads import HeadMask, by_key_head
 from focus_runtime.composition.observe import observe_attention, observe_focus
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.measure.attention_mass import full_probabilities
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.models.device_map import input_device
 
@@ -80,44 +81,41 @@ def token_attention(
     check_positions(focus.model, len(read))
     text_BT = torch.tensor([read], device=input_device(focus.model))
     layers = focus.focused_layers
-    logits: dict[str, dict[int, Tensor]] = {"focus": {}, "full": {}}
-
-    def keep(kind: str, layer: int, query: Tensor, key: Tensor, scoring: Scoring) -> None:
-        logits[kind][layer] = _logits(query, key[:, :, : token + 1], token, scoring)
-        progress(sum(map(len, logits.values())), 2 * len(layers))
+    logits: dict[int, Tensor] = {}  # under Focus, before its mask is known
+    full: dict[int, Tensor] = {}
+    at, seen = slice(token, token + 1), slice(token + 1)
 
     def on_focus(layer: FocusLayer, call: Call, out: Tensor) -> None:
-        keep("focus", layer.index, call.query, call.key, call.scoring)
+        logits[layer.index] = _logits(call.query[:, :, token], call.key[:, :, seen], call.scoring)
+        progress(len(logits), 2 * len(layers))
 
     def on_full(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
-        if layer.router is not None:
-            keep("full", layer.index, query, key, Scoring(scale, softcap))
+        if layer.router is None:
+            return
+        reach = layer.sliding or len(read)
+        full[layer.index] = full_probabilities(query[:, :, at], key[:, :, seen], token, reach, scale, softcap)[0, :, 0]
+        progress(len(logits) + len(full), 2 * len(layers))
 
     with observe_focus(focus, on_focus):
         final_hidden(focus.model, text_BT)
     masks = focus.head_masks()
     with observe_attention(focus, on_full):
         final_hidden(focus.model, text_BT)
-    return [
-        _compared(layer, logits["full"][layer], logits["focus"][layer], masks[layer], token, strongest)
-        for layer in layers
-    ]
+    return [_compared(layer, full[layer], logits[layer], masks[layer], token, strongest) for layer in layers]
 
 
-def _logits(query_BHTD: Tensor, key_BKTD: Tensor, token: int, scoring: Scoring) -> Tensor:
+def _logits(query_BHD: Tensor, key_BKTD: Tensor, scoring: Scoring) -> Tensor:
     """(H, T) of one query."""
     key_KTD = key_BKTD[0].float()
-    query_HD = query_BHTD[0, :, token].float()
-    grouped = query_HD.unflatten(0, (key_KTD.shape[0], -1))
+    grouped = by_key_head(query_BHD[0].float(), 0, key_KTD.shape[0])
     return scoring.capped((grouped @ key_KTD.transpose(-1, -2) * scoring.scale).flatten(0, 1))
 
 
 def _compared(
-    layer: int, full_HT: Tensor, focus_HT: Tensor, masks: Sequence[HeadMask], token: int, strongest: int
+    layer: int, full_HT: Tensor, logits_HT: Tensor, masks: Sequence[HeadMask], token: int, strongest: int
 ) -> LayerAttention:
-    allowed_HT, seen_HT = _rows_of_masks(masks, full_HT, token)
-    full_HT = full_HT.masked_fill(~seen_HT, float("-inf")).softmax(dim=-1)
-    focus_HT = focus_HT.masked_fill(~allowed_HT, float("-inf")).softmax(dim=-1)
+    allowed_HT = _allowed(masks, logits_HT, token)
+    focus_HT = logits_HT.masked_fill(~allowed_HT, float("-inf")).softmax(dim=-1)
     allowed_HT = allowed_HT.float()
     full_RT, focus_RT, kept_RT = (
         torch.cat([rows.mean(dim=0, keepdim=True), rows]) for rows in (full_HT, focus_HT, allowed_HT)
@@ -132,19 +130,12 @@ def _compared(
     return LayerAttention(layer, keys_RN.cpu().numpy(), full, focus, kept, mass_RT.sum(dim=-1).cpu().numpy())
 
 
-def _rows_of_masks(masks: Sequence[HeadMask], like_HT: Tensor, token: int) -> tuple[Tensor, Tensor]:
-    """(H, T) pairs of one query that Focus computes, and those that the layer's own attention does."""
-    heads, keys = like_HT.shape
-    allowed_HT = torch.zeros(heads, keys, dtype=torch.bool, device=like_HT.device)
-    seen_HT = torch.zeros_like(allowed_HT)
-    shared = heads // sum(len(mask.group.heads) for mask in masks)
-    place_T = torch.arange(keys, device=like_HT.device)
+def _allowed(masks: Sequence[HeadMask], like_HT: Tensor, token: int) -> Tensor:
+    """(H, T) pairs of one query that Focus computes."""
+    allowed_HT = torch.zeros_like(like_HT, dtype=torch.bool)
+    by_head = by_key_head(allowed_HT, 0, sum(len(mask.group.heads) for mask in masks))
+    at, place_T = slice(token, token + 1), torch.arange(like_HT.shape[1], device=like_HT.device)
     for mask in masks:
-        own = torch.tensor(mask.group.heads, device=like_HT.device)
-        rows = (own[:, None] * shared + torch.arange(shared, device=like_HT.device)).flatten()
-        member_T = mask.membership[0, :keys].to(like_HT.device)
-        at = slice(token, token + 1)
-        allowed_HT[rows] = allowed_pairs(member_T[at], member_T, place_T[at], place_T, mask.rule)[0]
-        sliding = mask.rule.sliding_window
-        seen_HT[rows] = True if sliding is None else token - place_T < sliding
-    return allowed_HT, seen_HT
+        member_T = mask.membership[0, : len(place_T)].to(like_HT.device)
+        by_head[list(mask.group.heads)] = allowed_pairs(member_T[at], member_T, place_T[at], place_T, mask.rule)
+    return allowed_HT

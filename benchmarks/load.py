@@ -13,16 +13,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +26,9 @@ import httpx
 import numpy as np
 import psutil
 
+from benchmarks.served_page import Served, served
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import all_samples
 from focus_runtime.measure.timing import machine
@@ -194,30 +192,6 @@ class Client:
                     yield json.loads(line.removeprefix("data: "))
 
 
-@asynccontextmanager
-async def served(database: Path) -> AsyncIterator[tuple[str, psutil.Process]]:
-    """The address of a server on this database, and its process."""
-    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--db", str(database), "--port", str(PORT)]
-    log = database.with_suffix(".log")
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with log.open("w") as output:
-        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | paths)
-    try:
-        for _ in range(600):
-            found = re.search(r"http://[\d.]+:\d+", log.read_text())
-            if found:
-                break
-            if server.poll() is not None:
-                raise SystemExit(f"error: the server ended: {log.read_text()}")
-            await asyncio.sleep(0.1)
-        yield f"{found[0]}/" if found else "", psutil.Process(server.pid)
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-        problems = [line for line in log.read_text().splitlines() if "Error" in line or "Traceback" in line]
-        print(f"server's log: {len(problems)} lines of problems", *problems[:10], sep="\n")
-
-
 async def watched(process: psutil.Process, samples: list[tuple[float, int]]) -> None:
     """Resident memory of the server, once a second."""
     while True:
@@ -235,16 +209,15 @@ def spread(times: list[float]) -> dict[str, float]:
     }
 
 
-async def measured(address: str, process: psutil.Process, run_id: str, arguments: argparse.Namespace) -> dict[str, Any]:
+async def measured(page: Served, run_id: str, layers: list[int], arguments: argparse.Namespace) -> dict[str, Any]:
     """Times, failures and memory of one client and then of all."""
-    async with httpx.AsyncClient(base_url=address, timeout=DEADLINE) as http:
+    async with httpx.AsyncClient(base_url=page.address, timeout=DEADLINE) as http:
         config = (await http.get("/config")).json()
-    layers = list(range(30))
     samples: list[tuple[float, int]] = []
-    watch = asyncio.create_task(watched(process, samples))
+    watch = asyncio.create_task(watched(psutil.Process(page.pid), samples))
     result: dict[str, Any] = {}
     for name, clients, seconds in (("one", 1, ALONE), ("all", arguments.clients, 60 * arguments.minutes)):
-        load, start = Load(address, run_id, layers, config), time.monotonic()
+        load, start = Load(page.address, run_id, layers, config), time.monotonic()
         await asyncio.gather(*(Client(load, seed).stay(start + seconds) for seed in range(clients)))
         memory = np.array([rss for at, rss in samples if at >= start]) / 2**20
         calm = np.array([(at, rss / 2**20) for at, rss in samples if at >= start + seconds - CALM])
@@ -265,13 +238,18 @@ async def measured(address: str, process: psutil.Process, run_id: str, arguments
     return result
 
 
-async def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Measure, and write the result."""
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "runs.duckdb"
-        run_id = analyze(Service(database), all_samples(), AnalyzeRequest(max_tokens=1000, repeats=1))
-        async with served(database) as (address, process):
-            result = await measured(address, process, run_id, arguments)
+        service = Service(database)
+        run_id = analyze(service, all_samples(), AnalyzeRequest(max_tokens=1000, repeats=1))
+        layers = load_run(service.database, run_id)["layer_ids"]
+        with served(database, PORT) as page:
+            result = asyncio.run(measured(page, run_id, layers, arguments))
+            log = page.log.read_text()
+    problems = [line for line in log.splitlines() if "Error" in line or "Traceback" in line]
+    print(f"server's log: {len(problems)} lines of problems", *problems[:10], sep="\n")
     result = {"machine": machine(), **result}
     result["memory_ratio"] = round(result["all"]["memory_mib"]["most"] / result["one"]["memory_mib"]["most"], 3)
     Path(arguments.out).write_text(json.dumps(result, indent=2) + "\n")
@@ -285,7 +263,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=10.0)
     arguments = parser.parse_args()
-    asyncio.run(run(arguments))
+    run(arguments)
 
 
 if __name__ == "__main__":

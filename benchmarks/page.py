@@ -13,12 +13,9 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +23,7 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
+from benchmarks.served_page import served
 from benchmarks.synthetic_runs import LAYERS, copy_run, write_long_run
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
@@ -128,21 +126,6 @@ ZOOM = """async () => {
 }"""
 REQUESTS = """performance.getEntriesByType('resource').filter((entry) => entry.name.includes('component_server'))
   .map((entry) => [entry.startTime, entry.encodedBodySize])"""
-
-
-@contextmanager
-def served(database: Path) -> Iterator[str]:
-    """The address of a server on this database."""
-    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--db", str(database), "--port", str(PORT)]
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | paths
-    )
-    assert server.stdout is not None
-    try:
-        yield next(match[0] for line in server.stdout if (match := re.search(r"http://[\d.]+:\d+", line)))
-    finally:
-        server.terminate()
 
 
 def heap(page: Page) -> float:
@@ -339,7 +322,8 @@ def main() -> None:
         "query_seconds": query_seconds(service.database, runs[LONG], arguments.repeats),
         "answer_seconds": answer_seconds(service, runs[LONG]),
     }
-    with served(path) as url, sync_playwright() as playwright:
+    with served(path, PORT) as server, sync_playwright() as playwright:
+        url = server.address
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         for count in (SHORT, LONG):
             result[f"{count}_tokens"] = page_numbers(browser, f"{url}/?run={runs[count]}", arguments.repeats)

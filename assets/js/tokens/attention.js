@@ -42,6 +42,24 @@ export class TokenAttention {
       this.stop(),
     );
     this.arcs = new ArcText({ label: text.figure, go: text.go }, (pos) => app.goToToken(pos));
+    this.numHeads = 0;
+    this.heads = el("div", {});
+    this.kept = el("p", {});
+    this.table = el("div", {});
+    this.result = el(
+      "div",
+      {},
+      el(
+        "div",
+        { class: "fx-token-attention-choices" },
+        this.heads,
+        choiceOf(text.side, text.sides, this.side, (chosen) => this.choose(chosen)),
+      ),
+      this.arcs.node,
+      this.kept,
+      this.table,
+      el("p", { class: "fx-help" }, text.note),
+    );
     this.node = el(
       "div",
       { class: "fx-detail-part" },
@@ -133,35 +151,28 @@ export class TokenAttention {
     const arcs = keys
       .filter((one) => one.key !== this.pos && one[side] >= LEAST)
       .map((one) => ({ from: this.pos, to: one.key, gain: one[side], dropped: one.kept === 0 }));
-    const focused = this.body.contains(document.activeElement) ? document.activeElement?.id : "";
-    this.body.replaceChildren(
-      el(
-        "div",
-        { class: "fx-token-attention-choices" },
-        this.headChoice(rows.numHeads),
-        choiceOf(text.side, text.sides, side, (chosen) => this.choose(chosen)),
-      ),
-      this.arcs.node,
-      el("p", {}, text.kept(run.layerIds[layerIndex], format.percent(rows.keptOf(this.head)), this.head)),
-      this.table(keys),
-      el("p", { class: "fx-help" }, text.note),
-    );
+    this.offerHeads(rows.numHeads);
+    this.kept.textContent = text.kept(run.layerIds[layerIndex], format.percent(rows.keptOf(this.head)), this.head);
+    this.table.replaceChildren(this.keyTable(keys));
+    if (this.result.parentNode !== this.body) this.body.replaceChildren(this.result);
     this.arcs.show(excerpt(run, [this.pos, ...arcs.map(({ to }) => to)]), this.pos, arcs);
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 
-  /** @param {number} numHeads */
-  headChoice(numHeads) {
+  /**
+   * Kept while their number stays, so that the keyboard stays on it.
+   * @param {number} numHeads
+   */
+  offerHeads(numHeads) {
+    if (numHeads === this.numHeads) return;
+    this.numHeads = numHeads;
     const options = Object.fromEntries([["all", text.all], ...range(numHeads).map((head) => [head, text.head(head)])]);
     const chosen = this.head === null ? "all" : String(this.head);
-    const field = dropdown(text.heads, options, chosen, (value) => {
-      this.head = value === "all" ? null : Number(value);
-      this.draw();
-    });
-    const select = field.querySelector("select");
-    if (select) select.id = "fx-token-attention-head"; // the same after every drawing, so that the keyboard stays on it
-    field.querySelector("label")?.setAttribute("for", "fx-token-attention-head");
-    return field;
+    this.heads.replaceChildren(
+      dropdown(text.heads, options, chosen, (value) => {
+        this.head = value === "all" ? null : Number(value);
+        this.draw();
+      }),
+    );
   }
 
   /** @param {"full" | "focus"} side */
@@ -171,7 +182,7 @@ export class TokenAttention {
   }
 
   /** @param {KeyAttention[]} keys */
-  table(keys) {
+  keyTable(keys) {
     const { run } = this.app;
     const rows = keys.map((one) => [
       el(

@@ -32,7 +32,7 @@ from torch import Tensor
 
 import focus_runtime
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, best_kernel
+from focus_runtime.attention.kernels.varlen import PLAIN, Kernel, best_kernel
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.extent import Extent

@@ -24,7 +24,7 @@ import torch
 
 from focus_runtime.attention import dispatch
 from focus_runtime.attention.dispatch import attend, choose_backend
-from focus_runtime.attention.flash import causal_flash
+from focus_runtime.attention.kernels.flash import causal_flash
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.measure.speed import LayerSetting, layer_inputs

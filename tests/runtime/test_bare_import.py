@@ -70,7 +70,7 @@ import focus_runtime.attention.flex, focus_runtime.attention.cuda.choice
 import torch
 from focus_runtime import focus_attention
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.cuda.varlen import PLAIN
+from focus_runtime.attention.kernels.varlen import PLAIN
 from focus_runtime.mask.rule import PairRule
 x = torch.randn(1, 2, 40, 16)
 groups = 1 << (torch.arange(40)[None] % 4)

@@ -21,8 +21,8 @@ import torch
 from focus_runtime.attention import costs
 from focus_runtime.attention.costs import MachineCosts
 from focus_runtime.attention.decomposed import decomposed_attention
-from focus_runtime.attention.flash import causal_flash
 from focus_runtime.attention.fused import ELEMENTS, fused_attention, fused_available, in_matrix_tiles
+from focus_runtime.attention.kernels.flash import causal_flash
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.files import default_cache_dir, replacing

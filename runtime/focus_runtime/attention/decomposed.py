@@ -1,4 +1,4 @@
-"""Exact Focus on the CPU for any k from flash calls alone: attention inside groups, across groups nearby, and to sinks.
+"""Exact Focus for any k from flash calls alone: attention inside groups, across groups nearby, and to sinks.
 
 Same group: the causal calls of inclusion_exclusion.py. Local: short blocks of queries against the keys in reach, pairs
 that share a group masked. Sinks: s keys a query. Everything is merged by logsumexp. Memory is linear in T, and no
@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.inclusion_exclusion import causal_sets
+from focus_runtime.attention.kernels.flash import causal_flash, masked_flash
 from focus_runtime.mask.dense import narrow
 from focus_runtime.mask.rule import PairRule
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
+MOST_PAIRS = 1 << 26  # of a piece: its masks take some bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class LocalPiece:
 class Running:
     """Attention of one text as it is merged: out (T, H, D) and logsumexp (T, H), empty until something is added."""
 
-    def __init__(self, length: int, heads: int, dim: int, dtype: torch.dtype) -> None:
-        self.out = torch.zeros(length, heads, dim, dtype=dtype)
-        self.lse = torch.full((length, heads), float("-inf"), dtype=dtype)
+    def __init__(self, length: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.out = torch.zeros(length, heads, dim, dtype=dtype, device=device)
+        self.lse = torch.full((length, heads), float("-inf"), dtype=dtype, device=device)
 
     def add(self, rows: Tensor, out_nHD: Tensor, lse_nH: Tensor) -> None:
         """Merge attention over one more set of keys into some rows.
@@ -88,7 +89,7 @@ def _same_group(
         with clock("merge"):
             if part.sign < 0 and removed is None:
                 length, heads, dim = total.out.shape
-                removed = Running(length, heads, dim, total.out.dtype)
+                removed = Running(length, heads, dim, total.out.dtype, total.out.device)
             target = total if part.sign > 0 else removed
             assert target is not None
             target.add(rows, _by_token(out_1HnD), lse_1Hn[0].transpose(0, 1))
@@ -111,8 +112,11 @@ def local_pieces(length: int, window: int) -> list[LocalPiece]:
     blocks = (length - head) // LOCAL_BLOCK
     body = head + blocks * LOCAL_BLOCK
     pieces = [LocalPiece(start, min(start + LOCAL_BLOCK, head), 1) for start in range(0, head, LOCAL_BLOCK)]
-    if blocks:
-        pieces.append(LocalPiece(head, body, blocks))
+    most = max(1, MOST_PAIRS // (LOCAL_BLOCK * (window + LOCAL_BLOCK)))
+    for first in range(0, blocks, most):
+        some = min(most, blocks - first)
+        start = head + first * LOCAL_BLOCK
+        pieces.append(LocalPiece(start, start + some * LOCAL_BLOCK, some))
     if body < length:
         pieces.append(LocalPiece(body, length, 1))
     return pieces
@@ -155,7 +159,8 @@ def local_blocks(
     )
     groups_Nb = overlapping(membership, piece.start, piece.blocks, size, size)
     groups_Nt = overlapping(membership, first, piece.blocks, reach, size)
-    distance_bt = torch.arange(piece.start - first, reach)[:, None] - torch.arange(reach)[None, :]
+    place = torch.arange(reach, device=membership.device)
+    distance_bt = place[piece.start - first :, None] - place[None, :]
     near_1bt = ((distance_bt >= 0) & (distance_bt <= window))[None]
     return q_NHbD, k_NGtD, v_NGtD, near_1bt, (groups_Nb[:, :, None] & groups_Nt[:, None, :]) != 0
 
@@ -164,12 +169,32 @@ def _cross_group_local(
     q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, window: int, scale: float, total: Running
 ) -> None:
     tensors = (_by_token(q_1HTD), _by_token(k_1GTD), _by_token(v_1GTD))
-    for piece in local_pieces(q_1HTD.shape[2], window):
-        q_NHbD, k_NGtD, v_NGtD, near_1bt, shared_Nbt = local_blocks(tensors, membership_T, window, piece)
+    cross_group_local(tensors, membership_T, window, scale, (total.out, total.lse))
+
+
+def cross_group_local(
+    tensors: tuple[Tensor, Tensor, Tensor],
+    membership: Tensor,
+    window: int,
+    scale: float,
+    into: tuple[Tensor, Tensor],
+) -> None:
+    """Attention of one text to near tokens without a shared group; no host waits for the device.
+
+    Args:
+        tensors: query (T, H, D), key and value (T, G, D).
+        membership: (T,) bit sets.
+        window: w, below T.
+        scale: factor on the scores.
+        into: output (T, H, D) and logsumexp (T, H) that are overwritten, -inf for a query without such tokens.
+    """
+    out_THD, lse_TH = into
+    for piece in local_pieces(membership.shape[0], window):
+        q_NHbD, k_NGtD, v_NGtD, near_1bt, shared_Nbt = local_blocks(tensors, membership, window, piece)
         out_NHbD, lse_NHb = masked_flash(q_NHbD, k_NGtD, v_NGtD, (near_1bt & ~shared_Nbt)[:, None], scale)
         rows = slice(piece.start, piece.stop)
-        total.out[rows] = out_NHbD.transpose(1, 2).flatten(0, 1)
-        total.lse[rows] = lse_NHb.transpose(1, 2).flatten(0, 1)
+        out_THD[rows] = out_NHbD.transpose(1, 2).flatten(0, 1)
+        lse_TH[rows] = lse_NHb.transpose(1, 2).flatten(0, 1)
 
 
 def _cross_group_sinks(
@@ -201,7 +226,7 @@ def sink_pairs(membership: Tensor, window: int, num_sinks: int) -> Tensor:
     Returns:
         (T, S) bool.
     """
-    position_T = torch.arange(membership.shape[0])
+    position_T = torch.arange(membership.shape[0], device=membership.device)
     far_TS = position_T[:, None] - position_T[None, :num_sinks] > window
     return far_TS & ((membership[:, None] & membership[None, :num_sinks]) == 0)
 
@@ -225,7 +250,10 @@ def decomposed_attention(
     *,
     clock: StageClock | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Exact Focus attention on the CPU, any k, for as many queries as keys, without padding or softcap.
+    """Exact Focus attention, any k, for as many queries as keys, without padding or softcap.
+
+    What the CPU runs, and CUDA in fp32 under the gradients of decomposed_backward.py; in half precision it runs
+    `flash_decomposition`, which waits for no host.
 
     Args:
         query: (B, H, T, D); key, value: (B, G, T, D).
@@ -245,7 +273,7 @@ def decomposed_attention(
     outs, lses = [], []
     for b in range(query.shape[0]):
         text = (query[b : b + 1], key[b : b + 1], value[b : b + 1])
-        total = Running(length, query.shape[1], query.shape[3], dtype)
+        total = Running(length, query.shape[1], query.shape[3], dtype, query.device)
         small_T = narrow(membership[b])
         if has_local(membership[b], rule.window):
             with clock("local"):

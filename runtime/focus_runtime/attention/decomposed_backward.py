@@ -17,6 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.cuda.choice import decomposition_fits
+from focus_runtime.attention.cuda.decomposed import flash_decomposition
+from focus_runtime.attention.cuda.packing import group_bits, membership_extent
 from focus_runtime.attention.decomposed import (
     LocalPiece,
     decomposed_attention,
@@ -26,9 +29,9 @@ from focus_runtime.attention.decomposed import (
     local_pieces,
     sink_pairs,
 )
-from focus_runtime.attention.flash import flash_backward
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
 from focus_runtime.attention.inclusion_exclusion import causal_sets
+from focus_runtime.attention.kernels.flash import flash_backward
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.dense import narrow
 from focus_runtime.mask.rule import PairRule
@@ -106,7 +109,7 @@ def _local(text: _Text, membership_T: Tensor, window: int) -> None:
             grad_NHbD, q_NHbD, k_NGtD, v_NGtD, out_NHbD, lse_NHb1[..., 0], text.scale, allowed_N1bt
         )
         text.grad_query[piece.start : piece.stop] += grad_q_NHbD.transpose(1, 2).flatten(0, 1)
-        rows_Nt = _key_rows(piece, window)
+        rows_Nt = _key_rows(piece, window, membership_T.device)
         for target, grad_NGtD in zip(text.gradients[1:], grads_NGtD, strict=True):
             target.index_add_(0, rows_Nt.flatten(), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
         assert rows_Nt.shape[0] == piece.blocks
@@ -117,12 +120,12 @@ def _blocks_like(x_THD: Tensor, q_NHbD: Tensor, piece: LocalPiece) -> Tensor:
     return x_THD[piece.start : piece.stop].unflatten(0, (q_NHbD.shape[0], q_NHbD.shape[2])).transpose(1, 2)
 
 
-def _key_rows(piece: LocalPiece, window: int) -> Tensor:
+def _key_rows(piece: LocalPiece, window: int, device: torch.device) -> Tensor:
     """(N, t) rows of the keys of each block of one piece."""
     size = piece.size
     first = max(0, piece.start - window)
     reach = piece.start - first + size
-    return first + size * torch.arange(piece.blocks)[:, None] + torch.arange(reach)[None, :]
+    return first + size * torch.arange(piece.blocks, device=device)[:, None] + torch.arange(reach, device=device)
 
 
 def _weights_and_score_gradients(
@@ -156,18 +159,18 @@ def _sinks(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
 
 def _ungate(text: _Text, membership_T: Tensor, rule: PairRule, gates_TK: Tensor) -> None:
     """Take near pairs and pairs with a sink out of the gates' sums: the mask keeps them whatever their groups."""
-    member_TK = ((membership_T[:, None] >> torch.arange(gates_TK.shape[1])) & 1).to(gates_TK.dtype)
-    length = membership_T.shape[0]
+    length, device = membership_T.shape[0], membership_T.device
+    member_TK = group_bits(membership_T, gates_TK.shape[1]).to(gates_TK.dtype)
+    place_T = torch.arange(length, device=device)
     for start in range(0, length, 64):
         rows = slice(start, min(start + 64, length))
         first = max(0, start - rule.window)
-        position, column = torch.arange(length)[rows, None], torch.arange(first, rows.stop)[None, :]
+        position, column = place_T[rows, None], place_T[None, first : rows.stop]
         near_nm = (column <= position) & (position - column <= rule.window)
         _take(text, rows, slice(first, rows.stop), near_nm, member_TK, gates_TK)
     rows = slice(rule.window + 1, None)
     if has_far_sinks(length, rule):
-        sinks = torch.arange(min(rule.num_sinks, length))[None, :]
-        far_nm = torch.arange(length)[rows, None] - sinks > rule.window
+        far_nm = place_T[rows, None] - place_T[None, : rule.num_sinks] > rule.window
         _take(text, rows, slice(0, far_nm.shape[1]), far_nm, member_TK, gates_TK)
 
 
@@ -193,9 +196,9 @@ def _gradients(
     by_text: list[list[Tensor]] = []
     for b in range(query.shape[0]):
         q_THD, k_TGD, v_TGD, out_THD, grad_THD = (x[b].transpose(0, 1) for x in (query, key, value, out, grad_BHTD))
-        zeros = [torch.zeros(x.shape, dtype=lse.dtype) for x in (q_THD, k_TGD, v_TGD)]
+        zeros = [torch.zeros(x.shape, dtype=lse.dtype, device=x.device) for x in (q_THD, k_TGD, v_TGD)]
         text = _Text(q_THD, k_TGD, v_TGD, out_THD, grad_THD, lse[b].t(), scale, *zeros)
-        gates_TK = torch.zeros(q_THD.shape[0], num_groups, dtype=lse.dtype) if num_groups else None
+        gates_TK = torch.zeros(q_THD.shape[0], num_groups, dtype=lse.dtype, device=lse.device) if num_groups else None
         small_T = narrow(membership_BT[b])
         _same_group(text, membership_BT[b], gates_TK)
         if has_local(small_T, rule.window):
@@ -215,6 +218,10 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:
     if fused_fits(query, key, value) and fused_available():
         return fused_attention(query, key, value, membership, rule, Scoring(scale))
+    if query.device.type == "cuda":
+        extent = membership_extent(membership)
+        if decomposition_fits(query, key, extent, plain=True):
+            return flash_decomposition(query, key, value, membership, rule, scale, extent=extent)
     return decomposed_attention(query, key, value, membership, rule, scale)
 
 
@@ -252,7 +259,7 @@ class _Differentiable(torch.autograd.Function):
 def differentiable_attention(
     query: Tensor, key: Tensor, value: Tensor, membership: Tensor, rule: PairRule, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention with exact gradients for query, key and value in memory linear in T; CPU, no padding.
+    """Focus attention with exact gradients for query, key and value in memory linear in T; no padding.
 
     Args:
         query: (B, H, T, D); key, value: (B, G, T, D).
@@ -285,7 +292,7 @@ def straight_through_attention(
     `gated_attention(hard_top_k=...)`, which computes all T^2 pairs, can say.
 
     Args:
-        query: (B, H, T, D); key, value: (B, G, T, D), on the CPU.
+        query: (B, H, T, D); key, value: (B, G, T, D).
         probabilities: (B, T, K).
         rule: window and sinks.
         scale: factor on the scores.

@@ -17,8 +17,8 @@ from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
-from focus_runtime.attention.flash import causal_sdpa
 from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
+from focus_runtime.attention.kernels.flash import causal_sdpa, has_backward
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
@@ -166,12 +166,12 @@ def attend(
                 expected="as many queries as keys, no padding, no softcap",
                 fix='use backend="auto"',
             )
-        if query.device.type != "cpu":
-            if gradient:
-                raise _no_gradient(backend, query)
-            return flash_decomposition(*inputs, scoring.scale, stage=clock, extent=extent)
         if gradient:
+            if not has_backward(query):
+                raise _no_gradient(backend, query)
             return differentiable_attention(*inputs, scoring.scale)
+        if query.device.type != "cpu":
+            return flash_decomposition(*inputs, scoring.scale, stage=clock, extent=extent)
         return decomposed_attention(*inputs, scoring.scale, clock=clock)
     if backend == "decode" and query.shape[2] > MAX_QUERIES:  # it masks whole rows of pairs
         backend = "masked"

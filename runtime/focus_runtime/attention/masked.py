@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.flash import causal_flash, masked_flash
+from focus_runtime.attention.kernels.flash import causal_flash, masked_flash
 from focus_runtime.attention.merging import merge
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring

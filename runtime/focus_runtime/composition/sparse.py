@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window
+from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting
@@ -214,8 +215,7 @@ def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
     gate, rule = owner.soft_gate, PairRule(setting.window, owner.config.num_sinks)
     assignment = layer.current_pass.assignment
     plain = assignment.everywhere is None and call.scoring.softcap is None and call.padding is None
-    plain = plain and call.query.device.type == "cpu"
-    if gate.hard and plain and call.total > DENSE_UP_TO:
+    if gate.hard and plain and has_backward(call.query) and call.total > DENSE_UP_TO:
         return straight_through_attention(
             call.query,
             call.key,

@@ -55,10 +55,16 @@ def allowed_to_last_queries(
     return allowed if key_padding is None else allowed & key_padding[:, None, :]
 
 
-def narrow(membership: Tensor) -> Tensor:
-    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost."""
-    largest = int(membership.max())
+def narrow(membership: Tensor, num_groups: int | None = None) -> Tensor:
+    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost.
+
+    Args:
+        membership: int64, any shape.
+        num_groups: K. Looked up when None, for which the host waits for a GPU.
+    """
+    if num_groups is None:
+        num_groups = int(membership.max()).bit_length() if int(membership.min()) >= 0 else 64
     for dtype in (torch.uint8, torch.int16, torch.int32):
-        if largest <= torch.iinfo(dtype).max and int(membership.min()) >= 0:
+        if (1 << num_groups) - 1 <= torch.iinfo(dtype).max:
             return membership.to(dtype)
     return membership

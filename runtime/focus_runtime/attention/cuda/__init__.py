@@ -1,1 +1,1 @@
-"""Exact Focus attention on CUDA: packing, variable-length flash kernels, decomposition, and the choice between them."""
+"""Exact Focus attention on CUDA: packing, decomposition, and the choice of a backend."""

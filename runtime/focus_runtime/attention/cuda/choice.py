@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.varlen import LARGEST_HEAD, unusable
+from focus_runtime.attention.kernels.flash import has_backward
+from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, unusable
 from focus_runtime.mask.extent import Extent
 
 COMPILE_FROM = 2048  # tokens; below, compiling flex takes more time than it saves
@@ -26,19 +27,19 @@ def decomposed_share(extent: Extent) -> float:
     return share + 2 / (groups * (groups - 1)) if top_k == 2 and groups > 1 else share
 
 
-def decomposition_fits(query: Tensor, key: Tensor, *, num_groups: int, plain: bool) -> bool:
+def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, plain: bool) -> bool:
     """True when `flash_decomposition` can run: half precision, all queries, no padding, no softcap, room for groups.
 
     Args:
         query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-        num_groups: K, which takes head dimensions of its own.
+        extent: K and k; for k of 3 and more groups take head dimensions of their own.
         plain: no padding, no softcap, no gradient.
     """
-    size = query.shape[-1]
+    size, groups = query.shape[-1], extent.num_groups
     return (
         plain
         and query.shape[2] == key.shape[2]
-        and size + num_groups + -(size + num_groups) % 8 <= LARGEST_HEAD
+        and (extent.top_k < 3 or size + groups + -(size + groups) % 8 <= LARGEST_HEAD)
         and unusable(query.device, query.dtype, size) is None
     )
 
@@ -52,11 +53,11 @@ def choose_on_cuda(
         query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
         extent: K, k and uniformity of the memberships.
         key_padding, softcap: as in `focus_attention`.
-        gradients: True when a backward pass will follow, which flex has and the decomposition has not.
+        gradients: True when a backward pass will follow: flex has one that waits for nothing.
     """
     length = key.shape[2]
     plain = key_padding is None and softcap is None and not gradients
-    fits = decomposition_fits(query, key, num_groups=extent.num_groups, plain=plain)
+    fits = decomposition_fits(query, key, extent, plain=plain)
     if fits and length >= DECOMPOSED_FROM.get(extent.top_k, length + 1) and decomposed_share(extent) <= WORTH:
         return "decomposed"
     long = length >= COMPILE_FROM and query.shape[2] > 1
@@ -64,4 +65,7 @@ def choose_on_cuda(
         return "masked"
     from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
 
-    return "flex" if works(query.device, query.dtype, query.shape[-1], gradients=gradients) else "masked"
+    if works(query.device, query.dtype, query.shape[-1], gradients=gradients):
+        return "flex"
+    linear = gradients and key_padding is None and softcap is None and query.shape[2] == length and extent.top_k <= 2
+    return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2

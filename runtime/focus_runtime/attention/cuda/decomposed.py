@@ -5,12 +5,13 @@ groups must count once. With k = 2 only pairs of the same two groups are counted
 taken off again (`_same_two_groups`), in logsumexp space; what is taken off is contained in what stays, so nothing
 cancels. With k >= 3 a pair counts in its lowest shared group only (`_lowest_shared_group`).
 
-Local and not the same group: one windowed call. Both devices hide pairs by extra head dimensions: query and key carry
-flags there whose product is so low a score that the pair's weight is exactly 0. A query with no other pair gets a
-logsumexp far below any real one, which is read as -inf.
+Local and not the same group: for small windows the masked blocks of attention/decomposed.py, which copy nothing; for
+large ones one windowed call that hides pairs, as k >= 3 does, by extra head dimensions: query and key carry flags there
+whose product is so low a score that the pair's weight is exactly 0. A query with no other pair gets a logsumexp far
+below any real one, which is read as -inf. Extra dimensions copy query, key and value.
 
 Sinks beyond the window and in no shared group: s scores a query in plain torch. Memory is linear in T.
-Tested on the CPU through `varlen.PLAIN`; forward only.
+Tested on the CPU through `varlen.PLAIN`; forward only: gradients are decomposed_backward.py's, on any device.
 
 Shape suffixes: N = B * T tokens of all texts, M entries of a packing (M = N where entries are tokens), H query heads
 (Hq), G key-value heads (Hkv), D head size, K groups, S sinks, P parts; b, t rows of a slab, r = H / G.
@@ -33,12 +34,15 @@ from focus_runtime.attention.cuda.packing import (
     pack_groups,
     pack_pairs,
 )
-from focus_runtime.attention.cuda.varlen import LARGEST_HEAD, Kernel, best_kernel
+from focus_runtime.attention.decomposed import cross_group_local
+from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, Kernel, best_kernel
 from focus_runtime.errors import InputError
+from focus_runtime.mask.dense import narrow
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
 HIDE = 4096.0  # query and key carry this factor each: exact in fp16 and bf16, and 2^24 together in the fp32 score
+BLOCKS_UP_TO = 512  # window; an estimate from bytes moved, to be measured on a GPU
 MERGE_ELEMENTS = 1 << 25  # elements of one head-by-token slab merged at once, in fp32
 SINK_ELEMENTS = 1 << 25
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -131,6 +135,16 @@ class FlashCall:
         """T."""
         return self.membership.shape[1]
 
+    @property
+    def can_hide(self) -> bool:
+        """Whether a kernel can hold the head size and a dimension for each group."""
+        return _head_size_needed(self.flat[0].shape[2], self.extent.num_groups) <= LARGEST_HEAD
+
+    @property
+    def accumulates(self) -> torch.dtype:
+        """Type of logsumexps."""
+        return torch.promote_types(self.flat[0].dtype, torch.float32)
+
     def gathered(self, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
         """Query (M, H, D), key and value (M, G, D) of the entries of a packing."""
         with self.stage("gather"):
@@ -221,10 +235,26 @@ def _lowest_shared_group(call: FlashCall) -> list[Part]:
 
 
 def _local(call: FlashCall, window: int) -> Part:
+    """Near pairs without a shared group."""
+    batch, length = call.membership.shape
+    window = min(window, length - 1)
+    if window > BLOCKS_UP_TO and call.can_hide:
+        return _local_by_hiding(call, window)
+    small_BT = narrow(call.membership, call.extent.num_groups)
+    out_NHD = torch.empty_like(call.flat[0])
+    lse_NH = torch.empty(out_NHD.shape[:2], dtype=call.accumulates, device=out_NHD.device)
+    for b in range(batch):
+        rows = slice(b * length, (b + 1) * length)
+        text = (call.flat[0][rows], call.flat[1][rows], call.flat[2][rows])
+        cross_group_local(text, small_BT[b], window, call.scale, (out_NHD[rows], lse_NH[rows]))
+    return Part(out_NHD, lse_NH.t())
+
+
+def _local_by_hiding(call: FlashCall, window: int) -> Part:
     batch, length = call.membership.shape
     bits_NK = group_bits(call.membership.flatten(), call.extent.num_groups)
     cu_lengths = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device=bits_NK.device)
-    return Part(*call.hiding(call.flat, bits_NK, bits_NK, cu_lengths, window if window < length else None))
+    return Part(*call.hiding(call.flat, bits_NK, bits_NK, cu_lengths, window if window < length - 1 else None))
 
 
 def _sinks(call: FlashCall, rule: PairRule) -> Part:
@@ -295,15 +325,16 @@ def flash_decomposition(
         kernel = best_kernel(query.device, query.dtype, query.shape[-1])
     if extent is None:
         extent = membership_extent(membership)
-    if _head_size_needed(query.shape[-1], extent.num_groups) > LARGEST_HEAD or scale <= 0:
-        raise InputError(
-            f"backend 'decomposed' was given head size {query.shape[-1]}, {extent.num_groups} groups, scale {scale}",
-            expected=f"head size and groups together at most {LARGEST_HEAD}, a scale above 0",
-            fix='use backend="flex" or backend="auto"',
-        )
     batch, length = membership.shape
     q_NHD, k_NGD, v_NGD = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
     call = FlashCall(kernel, (q_NHD, k_NGD, v_NGD), membership, extent, scale, stage)
+    if (extent.top_k >= 3 and not call.can_hide) or scale <= 0:
+        raise InputError(
+            f"backend 'decomposed' was given head size {query.shape[-1]}, {extent.num_groups} groups, "
+            f"{extent.top_k} of them a token, scale {scale}",
+            expected=f"at most 2 groups a token, or head size and groups of {LARGEST_HEAD} in all; scale above 0",
+            fix='use backend="flex" or backend="auto"',
+        )
     parts = _lowest_shared_group(call) if extent.top_k >= 3 else _same_group(call)
     if extent.top_k == 2:
         parts += _same_two_groups(call)

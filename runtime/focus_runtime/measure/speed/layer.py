@@ -13,7 +13,7 @@ from focus_runtime.attention import choose_backend, focus_attention
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.dispatch import attend, fused_inside_window, rows_together
-from focus_runtime.attention.flash import causal_flash, causal_sdpa
+from focus_runtime.attention.kernels.flash import causal_flash, causal_sdpa
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.composition.heads import by_key_head, neighbours, query_heads

@@ -24,13 +24,16 @@ from focus_runtime.mask.extent import Extent
         (32768, Extent(8, 1, True), {"key_padding": torch.ones(1, 1, dtype=torch.bool)}, "flex"),
         (32768, Extent(8, 1, True), {"dtype": torch.float32}, "flex"),
         (32768, Extent(8, 1, True), {"dtype": torch.float64}, "masked"),
-        (32768, Extent(8, 1, True), {"size": 256}, "flex"),
+        (32768, Extent(8, 1, True), {"size": 256}, "decomposed"),
+        (32768, Extent(8, 1, True), {"size": 264}, "flex"),
         (32768, Extent(8, 1, True), {"queries": 100}, "flex"),
         (32768, Extent(8, 1, True), {"queries": 1}, "masked"),
     ],
 )
 def test_choice_on_cuda(length, extent, changes, expected, monkeypatch):
-    monkeypatch.setattr(cuda_choice, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 else "no")
+    monkeypatch.setattr(
+        cuda_choice, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 and size <= 256 else "no"
+    )
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
     changes = dict(changes)
     queries, size = changes.pop("queries", length), changes.pop("size", 64)
@@ -47,3 +50,7 @@ def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
     settings = {"key_padding": None, "softcap": None, "gradients": True}
     assert choose_on_cuda(query, query, Extent(8, 1, True), **settings) == "masked"
     assert tried == [((torch.device("meta"), torch.float32, 256), {"gradients": True})]
+    monkeypatch.setattr(cuda_choice, "has_backward", lambda query: True)
+    assert choose_on_cuda(query, query, Extent(8, 2, True), **settings) == "decomposed"  # memory linear in T
+    assert choose_on_cuda(query, query, Extent(8, 3, True), **settings) == "masked"
+    assert choose_on_cuda(query, query, Extent(8, 2, True), **(settings | {"gradients": False})) == "masked"

@@ -8,7 +8,7 @@ import torch
 from focus_runtime.attention.cuda import decomposed as cuda_module
 from focus_runtime.attention.cuda.decomposed import FlashCall, Part, merge_parts
 from focus_runtime.attention.cuda.packing import membership_extent
-from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, plain_varlen
+from focus_runtime.attention.kernels.varlen import PLAIN, Kernel, plain_varlen
 from focus_runtime.errors import InputError
 from focus_runtime.mask.extent import Extent
 from tests.runtime.attention.by_keyword import flash_decomposition, reference_attention
@@ -84,6 +84,22 @@ def test_small_and_large_scores_in_fp32(top_k, scale, fresh_seed):
     assert_same(actual, expected, 5e-6 if scale < 1 else 5e-4)
 
 
+@pytest.mark.parametrize(("dim", "groups", "blocks_up_to"), [(256, 6, 512), (256, 6, 0), (8, 6, 0), (8, 40, 512)])
+@pytest.mark.parametrize("top_k", [1, 2])
+@pytest.mark.parametrize("window", [0, 1, 63, 64, 100, 129, 500])
+def test_near_pairs_in_blocks_or_by_hiding(dim, groups, blocks_up_to, top_k, window, fresh_seed, monkeypatch):
+    """Large windows hide pairs in more head dimensions, where a kernel can hold them: not at head size 256."""
+    monkeypatch.setattr(cuda_module, "BLOCKS_UP_TO", blocks_up_to)
+    monkeypatch.setattr("focus_runtime.attention.decomposed.MOST_PAIRS", 30_000)
+    inputs, membership = (
+        random_inputs(200, dim=dim, batch=2),
+        random_membership(200, groups=groups, top_k=top_k, batch=2),
+    )
+    settings = {"window": window, "num_sinks": 2, "scale": dim**-0.5}
+    actual = flash_decomposition(*inputs, membership, kernel=PLAIN, **settings)
+    assert_same(actual, reference_attention(*inputs, membership, **settings), 1e-11)
+
+
 def test_strided_inputs(fresh_seed):
     inputs = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in random_inputs(70, batch=2)]
     membership = random_membership(70, batch=2)
@@ -105,7 +121,7 @@ def test_stages_are_announced_and_calls_are_few(fresh_seed):
         calls.append(arguments[-1])  # the window
         return plain_varlen(*arguments)
 
-    for top_k, expected in ((1, [None, 9]), (2, [None, None, 9]), (3, [None, 9])):
+    for top_k, expected in ((1, [None]), (2, [None, None]), (3, [None])):  # near pairs run in blocks
         seen.clear()
         calls.clear()
         flash_decomposition(
@@ -121,10 +137,10 @@ def test_stages_are_announced_and_calls_are_few(fresh_seed):
         assert calls == expected
 
 
-@pytest.mark.parametrize(("dim", "groups", "scale"), [(256, 1, 0.1), (200, 60, 0.1), (8, 2, 0.0), (8, 2, -1.0)])
+@pytest.mark.parametrize(("dim", "groups", "scale"), [(256, 3, 0.1), (200, 60, 0.1), (8, 2, 0.0), (8, 2, -1.0)])
 def test_what_no_kernel_can_hold_is_refused(dim, groups, scale):
     inputs = random_inputs(6, heads=1, kv_heads=1, dim=dim)
-    membership = torch.full((1, 6), 1 << (groups - 1))
+    membership = torch.full((1, 6), 7 << (groups - 3) if groups >= 3 else 1 << (groups - 1))
     with pytest.raises(InputError, match="decomposed"):
         flash_decomposition(*inputs, membership, kernel=PLAIN, window=2, scale=scale)
 

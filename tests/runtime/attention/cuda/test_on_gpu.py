@@ -12,12 +12,18 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention
-from focus_runtime.attention.cuda.varlen import available_kernels, best_kernel, plain_varlen
+from focus_runtime.attention.kernels.varlen import available_kernels, best_kernel, plain_varlen
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from focus_runtime.mask.extent import Extent
 from tests.helpers import build_centroids, build_model, random_ids
-from tests.runtime.attention.by_keyword import flash_decomposition, flex_focus_attention, reference_attention
+from tests.runtime.attention.by_keyword import (
+    differentiable_attention,
+    flash_decomposition,
+    flex_focus_attention,
+    reference_attention,
+    straight_through_attention,
+)
 from tests.runtime.attention.inputs import assert_same, oracle, padded, random_membership
 
 pytestmark = [
@@ -133,10 +139,60 @@ def test_a_cuda_graph_replays_it_on_new_inputs(fresh_seed):
     assert_same(result, oracle(inputs, membership, **settings), HALF)
 
 
-@pytest.mark.parametrize(("dtype", "dim"), [(torch.float32, 64), (torch.bfloat16, 256)])
-def test_what_flash_cannot_hold_is_refused(dtype, dim):
+@pytest.mark.parametrize(("dtype", "dim", "top_k"), [(torch.float32, 64, 1), (torch.bfloat16, 256, 3)])
+def test_what_flash_cannot_hold_is_refused(dtype, dim, top_k):
     with pytest.raises(InputError, match="flex"):
-        flash_decomposition(*random_inputs(50, dim=dim, dtype=dtype), members(50), window=3, scale=0.1)
+        flash_decomposition(*random_inputs(50, dim=dim, dtype=dtype), members(50, top_k=top_k), window=3, scale=0.1)
+
+
+@pytest.mark.parametrize("window", [0, 100, 600])  # in blocks, in blocks, and by hiding or in blocks
+@pytest.mark.parametrize("dim", [64, 128, 256])
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_near_pairs_in_blocks_or_by_hiding(window, dim, top_k, fresh_seed):
+    inputs, membership = random_inputs(1500, dim=dim, batch=2), members(1500, groups=8, top_k=top_k, batch=2)
+    settings: dict[str, Any] = {"window": window, "num_sinks": 4, "scale": dim**-0.5}
+    actual = flash_decomposition(*inputs, membership, **settings)
+    assert_same(actual, oracle(inputs, membership, **settings), HALF)
+
+
+# --- gradients
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("dim", [64, 72, 128])
+@pytest.mark.parametrize("top_k", [1, 2])
+@pytest.mark.parametrize("heads", [(4, 4), (6, 2)])
+def test_gradients_equal_the_oracles(dtype, dim, top_k, heads, fresh_seed):
+    inputs = [
+        x.requires_grad_() for x in random_inputs(700, dim=dim, dtype=dtype, batch=2, heads=heads[0], kv_heads=heads[1])
+    ]
+    membership, upstream = members(700, groups=6, top_k=top_k, batch=2), torch.randn_like(inputs[0])
+    settings: dict[str, Any] = {"window": 64, "num_sinks": 3, "scale": dim**-0.5}
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    expected = torch.autograd.grad((oracle(exact, membership, **settings)[0] * upstream).sum(), exact)
+    actual = torch.autograd.grad(
+        (differentiable_attention(*inputs, membership, **settings)[0] * upstream).sum(), inputs
+    )
+    for one, other in zip(actual, expected, strict=True):
+        error = (one.double() - other).norm() / other.norm()
+        assert error < (1e-4 if dtype == torch.float32 else 1e-2)
+
+
+def test_routers_get_their_gradient(fresh_seed):
+    inputs = [x.requires_grad_() for x in random_inputs(600, dtype=torch.float32)]
+    probabilities = torch.softmax(2 * torch.randn(1, 600, 8, device=DEVICE), -1).requires_grad_()
+    upstream = torch.randn_like(inputs[0])
+    settings: dict[str, Any] = {"top_k": 2, "window": 32, "num_sinks": 2, "scale": 0.125}
+
+    def of(tensors, groups):
+        out = straight_through_attention(*tensors, groups, **settings)
+        return torch.autograd.grad((out * upstream.to(out)).sum(), [*tensors, groups])
+
+    on_cpu = [x.detach().double().cpu().requires_grad_() for x in (*inputs, probabilities)]
+    upstream_cpu, actual = upstream.cpu(), of(inputs, probabilities)
+    upstream = upstream_cpu
+    for one, other in zip(actual, of(on_cpu[:3], on_cpu[3]), strict=True):
+        assert (one.double().cpu() - other).norm() / other.norm() < 1e-4
 
 
 # --- flex

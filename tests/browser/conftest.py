@@ -118,6 +118,18 @@ def chromium():
         browser.close()
 
 
+# Gradio's loader (6.31) leaves the page with its clock running, a callback in every frame while the page is open, and
+# keeps the function that it found when its module was loaded; once Gradio stands everybody else has the browser's own.
+# Those callbacks took half a minute of processor time in all tests together.
+SLOW_LOADER_CLOCK = """
+const own = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (callback) => setTimeout(() => own(callback), 250);
+new MutationObserver((_, observer) => {
+  if (!document.querySelector("[role=tab]")) return;
+  window.requestAnimationFrame = own;
+  observer.disconnect();
+}).observe(document, { childList: true, subtree: true });
+"""
 CONTEXTS = {}  # by browser, size and scheme: pages of one context share what the browser has compiled and cached
 IDLE = defaultdict(list)  # by the same: blank pages; opening the next one in place takes a third less than in a new one
 
@@ -155,6 +167,7 @@ def opening(chromium, url):
         key = (chromium, size, scheme)
         if key not in CONTEXTS:
             CONTEXTS[key] = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True)
+            CONTEXTS[key].add_init_script(SLOW_LOADER_CLOCK)
         page = IDLE[key].pop() if IDLE[key] and before is None else CONTEXTS[key].new_page()
         opened.append((page, key if before is None else None))
         for event, listener in listeners.items():

@@ -34,10 +34,11 @@ def test_short_texts_fall_back_to_pca(count):
 
 def test_what_numba_compiles_is_kept_for_the_next_process_where_a_folder_can_be_written(monkeypatch):
     from numba.core.caching import NullCache
-    from umap import umap_
 
     routing = np.random.default_rng(5).normal(size=(40, 4)).astype(np.float32)
     before = project(routing, routing[:2]).xy
+    from umap import umap_  # after ours, which imports it in a way of its own
+
     assert not isinstance(umap_.smooth_knn_dist._cache, NullCache)
     dispatcher = type(umap_.smooth_knn_dist)
     monkeypatch.setattr(umap_.smooth_knn_dist, "_cache", NullCache())
@@ -50,3 +51,17 @@ def test_what_numba_compiles_is_kept_for_the_next_process_where_a_folder_can_be_
     monkeypatch.setattr(dispatcher, "enable_caching", refuse)
     assert np.array_equal(project(routing, routing[:2]).xy, before)
     assert umap_.smooth_knn_dist in refused
+
+
+def test_what_no_short_text_calls_is_not_compiled():
+    import numba
+
+    own = numba.njit
+    routing = np.random.default_rng(6).normal(size=(40, 4)).astype(np.float32)
+    project(routing, routing[:2])
+    from pynndescent import distances, utils
+    from umap import layouts
+
+    assert numba.njit is own
+    assert utils.tau_rand.signatures == distances.squared_euclidean.signatures == []
+    assert layouts.rdist.signatures != []

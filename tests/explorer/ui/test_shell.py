@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from focus_explorer.ui.shell import App, build_app
+from focus_explorer.ui.shell import QUEUE_SECONDS, App, build_app
+from tests.helpers import free_port
 
 
 def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path, monkeypatch):
@@ -23,3 +24,14 @@ def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path
 def test_an_open_page_holds_no_connection(tmp_path):
     """A browser has six for an address: with the heartbeat that a `gr.State` switches on, a seventh tab hung."""
     assert build_app(database=tmp_path / "runs.duckdb").blocks.get_config_file()["connect_heartbeat"] is False
+
+
+def test_an_empty_queue_is_looked_at_a_few_times_a_second(tmp_path):
+    """Gradio's own thousand looks a second take a twentieth of a core for as long as the page is served."""
+    app = build_app(database=tmp_path / "runs.duckdb")
+    assert app.blocks._queue.sleep_when_free < QUEUE_SECONDS, "Gradio's own is no longer so eager: ours can go"
+    app.launch(port=free_port(), block=False)
+    try:
+        assert app.blocks._queue.sleep_when_free == QUEUE_SECONDS
+    finally:
+        app.blocks.close(verbose=False)

@@ -7,13 +7,11 @@ processor with matrix tiles), so constants of one machine would choose wrongly o
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,14 +20,13 @@ from focus_runtime.attention import costs
 from focus_runtime.attention.costs import MachineCosts
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.fused import ELEMENTS, fused_attention, fused_available, in_matrix_tiles
+from focus_runtime.attention.kept_costs import keep_costs, read_costs
 from focus_runtime.attention.kernels.flash import causal_flash
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.files import default_cache_dir, replacing
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.native.library import processor_identity
 
-FROM_TOKENS = 512  # shorter texts take a millisecond a layer whatever runs
 HEADS, HEAD_SIZE, SHORT, LONG, GROUPS = 8, 64, 1024, 2048, 8
 RULE, SCORING = PairRule(128), Scoring(HEAD_SIZE**-0.5)
 REPEATS = 5
@@ -47,8 +44,11 @@ def machine_costs(dtype: torch.dtype) -> MachineCosts:
     key = (dtype, torch.get_num_threads())
     with _LOCK:  # two threads would disturb each other's clock
         if key not in _known:
-            path = default_cache_dir() / "costs" / f"{_name(*key)}.json"
-            _known[key] = _read(path) or _written(path, measure(dtype))
+            name = _name(*key)
+            kept = read_costs(name, MachineCosts)
+            _known[key] = kept or measure(dtype)
+            if kept is None:
+                keep_costs(name, asdict(_known[key]))
         return _known[key]
 
 
@@ -114,19 +114,3 @@ def _name(dtype: torch.dtype, threads: int) -> str:
     machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
     kernel = "fused" if fused_available() else "torch"
     return f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"
-
-
-def _read(path: Path) -> MachineCosts | None:
-    try:
-        return MachineCosts(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # not there yet, or damaged: measured again
-        return None
-
-
-def _written(path: Path, measured: MachineCosts) -> MachineCosts:
-    try:
-        with replacing(path, explain=None) as fresh:
-            fresh.write_text(json.dumps(asdict(measured)) + "\n", encoding="utf-8")
-    except OSError:  # a home that cannot be written: measured again by the next process
-        pass
-    return measured

@@ -18,6 +18,7 @@ from focus_runtime.attention.inclusion_exclusion import subsets_of
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 
+FROM_TOKENS = 512  # a machine is measured for texts from here on: shorter ones take a millisecond a layer whatever runs
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, calls, local pairs.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR = 1.3, 150.0, 630.0, 1.0
 SINK_PAIR = 4.0  # not fitted: a few sinks cost little compared with the rest

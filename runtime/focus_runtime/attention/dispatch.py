@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.calibration import FROM_TOKENS, machine_costs
+from focus_runtime.attention.calibration import machine_costs
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.costs import cheapest
+from focus_runtime.attention.costs import FROM_TOKENS, cheapest
+from focus_runtime.attention.cuda.calibration import gpu_costs
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
 from focus_runtime.attention.cuda.packing import membership_extent
@@ -65,7 +66,9 @@ def choose_backend(
         return "masked"
     if query.device.type == "cuda":
         assert extent is not None
-        return choose_on_cuda(query, key, extent, key_padding=key_padding, softcap=softcap, gradients=gradient)
+        return choose_on_cuda(
+            query, key, extent, window=window, key_padding=key_padding, softcap=softcap, gradients=gradient
+        )
     if not plain:
         return "masked"
     return cheapest(membership, rule, machine_costs(query.dtype), fused=fused)
@@ -93,6 +96,8 @@ def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> Non
     """
     if device.type == "cpu" and length >= FROM_TOKENS:
         machine_costs(dtype)
+    if device.type == "cuda" and length >= FROM_TOKENS:
+        gpu_costs(device, dtype)
 
 
 def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -7,7 +7,7 @@ from dataclasses import astuple
 import pytest
 import torch
 
-from focus_runtime.attention import calibration, choose_backend, costs
+from focus_runtime.attention import calibration, choose_backend, costs, kept_costs
 from focus_runtime.attention.calibration import GROUPS, LONG, RULE, SHORT, fitted, machine_costs, measure
 from focus_runtime.attention.costs import MachineCosts
 from focus_runtime.attention.fused import matrix_tiles_available
@@ -17,7 +17,7 @@ from tests.runtime.attention.inputs import needs_compiler, random_membership
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """An empty cache folder, and what was measured."""
-    monkeypatch.setattr(calibration, "default_cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(kept_costs, "default_cache_dir", lambda: tmp_path)
     monkeypatch.setattr(calibration, "_known", {})
     return tmp_path
 

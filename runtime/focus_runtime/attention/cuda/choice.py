@@ -1,8 +1,8 @@
-"""Which backend `auto` should take on CUDA. Estimates from operation counts: no GPU was at hand to measure them.
+"""Which backend `auto` should take on CUDA: the one that takes least by what was measured on this GPU (calibration.py).
 
-Replace the constants by what `make bench-gpu` measures. Per layer of 12 heads of 64 on an H100-class card, full
-attention should take about 0.1 ms at 4K tokens. The decomposition makes 89 operations besides its kernels for k = 1 and
-153 for k = 2 (counted), most of them launches of some microseconds each.
+Where that cannot be had, and under gradients, estimates from operation counts decide. Per layer of 12 heads of 64 on an
+H100-class card, full attention should take about 0.1 ms at 4K tokens. The decomposition makes 89 operations besides its
+kernels for k = 1 and 153 for k = 2 (counted), most of them launches of some microseconds each.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.costs import FROM_TOKENS
+from focus_runtime.attention.cuda.calibration import decomposed_share, gpu_costs, work_of
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, unusable
 from focus_runtime.mask.extent import Extent
@@ -18,13 +20,6 @@ COMPILE_FROM = 2048  # tokens; below, compiling flex takes more time than it sav
 DECOMPOSED_FROM = {1: 8192, 2: 16384}  # tokens by k
 WORTH = 0.7  # share of full attention's operations up to which the decomposition is taken
 SMALLEST_FLEX_HEAD = 16  # Triton's least matrix side
-
-
-def decomposed_share(extent: Extent) -> float:
-    """Operations of the decomposition over full attention's, long inputs, balanced groups (METHOD section 4)."""
-    groups, top_k = extent.num_groups, extent.top_k
-    share = top_k * top_k / groups
-    return share + 2 / (groups * (groups - 1)) if top_k == 2 and groups > 1 else share
 
 
 def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, plain: bool) -> bool:
@@ -45,27 +40,44 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, plain: boo
 
 
 def choose_on_cuda(
-    query: Tensor, key: Tensor, extent: Extent, *, key_padding: Tensor | None, softcap: float | None, gradients: bool
+    query: Tensor,
+    key: Tensor,
+    extent: Extent,
+    *,
+    window: int,
+    key_padding: Tensor | None,
+    softcap: float | None,
+    gradients: bool,
 ) -> str:
     """Name the backend ("decomposed", "flex" or "masked") for Focus that is not full attention.
 
     Args:
         query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
         extent: K, k and uniformity of the memberships.
-        key_padding, softcap: as in `focus_attention`.
+        window, key_padding, softcap: as in `focus_attention`.
         gradients: True when a backward pass will follow: flex has one that waits for nothing.
     """
     length = key.shape[2]
     plain = key_padding is None and softcap is None and not gradients
     fits = decomposition_fits(query, key, extent, plain=plain)
+    if query.shape[2] == length >= FROM_TOKENS and not gradients:
+        costs = gpu_costs(query.device, query.dtype)
+        if costs is not None:
+            names = ["masked", *(["decomposed"] if fits else []), *(["flex"] if _flex_fits(query) else [])]
+            return costs.fastest({name: work_of(name, tuple(query.shape), extent, window) for name in names})
     if fits and length >= DECOMPOSED_FROM.get(extent.top_k, length + 1) and decomposed_share(extent) <= WORTH:
         return "decomposed"
-    long = length >= COMPILE_FROM and query.shape[2] > 1
-    if not long or query.dtype == torch.float64 or query.shape[-1] < SMALLEST_FLEX_HEAD:
+    if length < COMPILE_FROM or query.shape[2] == 1:
         return "masked"
-    from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
-
-    if works(query.device, query.dtype, query.shape[-1], gradients=gradients):
+    if _flex_fits(query, gradients=gradients):
         return "flex"
     linear = gradients and key_padding is None and softcap is None and query.shape[2] == length and extent.top_k <= 2
     return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2
+
+
+def _flex_fits(query: Tensor, *, gradients: bool = False) -> bool:
+    if query.dtype == torch.float64 or query.shape[-1] < SMALLEST_FLEX_HEAD:
+        return False
+    from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
+
+    return works(query.device, query.dtype, query.shape[-1], gradients=gradients)

@@ -6,8 +6,14 @@ import pytest
 import torch
 
 from focus_runtime.attention.cuda import choice as cuda_choice
+from focus_runtime.attention.cuda.calibration import GpuCosts
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.mask.extent import Extent
+
+
+@pytest.fixture(autouse=True)
+def unmeasured(monkeypatch):
+    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda device, dtype: None)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,7 @@ from focus_runtime.mask.extent import Extent
         (32768, Extent(8, 1, True), {"queries": 1}, "masked"),
     ],
 )
-def test_choice_on_cuda(length, extent, changes, expected, monkeypatch):
+def test_estimates_where_nothing_is_measured(length, extent, changes, expected, monkeypatch):
     monkeypatch.setattr(
         cuda_choice, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 and size <= 256 else "no"
     )
@@ -38,7 +44,7 @@ def test_choice_on_cuda(length, extent, changes, expected, monkeypatch):
     changes = dict(changes)
     queries, size = changes.pop("queries", length), changes.pop("size", 64)
     query = torch.empty(1, 1, queries, size, dtype=changes.pop("dtype", torch.bfloat16), device="meta")
-    settings = {"key_padding": None, "softcap": None, "gradients": False, **changes}
+    settings = {"window": 128, "key_padding": None, "softcap": None, "gradients": False, **changes}
     assert choose_on_cuda(query, torch.empty(1, 1, length, size, device="meta"), extent, **settings) == expected
 
 
@@ -47,10 +53,31 @@ def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
     tried = []
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *given, **more: tried.append((given, more)))
     query = torch.empty(1, 1, 4096, 256, dtype=torch.float32, device="meta")
-    settings = {"key_padding": None, "softcap": None, "gradients": True}
+    settings = {"window": 128, "key_padding": None, "softcap": None, "gradients": True}
     assert choose_on_cuda(query, query, Extent(8, 1, True), **settings) == "masked"
     assert tried == [((torch.device("meta"), torch.float32, 256), {"gradients": True})]
     monkeypatch.setattr(cuda_choice, "has_backward", lambda query: True)
     assert choose_on_cuda(query, query, Extent(8, 2, True), **settings) == "decomposed"  # memory linear in T
     assert choose_on_cuda(query, query, Extent(8, 3, True), **settings) == "masked"
     assert choose_on_cuda(query, query, Extent(8, 2, True), **(settings | {"gradients": False})) == "masked"
+
+
+def test_what_was_measured_decides_among_what_can_run(monkeypatch):
+    """Launches weigh in short texts, pairs in long ones, and a backend that cannot run is never taken."""
+    measured = GpuCosts({"masked": [1e-5, 0.0, 2e-12], "decomposed": [1e-3, 0.0, 1e-12], "flex": [5e-5, 0.0, 3e-12]})
+    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda device, dtype: measured)
+    monkeypatch.setattr(cuda_choice, "unusable", lambda device, dtype, size: None if size <= 256 else "no")
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
+
+    def chosen(length, groups=8, top_k=1, size=64, **changes):
+        query = torch.empty(1, 8, length, size, dtype=torch.bfloat16, device="meta")
+        settings = {"window": 128, "key_padding": None, "softcap": None, "gradients": False, **changes}
+        return choose_on_cuda(query, query, Extent(groups, top_k, True), **settings)
+
+    assert [chosen(length) for length in (512, 4096, 65536)] == ["masked", "flex", "decomposed"]
+    assert chosen(65536, softcap=30.0) == "flex"
+    assert chosen(65536, size=264) == "flex"
+    assert chosen(65536, size=8) == "decomposed"
+    assert chosen(65536, groups=4, top_k=3) == "masked"  # more operations than full attention
+    del measured.seconds["flex"]
+    assert chosen(65536, softcap=30.0) == "masked"

@@ -312,6 +312,18 @@ def median_ms(work, repeats=20):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("length", [1024, 4096, 8192, 32768])
+def test_auto_takes_the_fastest_or_nearly(length, fresh_seed):
+    """By what was measured on this GPU: at most a quarter slower than the best of the three."""
+    inputs, membership = random_inputs(length, heads=8, kv_heads=8), members(length, groups=8)
+
+    def by(backend):
+        return median_ms(lambda: focus_attention(*inputs, membership, window=128, backend=backend))
+
+    assert by("auto") <= 1.25 * min(by("masked"), by("flex"), by("decomposed"))
+
+
+@torch.no_grad()
 def speedup(length, *, as_graph):
     inputs, membership = random_inputs(length, heads=12, kv_heads=12), members(length, groups=8)
     kernel = best_kernel(inputs[0].device, inputs[0].dtype, 64)

@@ -33,7 +33,7 @@ from focus_explorer.ui.hosting.metrics import Metrics
 from focus_explorer.ui.hosting.modes import Hosting
 from focus_explorer.ui.hosting.observing import Observed
 from focus_explorer.ui.hosting.one_page import OnePage
-from focus_explorer.ui.hosting.stopping import end_jobs, exit_at_last, stop_signals
+from focus_explorer.ui.hosting.stopping import end_jobs, exit_at_last, stop_signals, wait_for
 from focus_explorer.ui.tabs import (
     centroids as centroids_tab,
 )
@@ -111,7 +111,7 @@ class App:
         with log, stop_signals() as stopping, self.metrics.serving(self.hosting.metrics_port):
             served = self._serve(free, mcp=mcp)
             if block:
-                stopping.wait()
+                wait_for(stopping)
                 if exits:
                     exit_at_last()
                 end_jobs()

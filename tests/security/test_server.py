@@ -56,6 +56,27 @@ def test_at_the_end_jobs_stop_at_their_next_step():
     assert job.state == "stopped"
 
 
+TO_ANOTHER_THREAD = """
+import os, signal, threading, time
+from focus_explorer.ui.hosting.stopping import stop_signals, wait_for
+
+def elsewhere():
+    time.sleep(0.3)  # until the main thread waits
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(20)
+    os._exit(3)
+
+with stop_signals() as stopping:
+    threading.Thread(target=elsewhere, daemon=True).start()
+    wait_for(stopping)
+"""
+
+
+def test_a_signal_that_another_thread_receives_ends_the_waiting_too():
+    """Its handler runs in the main thread alone, which nothing wakes."""
+    assert subprocess.run([sys.executable, "-c", TO_ANOTHER_THREAD], timeout=30, check=False).returncode == 0
+
+
 STUCK = """
 import threading, time
 from focus_explorer.ui.hosting.stopping import exit_at_last

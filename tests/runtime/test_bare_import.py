@@ -61,8 +61,9 @@ def test_the_finder_blocks():
         assert f"No module named '{name}'" in run(f"import {name}").stderr
 
 
-def test_the_runtime_imports_and_attends_without_the_rest():
-    code = """
+def test_the_runtime_attends_and_the_gpu_script_is_imported_without_the_rest():
+    """A lent GPU machine has torch, transformers and safetensors alone."""
+    code = f"""
 import focus_runtime
 import focus_runtime.measure.loss, focus_runtime.measure.scores, focus_runtime.measure.speed
 import focus_runtime.composition.attach
@@ -77,13 +78,9 @@ groups = 1 << (torch.arange(40)[None] % 4)
 a = focus_attention(x, x, x, groups, window=3, num_sinks=1)
 b, _ = flash_decomposition(x, x, x, groups, PairRule(3, 1), 0.25, kernel=PLAIN)
 assert (a - b).abs().max() < 1e-5
+import sys
+sys.path[:0] = [{str(ROOT)!r}, {str(RUNTIME)!r}]
+import benchmarks.gpu
 """
-    done = run(code)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
-def test_the_gpu_script_needs_no_more():
-    """A lent GPU machine has torch, transformers and safetensors alone."""
-    code = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(RUNTIME)!r}]\nimport benchmarks.gpu"
     done = run(code)
     assert done.returncode == 0, done.stderr[-2000:]

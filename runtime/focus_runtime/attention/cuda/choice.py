@@ -12,6 +12,7 @@ from torch import Tensor
 
 from focus_runtime.attention.costs import FROM_TOKENS
 from focus_runtime.attention.cuda.calibration import decomposed_share, gpu_costs, work_of
+from focus_runtime.attention.cuda.decomposed import head_size_needed
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, unusable
 from focus_runtime.mask.extent import Extent
@@ -30,11 +31,11 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, plain: boo
         extent: K and k; for k of 3 and more groups take head dimensions of their own.
         plain: no padding, no softcap, no gradient.
     """
-    size, groups = query.shape[-1], extent.num_groups
+    size = query.shape[-1]
     return (
         plain
         and query.shape[2] == key.shape[2]
-        and (extent.top_k < 3 or size + groups + -(size + groups) % 8 <= LARGEST_HEAD)
+        and (extent.top_k < 3 or head_size_needed(size, extent.num_groups) <= LARGEST_HEAD)
         and unusable(query.device, query.dtype, size) is None
     )
 

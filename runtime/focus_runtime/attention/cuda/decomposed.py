@@ -138,7 +138,7 @@ class FlashCall:
     @property
     def can_hide(self) -> bool:
         """Whether a kernel can hold the head size and a dimension for each group."""
-        return _head_size_needed(self.flat[0].shape[2], self.extent.num_groups) <= LARGEST_HEAD
+        return head_size_needed(self.flat[0].shape[2], self.extent.num_groups) <= LARGEST_HEAD
 
     @property
     def accumulates(self) -> torch.dtype:
@@ -285,7 +285,8 @@ def _sinks(call: FlashCall, rule: PairRule) -> Part:
     return Part(out_BTHD.flatten(0, 1), lse_HBT.flatten(1))
 
 
-def _head_size_needed(head_size: int, num_groups: int) -> int:
+def head_size_needed(head_size: int, num_groups: int) -> int:
+    """Head dimensions of a call that hides pairs: those of the head and one for each group, in whole eights."""
     return head_size + num_groups + -(head_size + num_groups) % 8
 
 

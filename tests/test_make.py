@@ -12,7 +12,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 def _streams() -> list[tuple[list[str], list[str]]]:
     """(folders, ignored folders) of every pytest command of `make test`; no folders means all."""
     streams = []
-    for words in re.findall(r"^test-[\w-]+: setup\n\t.*-m pytest(.*) \$\(ARGS\)$", MAKEFILE, re.MULTILINE):
+    for words in re.findall(r"^test-[\w-]+: \$\(PACKAGES\)\n\t.*-m pytest(.*) \$\(ARGS\)$", MAKEFILE, re.MULTILINE):
         assert "-m" not in words.split(), "streams are folders, whatever the marks"
         ignored = re.findall(r"--ignore=(\S+)", words)
         streams.append(([word for word in words.split() if not word.startswith("-")], ignored))

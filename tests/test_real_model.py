@@ -27,8 +27,8 @@ def loaded():
 
 @pytest.fixture(scope="module")
 def ids(loaded):
-    """Opening of a novel the centroids were not trained on: (1, 512)."""
-    return torch.tensor([loaded[1](sample_text("Novel"), add_special_tokens=False).input_ids[:512]])
+    """Opening of a novel the centroids were not trained on: (1, 384)."""
+    return torch.tensor([loaded[1](sample_text("Novel"), add_special_tokens=False).input_ids[:384]])
 
 
 def test_cached_model_loads_in_under_three_seconds(loaded):
@@ -58,9 +58,9 @@ def test_detach_restores_every_bit(loaded, ids):
 def test_everything_allowed_is_full_attention(loaded, ids, setting):
     model = loaded[0]
     with torch.no_grad():
-        full = final_hidden(model, ids[:, :300])
+        full = final_hidden(model, ids[:, :200])
         focus = compose(model, load_centroids("novels"), **setting)
-        same = final_hidden(model, ids[:, :300])
+        same = final_hidden(model, ids[:, :200])
         focus.detach()
     assert (full - same).abs().max() / full.abs().max() < 1e-5
 
@@ -69,7 +69,7 @@ def test_trained_centroids_beat_random_ones_at_equal_sparsity(loaded, ids):
     model, tokenizer = loaded
     trained = load_centroids("novels")
     untrained = random_centroids(model, trained.config)
-    other = tokenizer(sample_text("Dialogue") + sample_text("Source code"), add_special_tokens=False).input_ids[:512]
+    other = tokenizer(sample_text("Dialogue") + sample_text("Source code"), add_special_tokens=False).input_ids[:384]
     calibrate_potentials(model, untrained, torch.tensor([other]))
     full, _ = evaluate_full(model, ids)
     results = {}

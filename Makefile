@@ -78,10 +78,10 @@ STREAMS := test-browser test-explorer test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: $(PACKAGES)
-	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui tests/explorer/views $(ARGS)
+	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui $(ARGS)
 
 test-explorer: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/views tests/explorer tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui tests/explorer tests/security $(ARGS)
 
 test-rest: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/explorer --ignore=tests/security $(ARGS)

@@ -8,7 +8,7 @@ from typing import Any
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.services.service import Service
-from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_CHANCE, run_names, trait_words
+from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_P_VALUE, run_names, trait_words
 from focus_explorer.views.payloads.groups import GroupNamePayload, GroupNamesPayload
 from focus_runtime.store.database import Database
 from focus_runtime.store.group_names import write_group_name
@@ -41,7 +41,7 @@ def group_names(database: Database, run_id: str) -> GroupNamesPayload:
                             "share": round(each.share, 4),
                             "base": round(each.base, 4),
                             "covered": round(each.covered, 4),
-                            "chance": float(f"{each.chance:.2g}"),
+                            "p_value": float(f"{each.p_value:.2g}"),
                         }
                         for each in one.evidence
                     ],
@@ -54,7 +54,7 @@ def group_names(database: Database, run_id: str) -> GroupNamesPayload:
         "random": [None if value is None else round(value, 3) for value in found.random],
         "least_phi": LEAST_PHI,
         "least_share": LEAST_SHARE,
-        "most_chance": MOST_CHANCE,
+        "most_p_value": MOST_P_VALUE,
     }
 
 

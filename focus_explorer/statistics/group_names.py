@@ -2,7 +2,7 @@
 
 A group is named after the trait with the highest phi (see group_traits.py) of those that at least `LEAST_SHARE` of its
 tokens have, if that phi is at least `LEAST_PHI` and above what any group of random centroids reaches in the same layer,
-where these were measured, and if chance explains it in less than one of `1 / MOST_CHANCE` groups.
+where these were measured, and if chance explains it in less than one of `1 / MOST_P_VALUE` groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from focus_runtime.store.database import Database
 
 LEAST_PHI = 0.25
 LEAST_SHARE = 0.25
-MOST_CHANCE = 0.025
+MOST_P_VALUE = 0.025
 MOST = 0.5  # share from which a name says "mostly"
 EVIDENCE = 3
 KEPT_RUNS = 4
@@ -131,7 +131,7 @@ def _name(found: list[Association], random: float) -> str:
     for one in found:
         if one.phi <= random or one.phi < LEAST_PHI:
             break
-        if one.share >= LEAST_SHARE and one.chance < MOST_CHANCE:
+        if one.share >= LEAST_SHARE and one.p_value < MOST_P_VALUE:
             return f"{'mostly' if one.share >= MOST else 'many'} {trait_words(one.trait)}"
     return ""
 

@@ -50,7 +50,7 @@ class Association:
         share: of the group's tokens that have the trait.
         base: of all tokens.
         covered: of the tokens with the trait that are in the group.
-        chance: probability that the best of all traits tried does as well in a group drawn at random, at most 1: the
+        p_value: probability that the best of all traits tried does as well in a group drawn at random, at most 1: the
             trait's own, times the number of traits (Bonferroni); tokens count as independent.
     """
 
@@ -59,7 +59,7 @@ class Association:
     share: float
     base: float
     covered: float
-    chance: float
+    p_value: float
 
 
 def token_traits(pieces: Sequence[str]) -> Traits:

@@ -269,7 +269,7 @@ export interface TraitPayload {
   share: number;
   base: number;
   covered: number;
-  chance: number;
+  p_value: number;
 }
 
 /** A cell of `names` of group_names. */
@@ -286,7 +286,7 @@ export interface GroupNamesPayload {
   random: (number | null)[];
   least_phi: number;
   least_share: number;
-  most_chance: number;
+  most_p_value: number;
 }
 
 /** agreement_payload. */

@@ -96,10 +96,10 @@ export class GroupName {
 }
 
 /** @param {TraitPayload} given */
-const line = ({ trait, phi, share, base, covered, chance }) =>
+const line = ({ trait, phi, share, base, covered, p_value }) =>
   el(
     "li",
-    { title: text.phi(format.decimal(phi, 2), chance < 0.001 ? text.rare : format.decimal(chance, 3)) },
+    { title: text.phi(format.decimal(phi, 2), p_value < 0.001 ? text.rare : format.decimal(p_value, 3)) },
     el("b", {}, trait),
     text.evidence(format.percent(share), format.percent(base), format.percent(covered)),
   );
@@ -113,7 +113,7 @@ export function nameRule(app) {
     format.count(names.traits),
     format.decimal(names.least_phi, 2),
     format.percent(names.least_share),
-    format.percent(names.most_chance, 1),
+    format.percent(names.most_p_value, 1),
     random === null ? text.noRandom : text.random(format.decimal(random, 2)),
   );
 }

@@ -70,7 +70,7 @@ GROUP_NAMES = pa.schema(
         ("layer", pa.int32()),
         ("group_index", pa.int32()),
         *((name, pa.string()) for name in ("label", "name", "trait")),
-        *((name, pa.float64()) for name in ("phi", "share", "base", "covered", "chance", "random")),
+        *((name, pa.float64()) for name in ("phi", "share", "base", "covered", "p_value", "random")),
     ]
 )
 # Name, note and tags of a run change while its numbers do not, and its title is a part of the text.
@@ -195,7 +195,7 @@ def _group_names(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
             "trait": trait_words(best.trait) if best is not None else None,
             **{
                 name: getattr(best, name) if best is not None else None
-                for name in ("phi", "share", "base", "covered", "chance")
+                for name in ("phi", "share", "base", "covered", "p_value")
             },
             "random": random,
         }

@@ -42,9 +42,9 @@ class GroupFunctions:
             layers: their numbers; names: by layer and group, name (empty where nothing is clear), given (by people, or
             null) and evidence: the traits that tell the group best, each with phi (correlation, 0 to 1), share of the
             group's tokens with the trait, base rate in the text, covered (the part of the trait's tokens in this
-            group) and chance (probability that the best of all traits does as well in a group drawn at random);
+            group) and p_value (probability that the best of all traits does as well in a group drawn at random);
             traits: how many were tried; random: by layer, the highest phi of random centroids' groups, null where not
-            measured; least_phi, least_share and most_chance: what a name needs.
+            measured; least_phi, least_share and most_p_value: what a name needs.
         """
         return {"layers": layer_numbers(self.service.database, run_id)} | dict(
             group_names(self.service.database, run_id)

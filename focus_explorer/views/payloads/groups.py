@@ -40,7 +40,7 @@ class GroupsPayload(TypedDict):
 
 
 class TraitPayload(TypedDict):
-    """A trait and a group: `share` of the group's tokens, `base` of all; `covered`: of those with the trait; `chance`:
+    """A trait and a group: `share` of the group's tokens, `base` of all; `covered`: of those with the trait; `p_value`:
     probability that the best of all traits does as well in a group drawn at random."""
 
     trait: str
@@ -48,7 +48,7 @@ class TraitPayload(TypedDict):
     share: float
     base: float
     covered: float
-    chance: float
+    p_value: float
 
 
 class GroupNamePayload(TypedDict):
@@ -67,7 +67,7 @@ class GroupNamesPayload(TypedDict):
     random: list[float | None]
     least_phi: float
     least_share: float
-    most_chance: float
+    most_p_value: float
 
 
 class LayerAgreementPayload(TypedDict):

@@ -45,7 +45,7 @@ def test_a_planted_group_is_named_and_its_evidence_counted(planted, run_id):
     assert first["given"] is None
     assert [one["name"] for one in answer["names"][1]].count("") >= 3  # places modulo four say nothing of a token
     assert answer["random"] == [None, None]
-    assert first["evidence"][0]["chance"] < 1e-6
+    assert first["evidence"][0]["p_value"] < 1e-6
 
 
 def test_what_random_centroids_reach_must_be_exceeded(planted, run_id):

@@ -47,7 +47,7 @@ def test_phi_is_the_correlation_and_shares_are_counts(fresh_seed):
                 [(~inside & having).sum(), (~inside & ~having).sum()],
             ]
             exact = fisher_exact(table, alternative="greater").pvalue * len(traits.names)
-            assert one.chance == pytest.approx(min(1, exact), rel=1e-6)
+            assert one.p_value == pytest.approx(min(1, exact), rel=1e-6)
             assert one.covered == pytest.approx((inside & having).sum() / having.sum())
 
 
@@ -78,7 +78,7 @@ def test_chance_is_seldom_exceeded(fresh_seed):
     words = [f" w{number}" for number in generator.zipf(1.4, 1500) % 300]
     traits = token_traits(words)
     best = [
-        min(one.chance for one in found)
+        min(one.p_value for one in found)
         for _ in range(25)
         for found in associations(generator.integers(0, 8, len(words)), 8, traits)
     ]

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 _IMPORTING = threading.Lock()
 
 
+@cache
 def _import_umap() -> Any:
     """The module, without compiling what it imports for neighbours of long texts: 11 s once, a third of a second later.
 

@@ -45,10 +45,11 @@ def machine_costs(dtype: torch.dtype) -> MachineCosts:
     with _LOCK:  # two threads would disturb each other's clock
         if key not in _known:
             name = _name(*key)
-            kept = read_costs(name, MachineCosts)
-            _known[key] = kept or measure(dtype)
-            if kept is None:
-                keep_costs(name, asdict(_known[key]))
+            costs = read_costs(name, MachineCosts)
+            if costs is None:
+                costs = measure(dtype)
+                keep_costs(name, asdict(costs))
+            _known[key] = costs
         return _known[key]
 
 

@@ -94,9 +94,11 @@ def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> Non
         device, dtype: of query, key and value.
         length: T.
     """
-    if device.type == "cpu" and length >= FROM_TOKENS:
+    if length < FROM_TOKENS:
+        return
+    if device.type == "cpu":
         machine_costs(dtype)
-    if device.type == "cuda" and length >= FROM_TOKENS:
+    elif device.type == "cuda":
         gpu_costs(device, dtype)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from focus_runtime.files import default_cache_dir, replacing
@@ -19,7 +20,7 @@ def read_costs(name: str, make: Callable[..., Costs]) -> Costs | None:
         make: called with the fields that were kept.
     """
     try:
-        return make(**json.loads((default_cache_dir() / "costs" / f"{name}.json").read_text(encoding="utf-8")))
+        return make(**json.loads(_path(name).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -31,9 +32,12 @@ def keep_costs(name: str, fields: dict[str, Any]) -> None:
         name: of the file, without its ending.
         fields: what `read_costs` hands to its `make`.
     """
-    path = default_cache_dir() / "costs" / f"{name}.json"
     try:
-        with replacing(path, explain=None) as fresh:
+        with replacing(_path(name), explain=None) as fresh:
             fresh.write_text(json.dumps(fields) + "\n", encoding="utf-8")
     except OSError:
         pass
+
+
+def _path(name: str) -> Path:
+    return default_cache_dir() / "costs" / f"{name}.json"

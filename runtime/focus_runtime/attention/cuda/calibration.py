@@ -67,13 +67,13 @@ class GpuCosts:
         fixed, row, pair = self.seconds[backend]
         return fixed + row * work.rows + pair * work.pairs
 
-    def fastest(self, works: dict[str, Work]) -> str:
-        """Name of the backend that takes least.
+    def ranked(self, works: dict[str, Work]) -> list[str]:
+        """Names of backends, the one that takes least first.
 
         Args:
-            works: by backend; at least one was measured.
+            works: by backend that was measured.
         """
-        return min((name for name in works if name in self.seconds), key=lambda name: self.of(name, works[name]))
+        return sorted(works, key=lambda name: self.of(name, works[name]))
 
 
 def decomposed_share(extent: Extent) -> float:
@@ -114,13 +114,14 @@ def gpu_costs(device: torch.device, dtype: torch.dtype) -> GpuCosts | None:
     with _LOCK:  # two threads would disturb each other's clock
         if key not in _known:
             name = _name(device, dtype)
-            kept = read_costs(name, GpuCosts)
-            if kept is None and torch.cuda.is_current_stream_capturing():
-                return None
-            _known[key] = kept or _measured(device, dtype)
-            measured = _known[key]
-            if kept is None and measured is not None:
-                keep_costs(name, asdict(measured))
+            costs = read_costs(name, GpuCosts)
+            if costs is None:
+                if torch.cuda.is_current_stream_capturing():
+                    return None
+                costs = _measured(device, dtype)
+                if costs is not None:
+                    keep_costs(name, asdict(costs))
+            _known[key] = costs
         return _known[key]
 
 

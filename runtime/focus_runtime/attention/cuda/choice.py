@@ -59,20 +59,21 @@ def choose_on_cuda(
         gradients: True when a backward pass will follow: flex has one that waits for nothing.
     """
     length = key.shape[2]
-    plain = key_padding is None and softcap is None and not gradients
-    fits = decomposition_fits(query, key, extent, plain=plain)
+    plain = key_padding is None and softcap is None
+    fits = decomposition_fits(query, key, extent, plain=plain and not gradients)
     if query.shape[2] == length >= FROM_TOKENS and not gradients:
         costs = gpu_costs(query.device, query.dtype)
         if costs is not None:
-            names = ["masked", *(["decomposed"] if fits else []), *(["flex"] if _flex_fits(query) else [])]
-            return costs.fastest({name: work_of(name, tuple(query.shape), extent, window) for name in names})
+            works = {name: work_of(name, tuple(query.shape), extent, window) for name in costs.seconds}
+            can_run = {"masked": lambda: True, "decomposed": lambda: fits, "flex": lambda: _flex_fits(query)}
+            return next(name for name in costs.ranked(works) if can_run[name]())  # flex is tried where it would win
     if fits and length >= DECOMPOSED_FROM.get(extent.top_k, length + 1) and decomposed_share(extent) <= WORTH:
         return "decomposed"
     if length < COMPILE_FROM or query.shape[2] == 1:
         return "masked"
     if _flex_fits(query, gradients=gradients):
         return "flex"
-    linear = gradients and key_padding is None and softcap is None and query.shape[2] == length and extent.top_k <= 2
+    linear = gradients and plain and query.shape[2] == length and extent.top_k <= 2
     return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2
 
 

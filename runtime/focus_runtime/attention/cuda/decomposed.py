@@ -142,7 +142,7 @@ class FlashCall:
 
     @property
     def accumulates(self) -> torch.dtype:
-        """Type of logsumexps."""
+        """Type of logsumexps and of what is computed in plain torch."""
         return torch.promote_types(self.flat[0].dtype, torch.float32)
 
     def gathered(self, packing: Packing) -> tuple[Tensor, Tensor, Tensor]:
@@ -263,7 +263,7 @@ def _sinks(call: FlashCall, rule: PairRule) -> Part:
     num_sinks = min(rule.num_sinks, length)
     q_BTHD, k_BTGD, v_BTGD = (x.unflatten(0, (batch, length)) for x in call.flat)
     heads, size, kv_heads = q_BTHD.shape[2], q_BTHD.shape[3], k_BTGD.shape[2]
-    kind = torch.promote_types(q_BTHD.dtype, torch.float32)
+    kind = call.accumulates
     k_BSGD, v_BSGD = k_BTGD[:, :num_sinks].to(kind), v_BTGD[:, :num_sinks].to(kind)
     out_BTHD = q_BTHD.new_empty(q_BTHD.shape)
     lse_HBT = torch.empty(heads, batch, length, dtype=kind, device=q_BTHD.device)

@@ -34,20 +34,32 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Ten
         scale: factor on the scores.
     """
     if not _flash_fits(query):
-        return _efficient(query, key, value, None, scale)
+        return masked(query, key, value, None, scale)
     bounds, (q_NHD, k_NGD, v_NGD) = _packed(query, key, value)
     out_NHD, lse_HN = torch_varlen(q_NHD, k_NGD, v_NGD, bounds, query.shape[2], scale, None)
     return _unpacked(out_NHD, query), lse_HN.unflatten(1, (query.shape[0], -1)).transpose(0, 1)
 
 
-def masked(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def masked(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
     """Attention over the allowed pairs; output and logsumexp of a query without keys are undefined.
 
     Args:
-        query: (B, H, b, D); key, value: (B, G, t, D); allowed: (B or 1, 1, b, t) bool.
+        query: (B, H, b, D); key, value: (B, G, t, D); allowed: (B or 1, 1, b, t) bool, causal when None.
         scale: factor on the scores.
     """
-    return _efficient(query, key, value, allowed, scale)
+    assert query.shape[0] <= LARGEST_BATCH
+    batch, heads, rows, size = query.shape
+    q_BbHD, k_BtGD, v_BtGD = _by_token(query, key, value)
+    bias_BGbt, kind = _pairs(allowed, query, key)
+    out_BbHD = torch.empty_like(q_BbHD)
+    lse_BHb = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
+    for own in _shares(heads, key.shape[1]):
+        out, lse, *_ = _forward(
+            q_BbHD[:, :, own], k_BtGD, v_BtGD, bias_BGbt, None, None, None, None, 0.0, kind, True, scale=scale
+        )
+        out_BbHD[:, :, own] = out
+        lse_BHb[:, own] = lse[..., :rows]
+    return out_BbHD[..., :size].transpose(1, 2), lse_BHb
 
 
 def backward(
@@ -69,7 +81,7 @@ def backward(
         allowed: (B or 1, 1, b, t) bool; causal when None.
     """
     if allowed is not None or not _flash_fits(query):
-        return _efficient_backward(grad, query, key, value, out, lse, scale, allowed)
+        return _masked_backward(grad, query, key, value, out, lse, scale, allowed)
     bounds, (q_NHD, k_NGD, v_NGD, out_NHD, grad_NHD) = _packed(query, key, value, out, grad)
     lse_HN = lse.transpose(0, 1).flatten(1).contiguous()
     grads = torch_varlen_backward(grad_NHD, q_NHD, k_NGD, v_NGD, out_NHD, lse_HN, bounds, query.shape[2], scale)
@@ -101,38 +113,26 @@ def _by_token(*tensors: Tensor) -> list[Tensor]:
     return [x if x.stride(-1) == 1 else x.contiguous() for x in turned]
 
 
-def _bias(allowed_B1bt: Tensor, query: Tensor) -> Tensor:
-    """0 or -inf for every pair, (B, H / G shared, b, t), in rows that begin at multiples of `ALIGNED`."""
-    batch, rows, keys = query.shape[0], *allowed_B1bt.shape[2:]
+def _pairs(allowed_B1bt: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, int]:
+    """What an operator is told of the pairs: 0 or -inf for each, (B, G, b, t), and the kind of mask besides.
+
+    Rows begin at multiples of `ALIGNED`; texts and heads that have the same pairs share them.
+    """
+    if allowed_B1bt is None:
+        return None, CAUSAL
+    rows, keys = allowed_B1bt.shape[2:]
     wide = query.new_empty(*allowed_B1bt.shape[:3], keys + -keys % ALIGNED)
-    bias_B1bt = wide[..., :keys]
-    bias_B1bt.zero_().masked_fill_(~allowed_B1bt, float("-inf"))
-    return bias_B1bt.expand(batch, -1, rows, keys)
+    bias_B1bt = wide[..., :keys].zero_().masked_fill_(~allowed_B1bt, float("-inf"))
+    return bias_B1bt.expand(query.shape[0], key.shape[1], rows, keys), NO_MASK
 
 
-def _efficient(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float
-) -> tuple[Tensor, Tensor]:
-    assert query.shape[0] <= LARGEST_BATCH
-    batch, heads, rows, size = query.shape
-    shares = heads // key.shape[1]
-    q_BbHD, k_BtGD, v_BtGD = _by_token(query, key, value)
-    bias = None if allowed is None else _bias(allowed, query)
-    out_BbHD = torch.empty_like(q_BbHD)
-    lse_BHb = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
-    for share in range(shares):  # query heads share + shares * g attend to key head g
-        own_BbGD = q_BbHD[:, :, share::shares]
-        mask = CAUSAL if allowed is None else NO_MASK
-        own_bias = None if bias is None else bias.expand(-1, own_BbGD.shape[2], -1, -1)
-        out, lse, *_ = _forward(
-            own_BbGD, k_BtGD, v_BtGD, own_bias, None, None, None, None, 0.0, mask, True, scale=scale
-        )
-        out_BbHD[:, :, share::shares] = out
-        lse_BHb[:, share::shares] = lse[..., :rows]
-    return out_BbHD[..., :size].transpose(1, 2), lse_BHb
+def _shares(heads: int, kv_heads: int) -> list[slice]:
+    """Query heads of one call each, in the order of the key heads that they attend to: r calls of G heads."""
+    shares = heads // kv_heads
+    return [slice(share, None, shares) for share in range(shares)]
 
 
-def _efficient_backward(
+def _masked_backward(
     grad: Tensor,
     query: Tensor,
     key: Tensor,
@@ -144,40 +144,16 @@ def _efficient_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     assert query.shape[0] <= LARGEST_BATCH
     rows, size = query.shape[2:]
-    shares = query.shape[1] // key.shape[1]
     grad_BbHD, q_BbHD, k_BtGD, v_BtGD, out_BbHD = _by_token(grad, query, key, value, out)
-    bias = None if allowed is None else _bias(allowed, query)
+    bias_BGbt, kind = _pairs(allowed, query, key)
     lse_BHb = torch.nn.functional.pad(lse.to(torch.float32), (0, -rows % LSE_ALIGNED), value=float("inf"))
     unused = torch.zeros((), dtype=torch.int64)  # state of a dropout there is none of
     grad_q_BbHD = torch.empty_like(q_BbHD)
     sums: list[Tensor] = []
-    for share in range(shares):
-        own = [x_BbHD[:, :, share::shares] for x_BbHD in (grad_BbHD, q_BbHD, out_BbHD)]
-        own_lse = lse_BHb[:, share::shares].contiguous()
-        mask = CAUSAL if allowed is None else NO_MASK
-        own_bias = None if bias is None else bias.expand(-1, k_BtGD.shape[2], -1, -1)
-        grad_q, grad_k, grad_v, _ = _backward(
-            own[0],
-            own[1],
-            k_BtGD,
-            v_BtGD,
-            own_bias,
-            own[2],
-            None,
-            None,
-            rows,
-            key.shape[2],
-            own_lse,
-            0.0,
-            unused,
-            unused,
-            mask,
-            False,
-            scale=scale,
-        )
-        grad_q_BbHD[:, :, share::shares] = grad_q
-        sums = (
-            [grad_k, grad_v] if not sums else [total + more for total, more in zip(sums, (grad_k, grad_v), strict=True)]
-        )
+    for own in _shares(query.shape[1], key.shape[1]):
+        given = (grad_BbHD[:, :, own], q_BbHD[:, :, own], k_BtGD, v_BtGD, bias_BGbt, out_BbHD[:, :, own], None, None)
+        state = (rows, key.shape[2], lse_BHb[:, own].contiguous(), 0.0, unused, unused, kind, False)
+        grad_q_BbHD[:, :, own], *grads, _ = _backward(*given, *state, scale=scale)
+        sums = [total + more for total, more in zip(sums, grads, strict=True)] if sums else grads
     q_BHbD, k_BGtD, v_BGtD = (x[..., :size].transpose(1, 2) for x in (grad_q_BbHD, *sums))
     return q_BHbD, k_BGtD, v_BGtD

@@ -82,7 +82,7 @@ def add_compute(parser: argparse.ArgumentParser) -> None:
 def add_random_centroids(parser: argparse.ArgumentParser) -> None:
     """Add how the centroids named "random" are drawn."""
     group = parser.add_argument_group("for --centroids random")
-    group.add_argument("--groups", type=int, help="K, groups in every layer (default: 4)")
+    group.add_argument("--groups", type=int, help="K, groups in every layer (default: 8, as in the shipped files)")
     group.add_argument("--routing-dim", type=int, help="d_g, width of the routing space (default: 16)")
     group.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from focus_explorer import settings
-from focus_explorer.errors import ConfigError
+from focus_explorer.errors import Cancelled, ConfigError
 from focus_explorer.progress import Progress
 from focus_explorer.services.acting_user import acting_user
 from focus_explorer.services.centroids.files import load_named_centroids
@@ -18,6 +18,7 @@ from focus_runtime.composition.changes import read_changes
 
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
+    from focus_runtime.run.trace import Timing, Trace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +101,7 @@ def analyze(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
     announce: Callable[[str], None] = lambda message: None,
+    stored: Callable[[str], None] | None = None,
 ) -> str:
     """Analyse a text and store the run.
 
@@ -111,16 +113,18 @@ def analyze(
         progress: takes each stage and the fraction done.
         cancelled: called between steps; True stops the analysis, and nothing is kept.
         announce: takes remarks while it runs.
+        stored: takes the id of a long text's run as soon as its numbers are known, and again after each further repeat
+            of its timings, which are stored as they come. A stop then ends the repeats, and the run is kept.
 
     Returns:
         The run's id.
 
     Raises:
         InputError: text, model, centroids or settings cannot be used, or the database not written.
-        Cancelled: `cancelled` returned True.
+        Cancelled: `cancelled` returned True before the run was stored.
     """
+    from focus_runtime.run.engine import Early
     from focus_runtime.run.engine import analyze as run_both
-    from focus_runtime.store.runs import write_run
     from focus_runtime.text.tokens import check_text
 
     check_text(text)
@@ -134,20 +138,59 @@ def analyze(
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)
             calibrate(loaded, centroids)
-        trace = run_both(
-            loaded.model,
-            loaded.tokenizer,
-            text,
-            centroids,
-            _options(request),
-            model_id=loaded.name,
-            model_fingerprint=loaded.fingerprint,
-            progress=progress,
-            cancelled=cancelled,
-            announce=announce,
-        )
-    progress("Saving", 0.98)
-    return write_run(service.database, trace, command=command, owner=acting_user() or None)
+        kept = _Kept(service, command, stored or (lambda run_id: None))
+        try:
+            trace = run_both(
+                loaded.model,
+                loaded.tokenizer,
+                text,
+                centroids,
+                _options(request),
+                model_id=loaded.name,
+                model_fingerprint=loaded.fingerprint,
+                progress=progress,
+                cancelled=cancelled,
+                announce=announce,
+                early=None if stored is None else Early(measured=kept.write, timed=kept.add),
+            )
+        except Cancelled:
+            if not kept.run_id:
+                raise
+    if not kept.run_id:
+        progress("Saving", 0.98)
+        kept.write(trace)
+    return kept.run_id
+
+
+class _Kept:
+    """A run as it is stored: at once, or before its timings are repeated.
+
+    Args:
+        service: with the database.
+        command: recorded with the run.
+        tell: takes the run's id after everything that is stored.
+    """
+
+    def __init__(self, service: Service, command: str, tell: Callable[[str], None]) -> None:
+        self._service, self._command, self._tell = service, command, tell
+        self._trace: Trace | None = None
+        self.run_id = ""
+
+    def write(self, trace: Trace) -> None:
+        """Store the run."""
+        from focus_runtime.store.runs import write_run
+
+        self._trace = trace
+        self.run_id = write_run(self._service.database, trace, command=self._command, owner=acting_user() or None)
+        self._tell(self.run_id)
+
+    def add(self, timings: list[Timing]) -> None:
+        """Store further repeats of its timings."""
+        from focus_runtime.store.runs import add_timings
+
+        assert self._trace is not None
+        add_timings(self._service.database, self.run_id, self._trace, timings)
+        self._tell(self.run_id)
 
 
 def _options(request: AnalyzeRequest) -> RunOptions:

@@ -66,10 +66,12 @@ class Job:
         partial: results published while the work runs, such as generated tokens.
         result: return value of the work, once it is done.
         error: what the work raised, once it failed.
+        steady: its fraction grows evenly with time, so that the time left is known from what was done.
     """
 
     kind: str
     run_id: str = ""
+    steady: bool = False
     state: JobState = "waiting"
     stage: str = WAITING
     fraction: float = 0.0
@@ -80,6 +82,8 @@ class Job:
     _stop: threading.Event = field(default_factory=threading.Event)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _version: int = 0
+    _begun: tuple[float, float] | None = None  # when the fraction began to grow, and the fraction then
+    _stepped: float = 0.0  # when the last step was published
 
     @property
     def live(self) -> bool:
@@ -102,7 +106,22 @@ class Job:
         """
         if self._stop.is_set():
             raise Cancelled("stopped")
+        self._stepped = time.monotonic()
+        if self._begun is None or fraction <= self._begun[1]:
+            self._begun = self._stepped, fraction
         self._update(stage=stage, fraction=fraction, state="running")
+
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long it still takes; None where that is not known yet, or never."""
+        if not self.steady or self.state != "running" or self._begun is None:
+            return None
+        begun, first = self._begun
+        done = self.fraction - first
+        if done <= 0:
+            return None
+        whole = (self._stepped - begun) / done * (1 - first)
+        return max(0.0, begun + whole - time.monotonic())
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has ended, at most so many seconds; returns whether it has."""
@@ -129,6 +148,7 @@ class Job:
             "stage": self.stage,
             "fraction": self.fraction,
             "message": self.message,
+            "seconds_left": self.seconds_left,
         }
 
     def execute(self, work: Callable[[Job], Any]) -> None:
@@ -193,6 +213,7 @@ class JobRunner:
         run_id: str = "",
         reuse_done: bool = False,
         join: bool = False,
+        steady: bool = False,
     ) -> Job:
         """Start work, unless a job of this key is live already.
 
@@ -203,6 +224,7 @@ class JobRunner:
             run_id: of the job.
             reuse_done: return a job of this key that is done instead of doing its work again.
             join: return a live job of this key where `most_live` are live too; for keys that name all of the work.
+            steady: the fraction it publishes grows evenly with time.
 
         Returns:
             The new job, or the one of this key that is live (or done).
@@ -220,7 +242,7 @@ class JobRunner:
             if job is None or not (job.live or (reuse_done and job.state == "done")):
                 self._jobs.pop(key, None)
                 self._forget()
-                job = self._jobs[key] = Job(kind, run_id)
+                job = self._jobs[key] = Job(kind, run_id, steady)
                 threading.Thread(
                     target=self._execute, args=(job, work, request_id(), acting_user()), daemon=True
                 ).start()

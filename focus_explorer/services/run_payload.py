@@ -26,9 +26,10 @@ from focus_explorer.views.payloads.runs import (
     PredictionPayload,
     PredictionsPayload,
     RunPayload,
+    TimingsPayload,
     WordClassesPayload,
 )
-from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload
+from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload, timing_payloads
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
 
@@ -73,6 +74,17 @@ def _load_run(database: Database, run_id: str) -> RunPayload:
         cells = fetch(database, "cells", run_id=run_id, layer=None)
         payload["cells"] = _cells(cells, numbers, run["num_tokens"], _other_memberships(database, run, None))
     return payload
+
+
+def run_timings(database: Database, run_id: str) -> TimingsPayload:
+    """The timings of a run's payload, which grow while a long text is timed again.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    rows = fetch_several(database, ("run", "timings"), run_id=run_id)
+    only_run(database, run_id, rows["run"])
+    return {"timings": timing_payloads(rows["timings"].to_pylist())}
 
 
 def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayload:

@@ -79,7 +79,7 @@ def run_payload(
         "full_layers": full_layers,
         "losses": {"full": encode(nll["full"].astype(np.float32)), "focus": encode(nll["focus"].astype(np.float32))},
         "quality": _quality(nll),
-        "timings": [_timing(row) for row in timings],
+        "timings": timing_payloads(timings),
         "cells": {},
     }
 
@@ -101,6 +101,11 @@ def _info(run: dict[str, Any]) -> RunInfoPayload:
         "notes": json.loads(run["notes"]),
         "changes": json.loads(run["changes"] or "[]"),
     }
+
+
+def timing_payloads(rows: Rows) -> list[TimingPayload]:
+    """Timings by mode and stage: rows of the query `timings`."""
+    return [_timing(row) for row in rows]
 
 
 def _timing(row: dict[str, Any]) -> TimingPayload:

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 from focus_explorer.data.queries import fetch
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.labels import delete_run
+from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.runs import list_runs, run_summary, run_text
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import sample_text
@@ -130,6 +131,39 @@ def test_the_tokens_of_a_text_are_counted_before_it_is_explored(open_page):
     page.locator("#fe-whole").click()
     expect(page.locator("#fe-limit input")).to_have_value("0")
     expect(page.locator("#fe-tokens")).not_to_contain_text("cut")
+
+
+TIMED_AGAIN = """
+async ([payload, timings]) => {
+  const root = document.createElement("div");
+  document.body.replaceChildren(root);
+  const answers = { timings: { timings } };
+  const server = { load_run: async () => payload, ask: async ({ what }) => answers[what] ?? { error: "not here" } };
+  window.again = FocusExplorer.create(root, server);
+  await window.again.open(payload.run.run_id, true);
+}
+"""
+
+
+def test_times_of_a_long_text_come_after_it_is_shown(open_page, database):
+    page = open_page()
+    service = Service(database)
+    run_id = shown_run(page)
+    payload = load_run(service.database, run_id)
+    half = [
+        row | {name: row[name] / 2 for name in ("median", "low", "high")} | {"repeats": 9} for row in payload["timings"]
+    ]
+    page.evaluate(TIMED_AGAIN, [payload, half])
+    chip, ratio = page.get_by_test_id("fx-timing"), page.locator(".fx-card").last
+    expect(chip).to_contain_text("measured twice so far")
+    before = ratio.inner_text()
+    page.evaluate("run => window.again.renewTimings(run, true)", run_id)
+    expect(chip).to_contain_text("measured 9 times so far")
+    assert ratio.inner_text() != before
+    page.evaluate("() => window.again.renewTimings('another run', false)")
+    expect(chip).to_be_visible()
+    page.evaluate("run => window.again.renewTimings(run, false)", run_id)
+    expect(chip).to_have_count(0)
 
 
 def test_a_deleted_run_of_a_link_is_brought_back(tiny_page):

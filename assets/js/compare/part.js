@@ -1,6 +1,7 @@
 // @ts-check
 // The base of the parts of the Compare view that run background jobs: requests, progress line and Stop button.
 import { buttonOf, el } from "../core/dom.js";
+import { format } from "../core/format.js";
 import { isLive } from "../core/job-progress.js";
 import { alertBox } from "../core/widgets.js";
 import { job as text } from "../strings/compare.js";
@@ -66,7 +67,8 @@ class JobLine {
     if (job.state === "stopped") return text.stopped;
     if (job.state === "stopping") return text.stopping;
     if (job.state === "waiting") return text.waiting;
-    return job.state === "done" ? "" : job.stage;
+    if (job.state === "done") return "";
+    return job.seconds_left === null ? job.stage : text.left(job.stage, format.duration(job.seconds_left));
   }
 
   /** @param {string | null} message */

@@ -67,6 +67,8 @@ export class CompareSettings extends ComparePart {
       field(text.repeats, this.repeats, text.repeatsHint),
       this.button(jobText.start, () => this.submit()),
     );
+    this.estimate = el("p", { class: "fx-muted", "data-testid": "fx-grid-cost" });
+    this.form.addEventListener("input", () => this.showCost());
     this.verdict = el("div", { class: "fx-verdict" });
     this.grid = el("div", {
       class: "fx-table-wrap fx-grid-wrap",
@@ -97,7 +99,8 @@ export class CompareSettings extends ComparePart {
       this.table,
     );
     this.nothing = el("p", { class: "fx-muted", "data-testid": "fx-grid-empty", hidden: true }, text.empty);
-    this.node.append(el("p", { class: "fx-help" }, text.help), this.form, this.line.node, this.nothing, this.results);
+    const help = el("p", { class: "fx-help" }, text.help);
+    this.node.append(help, this.form, this.estimate, this.line.node, this.nothing, this.results);
   }
 
   update() {
@@ -136,6 +139,18 @@ export class CompareSettings extends ComparePart {
   suggest({ suggested }) {
     this.topK.value = suggested.top_k.join(", ");
     this.window.value = suggested.window.join(", ");
+    this.showCost();
+  }
+
+  // Every setting takes as many passes of both kinds as there are repeats, of which the run has timed some.
+  showCost() {
+    const [topK, window] = [numbers(this.topK.value), numbers(this.window.value)];
+    const [full, focus] = ["full", "focus"].map((mode) => this.run.timing(mode, "end_to_end"));
+    const repeats = Number(this.repeats.value);
+    if (topK === null || window === null || !full || !focus || !(repeats > 0)) return this.estimate.replaceChildren();
+    const count = new Set(window).size * (2 * new Set(topK).size + 1);
+    const seconds = (count * repeats * (full.median + focus.median)) / 1000;
+    return this.estimate.replaceChildren(text.cost(count, format.duration(seconds)));
   }
 
   submit() {

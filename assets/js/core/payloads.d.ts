@@ -189,6 +189,11 @@ export interface PredictionChangesPayload {
   codes: string;
 }
 
+/** timings: what was timed of a run so far. */
+export interface TimingsPayload {
+  timings: TimingPayload[];
+}
+
 /** word_classes: `classes` is base64 of bytes. */
 export interface WordClassesPayload {
   names: string[];
@@ -386,6 +391,7 @@ export interface JobPayload {
   stage: string;
   fraction: number;
   message: string;
+  seconds_left: number | null;
 }
 
 /** Answers that hold a job alone: compare_stop, statistics_measure, statistics_stop, statistics_job. */

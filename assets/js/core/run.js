@@ -106,6 +106,8 @@ export class Run {
     this.groups = payload.groups;
     this.quality = payload.quality;
     this.timings = payload.timings || [];
+    /** Whether its passes are still being timed. */
+    this.isTiming = false;
     this.numTokens = payload.pieces.length;
     this.numLayers = payload.num_layers;
     this.numGroups = payload.run.config.num_groups;

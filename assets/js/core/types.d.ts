@@ -113,6 +113,7 @@ export interface Answers {
   live_groups: P.LiveTextPayload;
   predictions: P.PredictionsPayload;
   prediction_changes: P.PredictionChangesPayload;
+  timings: P.TimingsPayload;
   word_classes: P.WordClassesPayload;
   groups: P.GroupsPayload;
   group_names: P.GroupNamesPayload;

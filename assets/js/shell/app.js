@@ -155,13 +155,16 @@ export class App {
     return callServer(() => this.server.ask({ what, run: this.run.info.run_id, ...details }));
   }
 
-  /** @param {string} runId */
-  async open(runId) {
+  /**
+   * @param {string} runId
+   * @param {boolean} [isTiming] whether its passes are still being timed
+   */
+  async open(runId, isTiming = false) {
     const requestId = (this.opening += 1);
     this.showMessage(progressBox(text.loadingRun));
     const payload = await callServer(() => this.server.load_run(runId));
     if (requestId !== this.opening) return;
-    if (payload.error === undefined) this.show(payload);
+    if (payload.error === undefined) this.show(payload, isTiming);
     else if (payload.deleted && this.server.restore) this.offerBack(runId);
     else this.showMessage(alertBox(payload.error, () => this.open(runId)));
   }
@@ -179,8 +182,31 @@ export class App {
     this.showMessage(el("div", attributes, el("p", {}, words.title), back, newest));
   }
 
-  /** @param {RunPayload} payload */
-  show(payload) {
+  /**
+   * Timings are repeated after a long text's run is open: they are the one thing that changes of it.
+   * @param {string} runId
+   * @param {boolean} isTiming whether more of them follow
+   */
+  async renewTimings(runId, isTiming) {
+    const { run } = this;
+    if (!run || run.info.run_id !== runId) return;
+    const answer = await this.request("timings");
+    if (answer.error !== undefined || this.run !== run) return; // they come with the run when it is opened again
+    run.timings = answer.timings;
+    run.isTiming = isTiming;
+    this.showHeader();
+    if (this.isOpen("compare")) this.refresh();
+  }
+
+  showHeader() {
+    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, headerActions(this), guidedAnswer(this)));
+  }
+
+  /**
+   * @param {RunPayload} payload
+   * @param {boolean} [isTiming]
+   */
+  show(payload, isTiming = false) {
     this.opening += 1;
     const isFirst = this.run === null;
     try {
@@ -192,13 +218,14 @@ export class App {
       this.showMessage(alertBox(text.badPayload(error.message)));
       return;
     }
+    this.run.isTiming = isTiming;
     this.layerIndex = this.startLayer();
     this.selection = decodeSelection(this.requestedSelection, this.run);
     this.requestedSelection = null;
     this.selectionBar.update(this.selection);
     this.showContent();
     foldForm(payload.run.run_id, isFirst);
-    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, headerActions(this), guidedAnswer(this)));
+    this.showHeader();
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, this.layerIndex);
     this.openView(this.view);
@@ -382,8 +409,16 @@ export const FocusExplorer = {
     const app = new App(root, server);
     apps.set(root, app);
     return {
-      /** @param {string} runId */
-      open: (runId) => app.open(runId),
+      /**
+       * @param {string} runId
+       * @param {boolean} [isTiming]
+       */
+      open: (runId, isTiming) => app.open(runId, isTiming),
+      /**
+       * @param {string} runId
+       * @param {boolean} isTiming
+       */
+      renewTimings: (runId, isTiming) => app.renewTimings(runId, isTiming),
       /** @param {RunPayload} payload */
       show: (payload) => app.show(payload),
       /** @param {string} [message] */

@@ -26,6 +26,19 @@ function budget(run, tooltip) {
 }
 
 /**
+ * That the times still change, while the passes of a long text are repeated.
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
+function timing(run, tooltip) {
+  if (!run.isTiming) return null;
+  const words = text.header.timing;
+  return chip(tooltip, words.chip(run.timing("focus", "end_to_end")?.repeats ?? 0), { "data-testid": "fx-timing" }, [
+    el("p", { class: "fx-tooltip-text" }, words.hint),
+  ]);
+}
+
+/**
  * A few words that say all on hover, focus and tap.
  * @param {Tooltip} tooltip
  * @param {string} words
@@ -200,6 +213,7 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
       { class: "fx-header-about" },
       about(run, tooltip),
       budget(run, tooltip),
+      timing(run, tooltip),
       (run.info.notes || []).map((note) => noteChip(tooltip, note)),
     ),
     el(

@@ -102,6 +102,7 @@ export const job = {
   start: "Start",
   stop: "Stop",
   stopping: "Stopping after this layer…",
+  left: (stage, time) => `${stage}, about ${time} left`,
   waiting: "Waiting for the model: another computation is using it…",
   stopped: "Stopped. What was measured is kept.",
   failed: (message) => `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`,
@@ -122,6 +123,9 @@ export const settings = {
   windowHint: "Tokens at most this far apart always attend to each other",
   repeats: "Repeats",
   repeatsHint: "How often each time is measured; the median is shown",
+  cost: (settings, time) =>
+    `${settings} ${settings === 1 ? "setting" : "settings"}, with random centroids and the window alone: ` +
+    `about ${time}, by the times of this run.`,
   badNumbers: (name) => `${name} needs whole numbers such as 1, 2.`,
   empty: "Nothing is measured yet. Press Start: every cell fills in as soon as it is done and is kept with the run.",
   gridTitle: "Every setting",

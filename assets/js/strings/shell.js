@@ -66,6 +66,12 @@ export const shell = {
     textSinks: (similarity) => `sinks in the text (similarity ${similarity})`,
     assignment: (kind) => `${kind} assignment`,
     seed: (seed) => `seed ${seed}`,
+    timing: {
+      chip: (repeats) => `timing goes on: measured ${["", "once", "twice"][repeats] || `${repeats} times`} so far`,
+      hint:
+        "Everything but the times is final. Both kinds of pass are being repeated, so times and their ranges still " +
+        "change. Stop, in the form, ends that; what was measured until then is kept.",
+    },
     factsSubject: "how it was run",
     factsHint: (device, dtype, backend) =>
       `${device} is what it ran on: the processor (cpu) or a graphics card (cuda, mps). ${dtype} is the format the ` +

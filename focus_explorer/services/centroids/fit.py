@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CALIBRATION_TOKENS = 2048
 KEPT_POTENTIALS = 16  # sets of them, each K numbers a layer
 RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
+LIKE_SHIPPED = {"num_groups": 8}  # what differs from `FocusConfig`: a baseline has the shape of what it stands beside
 
 
 _potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what they were estimated from
@@ -74,7 +75,7 @@ def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrawnCentroids:
-    """How random centroids are drawn; None means the default.
+    """How random centroids are drawn; None means what the shipped files have.
 
     Attributes:
         num_groups, routing_dim: K and d_g.
@@ -96,7 +97,7 @@ class DrawnCentroids:
         """
         names = ("num_groups", "routing_dim", "top_k", "window")
         chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return FocusConfig().replace(**chosen)
+        return FocusConfig().replace(**LIKE_SHIPPED | chosen)
 
 
 def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: DrawnCentroids | None = None) -> Centroids:

@@ -64,6 +64,7 @@ class Comparisons:
             ),
             kind="grid",
             run_id=run_id,
+            steady=True,
         )
 
     def start_lengths(self, run_id: str, layer: int, seconds: float) -> None:

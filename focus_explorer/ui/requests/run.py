@@ -8,6 +8,7 @@ from focus_explorer.services.run_payload import (
     layer_cells,
     prediction_changes,
     predictions,
+    run_timings,
     word_classes,
 )
 from focus_explorer.services.service import Service
@@ -23,6 +24,11 @@ def cells(service: Service, request: Request) -> Payload:
 def orders(service: Service, request: Request) -> Payload:
     """Every token's groups by probability, of all layers where that is little: run, layer."""
     return group_orders(service.database, run_of(request), request.get("layer"))
+
+
+def timings(service: Service, request: Request) -> Payload:
+    """What was timed of a run so far: run."""
+    return run_timings(service.database, run_of(request))
 
 
 def classes(service: Service, request: Request) -> Payload:
@@ -66,6 +72,7 @@ def live_groups(service: Service, request: Request) -> Payload:
 REQUESTS = {
     "layer_cells": cells,
     "group_orders": orders,
+    "timings": timings,
     "word_classes": classes,
     "predictions": predicted,
     "prediction_changes": changes,

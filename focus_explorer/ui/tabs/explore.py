@@ -45,12 +45,15 @@ const start = () => {
   let shown = new URLSearchParams(location.search).get('run');
   if (shown) view.open(shown);
   const open = () => {
-    const requested = (props.value || '').split(' ')[0];
+    // a run's id; after it "timing" and a number, or "timed", where its repeats are timed after it was stored
+    const [requested, timing] = (props.value || '').split(' ');
     if (!requested || props.value === shown) return;
+    const same = shown && shown.split(' ')[0] === requested;
+    if (same && timing) { shown = props.value; view.renewTimings(requested, timing === 'timing'); return; }
     // On a narrow screen the form lay below what it fills.
     if (shown && matchMedia('(max-width: 700px)').matches) root.scrollIntoView();
     shown = props.value;
-    view.open(requested);
+    view.open(requested, timing === 'timing');
   };
   watch('value', open);
   open();
@@ -237,6 +240,10 @@ class Runner:
         chosen = replace(read_form(dict(zip(self.fields, values, strict=True))), repeats=self.repeats)
 
         def work(job: Job) -> str:
+            def stored(run_id: str) -> None:
+                repeats = job.partial.get("repeats", 0) + 1
+                job.partial |= {"repeats": repeats, "view": f"{run_id} timing {repeats}"}
+
             return analyze(
                 self.service,
                 text,
@@ -244,6 +251,7 @@ class Runner:
                 command="focus-explorer serve",
                 cancelled=job.stop_requested,
                 progress=job.step,
+                stored=stored,
             )
 
         session = request.session_hash or ""
@@ -260,11 +268,13 @@ class Runner:
 
 def _report(job: Job) -> Iterator[tuple[Any, Any, Any]]:
     idle = gr.update(interactive=False)
+    shown = None  # what the view shows of a run whose timings are still repeated
     for _ in job.changes():
         if job.state == "running":
-            yield _bar(job.stage, job.fraction), gr.skip(), gr.skip()
+            before, shown = shown, job.partial.get("view")
+            yield _bar(job.stage, job.fraction), gr.skip() if shown == before else shown, gr.skip()
     if job.state == "done":
-        yield done(MESSAGES["explored"]), job.result, idle
+        yield done(MESSAGES["explored"]), f"{job.result} timed" if shown else job.result, idle
     elif job.state == "stopped":
         yield done(MESSAGES["stopped"]), gr.skip(), idle
     elif isinstance(job.error, InputError):

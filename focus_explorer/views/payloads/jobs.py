@@ -8,7 +8,7 @@ JobState = Literal["waiting", "running", "done", "stopped", "failed"]
 
 
 class JobPayload(TypedDict):
-    """The state of a background job."""
+    """The state of a background job; `seconds_left` where its work is even and some of it is done."""
 
     kind: str
     run_id: str
@@ -16,6 +16,7 @@ class JobPayload(TypedDict):
     stage: str
     fraction: float
     message: str
+    seconds_left: float | None
 
 
 class JobAnswerPayload(TypedDict):

@@ -149,6 +149,12 @@ class RunPayload(TypedDict):
     cells: dict[str, LayerCellsPayload]
 
 
+class TimingsPayload(TypedDict):
+    """What was timed of a run so far."""
+
+    timings: list[TimingPayload]
+
+
 class LayerCellsPayload(TypedDict):
     """One layer by position: base64 of `width`-byte bit sets, and of bytes.
 

@@ -35,8 +35,23 @@ from focus_runtime.text.tokens import TokenizedText, tokenize, vocabulary_piece
 from focus_runtime.version import __version__
 
 TARGET_REPEATS, MIN_REPEATS = 5, 3
+LONG_TIMING_SECONDS = 5.0  # of repeats that are still to come, from which the numbers are given out before them
 Progress = Callable[[str, float], None]
 Measured = tuple[list[LayerTrace], dict[str, Predictions], list[Timing]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Early:
+    """Who wants a long text's numbers before its timings are repeated.
+
+    Attributes:
+        measured: takes the trace, with one timing of each mode; not called where the repeats take less than
+            `LONG_TIMING_SECONDS`, nor where more than timings is to be measured after them.
+        timed: takes the timings of each further repeat, after `measured`.
+    """
+
+    measured: Callable[[Trace], None]
+    timed: Callable[[list[Timing]], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +95,7 @@ def analyze(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
     announce: Callable[[str], None] = lambda message: None,
+    early: Early | None = None,
 ) -> Trace:
     """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
 
@@ -93,6 +109,7 @@ def analyze(
         progress: called with a stage name and the fraction done, 0 to 1.
         cancelled: called between stages and before every layer; True raises `Cancelled`.
         announce: called once, before any work, when the text is longer than the model's context.
+        early: gets the numbers of a long text before its timings are repeated.
 
     Raises:
         InputError: the text, settings and centroids do not fit together, or the text does not fit into the memory.
@@ -116,14 +133,30 @@ def analyze(
         within_memory(model, read=lambda beginning: both_passes(focus, beginning)),
         stoppable(model, cancelled),
     ):
-        layers, predicted, timings = _measure(focus, ids, options, step)
-        backend = focus.backend_names
-        info = _info(model, focus, tokens, centroids, options, backend, model_id, model_fingerprint)
-    nll = {mode: predictions.nll for mode, predictions in predicted.items()}
-    notes = _notes(model, tokens, focus, centroids, options, layers)
-    trace = Trace(tokens, layers, nll, timings, info, notes, _with_pieces(tokenizer, predicted))
-    trace.check_finite()
-    return trace
+        info = _info(model, focus, tokens, centroids, options, model_id, model_fingerprint)
+
+        def trace_of(layers: list[LayerTrace], predicted: dict[str, Predictions], timings: list[Timing]) -> Trace:
+            nll = {mode: predictions.nll for mode, predictions in predicted.items()}
+            notes = _notes(model, tokens, focus, centroids, options, layers)
+            ran = info | {"backend": focus.backend_names}
+            trace = Trace(tokens, layers, nll, timings, ran, notes, _with_pieces(tokenizer, predicted))
+            trace.check_finite()
+            return trace
+
+        with torch.no_grad():
+            measured = layers, predicted, timings = _measure(focus, ids, options, step)
+            if options.attention_mass or _repeats_seconds(options, timings) <= LONG_TIMING_SECONDS:
+                early = None
+            if early is not None:
+                early.measured(trace_of(*measured))
+            for more in _repeats(focus, ids, options, timings, step):
+                timings = timings + more
+                if early is not None:
+                    early.timed(more)
+            if options.attention_mass:  # after the timings, whose peak memory it would raise
+                step("Attention mass", 0.96)
+                layers = _with_mass(focus, ids, layers)
+        return trace_of(layers, predicted, timings)
 
 
 @contextmanager
@@ -146,9 +179,9 @@ def _composed(model: Any, centroids: Centroids, options: RunOptions) -> Iterator
 
 
 def _measure(focus: FocusModel, ids: Tensor, options: RunOptions, step: Callable[[str, float], None]) -> Measured:
-    """What Focus decided by layer, the predictions of both modes by token, and all timings."""
+    """What Focus decided by layer, the predictions of both modes by token, and one timing of each mode."""
     vectors: dict[int, Tensor] = {}  # of the latest pass, by layer
-    with torch.no_grad(), observe_routing(focus, on_embedding=vectors.__setitem__):
+    with observe_routing(focus, on_embedding=vectors.__setitem__):
         step("Warming up", 0.02)
         warm_up(focus, ids)
         step("Full attention", 0.05)
@@ -159,12 +192,7 @@ def _measure(focus: FocusModel, ids: Tensor, options: RunOptions, step: Callable
         predicted["focus"] = token_predictions(focus.model, focus_hidden, ids)
         timings += more
         step("Counting pairs", 0.35)
-        layers = _layers(focus, vectors)
-        timings += _repeat(focus, ids, options, timings, step)
-        if options.attention_mass:  # after the timings, whose peak memory it would raise
-            step("Attention mass", 0.96)
-            layers = _with_mass(focus, ids, layers)
-    return layers, predicted, timings
+        return _layers(focus, vectors), predicted, timings
 
 
 def _beyond_context(model: Any, length: int) -> str | None:
@@ -188,23 +216,34 @@ def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list
     return [Timing(mode, stage, repeat, seconds * 1000, peak) for stage, seconds in stages.items()], hidden
 
 
-def _repeat(
+def _repeats(
     focus: FocusModel, ids: Tensor, options: RunOptions, first: list[Timing], step: Callable[[str, float], None]
-) -> list[Timing]:
+) -> Iterator[list[Timing]]:
     """More repeats, full attention and Focus in turn, so that a drift of the machine hits both."""
-    target = options.repeats or TARGET_REPEATS
-    least = options.repeats or MIN_REPEATS
-    spent = sum(t.milliseconds for t in first if t.stage == "end_to_end") / 1000
-    pair = spent
-    timings: list[Timing] = []
-    for repeat in range(1, target):
-        if repeat >= least and spent + pair > options.timing_seconds:
-            break
+    target, count = options.repeats or TARGET_REPEATS, _repeat_count(options, first)
+    for repeat in range(1, count):
+        timings: list[Timing] = []
         for mode in ("full", "focus"):
-            step(f"Timing, repeat {repeat + 1} of up to {target}", 0.4 + 0.55 * (repeat - 1) / max(1, target - 1))
+            step(f"Timing, repeat {repeat + 1} of {count}", 0.4 + 0.55 * (repeat - 1) / max(1, target - 1))
             timings += _timed(focus, ids, mode, repeat)[0]
-        spent += pair
-    return timings
+        yield timings
+
+
+def _repeat_count(options: RunOptions, first: list[Timing]) -> int:
+    """How often each mode is timed, the first time included."""
+    if options.repeats is not None:
+        return options.repeats
+    within_budget = int(options.timing_seconds / max(_pair_seconds(first), 1e-9))
+    return max(MIN_REPEATS, min(TARGET_REPEATS, within_budget))
+
+
+def _repeats_seconds(options: RunOptions, first: list[Timing]) -> float:
+    return _pair_seconds(first) * (_repeat_count(options, first) - 1)
+
+
+def _pair_seconds(first: list[Timing]) -> float:
+    """Of a pass of each mode."""
+    return sum(timing.milliseconds for timing in first if timing.stage == "end_to_end") / 1000
 
 
 def _with_pieces(tokenizer: Any, predicted: dict[str, Predictions]) -> dict[str, PredictedTokens]:
@@ -256,7 +295,6 @@ def _info(
     tokens: TokenizedText,
     centroids: Centroids,
     options: RunOptions,
-    backend: str,
     model_id: str,
     model_fingerprint: str,
 ) -> dict[str, Any]:
@@ -269,7 +307,6 @@ def _info(
         "num_tokens": len(tokens.ids),
         "device": device_names(model),
         "dtype": dtype_name(model),
-        "backend": backend,
         "requested_backend": options.backend,
         "seed": options.seed,
         "changes": list(map(str, options.changes)),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.run.trace import LayerTrace, PredictedTokens, Trace
+from focus_runtime.run.trace import LayerTrace, PredictedTokens, Timing, Trace
 from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
 
@@ -50,9 +51,25 @@ def write_run(database: Database, trace: Trace, *, command: str = "", owner: str
         insert(connection, "losses", _losses(run_id, trace))
         for mode, predicted in trace.predicted.items():
             insert(connection, "predictions", _predictions(run_id, mode, predicted))
-        insert(connection, "timings", _timings(run_id, trace))
+        insert(connection, "timings", _timings(run_id, trace, trace.timings))
         insert(connection, "runs", _run(run_id, trace, command, owner))
     return run_id
+
+
+def add_timings(database: Database, run_id: str, trace: Trace, timings: Sequence[Timing]) -> None:
+    """Store further repeats of a stored run's timings.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+        trace: what was stored of it.
+        timings: of the further repeats.
+
+    Raises:
+        StoreError: the database cannot be written.
+    """
+    with database.write() as connection:
+        insert(connection, "timings", _timings(run_id, trace, timings))
 
 
 def _predictions(run_id: str, mode: str, predicted: PredictedTokens) -> pa.Table:
@@ -235,7 +252,7 @@ def _losses(run_id: str, trace: Trace) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _timings(run_id: str, trace: Trace) -> pa.Table:
+def _timings(run_id: str, trace: Trace, timings: Sequence[Timing]) -> pa.Table:
     rows = [
         {
             "run_id": run_id,
@@ -247,6 +264,6 @@ def _timings(run_id: str, trace: Trace) -> pa.Table:
             "milliseconds": timing.milliseconds,
             "peak_memory_bytes": timing.peak_memory_bytes,
         }
-        for timing in trace.timings
+        for timing in timings
     ]
     return pa.Table.from_pylist(rows)

@@ -23,7 +23,7 @@ def test_analyze_list_and_export(analyze, text_file, tmp_path, capsys):
     out = tmp_path / "groups.csv"
     arguments = ["export", result["run_id"], "--what", "groups", "--format", "csv", "--out", str(out)]
     assert main([*arguments, "--db", result["db"]]) == 0
-    assert len(pd.read_csv(out)) == 2 * 4
+    assert len(pd.read_csv(out)) == 2 * 8
 
 
 def test_unknown_model_run_and_database(text_file, tmp_path, capsys):

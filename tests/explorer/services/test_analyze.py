@@ -10,6 +10,7 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.runs import list_runs, run_config, run_summary
 from focus_runtime.errors import Cancelled, DeviceError
+from focus_runtime.run import engine
 from tests.explorer.conftest import TEXT
 
 
@@ -50,6 +51,31 @@ def test_cancelling_keeps_nothing(service, model_folder, run_id):
         analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random"), cancelled=lambda: True)
     assert len(list_runs(service.database)) == before
     assert analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", repeats=1))
+
+
+def timed(service, run_id):
+    """Repeats of the timings that are stored."""
+    with service.database.read() as connection:
+        query = "SELECT DISTINCT repeat FROM timings WHERE run_id = ? ORDER BY repeat"
+        return [repeat for (repeat,) in connection.execute(query, [run_id]).fetchall()]
+
+
+def test_a_long_text_is_stored_before_its_timings_are_repeated(monkeypatch, service, model_folder):
+    monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
+    seen = []
+    request = AnalyzeRequest(model=model_folder, centroids="random", repeats=3)
+    run = analyze(service, TEXT, request, stored=lambda run_id: seen.append((run_id, timed(service, run_id))))
+    assert seen == [(run, [0]), (run, [0, 1]), (run, [0, 1, 2])]
+    assert run_summary(service.database, run)["milliseconds"]["end_to_end"]["focus"]["repeats"] == 3
+
+
+def test_a_stop_while_timings_are_repeated_keeps_the_run(monkeypatch, service, model_folder):
+    monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
+    seen = []
+    request = AnalyzeRequest(model=model_folder, centroids="random", repeats=50)
+    run = analyze(service, TEXT, request, stored=seen.append, cancelled=lambda: len(seen) == 2)
+    assert seen == [run, run]
+    assert timed(service, run) == [0, 1]
 
 
 def test_cut_and_context_are_noted(service, model_folder):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.jobs import DEFECT, JobRunner
+from focus_explorer.services import jobs
+from focus_explorer.services.jobs import DEFECT, Job, JobRunner
 
 
 @pytest.fixture
@@ -39,6 +41,7 @@ def test_a_job_runs_to_its_result(gate):
         "stage": "Holding",
         "fraction": 0.5,
         "message": "",
+        "seconds_left": None,
     }
     assert runner.start("key", held(gate), kind="grid") is job  # it is live: nothing is started
     gate.set()
@@ -46,6 +49,31 @@ def test_a_job_runs_to_its_result(gate):
     assert (job.state, job.fraction, job.result, job.error) == ("done", 1.0, "result", None)
     assert runner.get("key") is runner.newest() is job
     assert runner.get("other") is None
+
+
+def test_the_time_left_of_steady_work_follows_from_what_is_done(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    job = Job("grid", steady=True)
+    seen = []
+
+    def at(seconds, stage, fraction):
+        clock[0] = 100.0 + seconds
+        job.step(stage, fraction)
+        seen.append(job.seconds_left)
+
+    at(0, "Loading the model", 0.0)
+    at(50, "Setting 1", 0.0)  # what came before is not counted
+    at(60, "Setting 2", 0.25)
+    assert seen == [None, None, pytest.approx(30)]
+    clock[0] += 4  # meanwhile
+    assert job.seconds_left == pytest.approx(26)
+    clock[0] += 400  # it takes longer than the first
+    assert job.seconds_left == 0
+    unsteady = Job("lengths")
+    unsteady.step("One", 0.0)
+    unsteady.step("Two", 0.5)
+    assert unsteady.seconds_left is None
 
 
 def test_a_stop_ends_a_job_at_its_next_step(gate):

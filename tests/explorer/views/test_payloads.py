@@ -136,6 +136,7 @@ def ask(begin):
         ("layer_cells", {"layer": 1}, ["LayerCellsPayload"]),
         ("group_orders", {"layer": 1}, ["GroupOrdersPayload"]),
         ("token_attention", {"token": 3}, ["AttentionOfTokenPayload"]),
+        ("timings", {}, ["TimingsPayload"]),
         ("word_classes", {}, ["WordClassesPayload"]),
         ("predictions", {"token": 3}, ["PredictionsPayload"]),
         ("predictions", {"token": 0}, ["PredictionsPayload"]),

@@ -13,7 +13,9 @@ from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.run.engine import MIN_REPEATS, RunOptions, analyze, versions
+from focus_runtime.run import engine
+from focus_runtime.run.engine import MIN_REPEATS, Early, RunOptions, analyze, versions
+from focus_runtime.run.trace import Trace
 from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_model, build_tokenizer
 
@@ -38,8 +40,9 @@ def trace(model, centroids):
     return analyze(model, build_tokenizer(), TEXT, centroids, RunOptions(repeats=2), model_id="tiny")
 
 
-def run(model, centroids, text=TEXT, *, progress=None, cancelled=lambda: False, announce=None, **options):
-    calls = {name: call for name, call in (("progress", progress), ("announce", announce)) if call is not None}
+def run(model, centroids, text=TEXT, *, progress=None, cancelled=lambda: False, announce=None, early=None, **options):
+    calls = {"progress": progress, "announce": announce, "early": early}
+    calls = {name: call for name, call in calls.items() if call is not None}
     options = RunOptions(**{"repeats": 1, **options})
     return analyze(model, build_tokenizer(), text, centroids, options, cancelled=cancelled, **calls)
 
@@ -118,6 +121,34 @@ def test_without_time_left_there_are_as_few_repeats_as_allowed(model, centroids)
     assert {t.repeat for t in timings} == set(range(MIN_REPEATS))
 
 
+def test_a_long_text_gives_its_numbers_out_before_its_timings_are_repeated(monkeypatch, model, centroids):
+    events: list[tuple[str, object]] = []
+    early = Early(
+        measured=lambda trace: events.append(("measured", trace)), timed=lambda ts: events.append(("timed", ts))
+    )
+    run(model, centroids, repeats=3, early=early)
+    assert events == []  # a short one is timed at once
+    monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
+    whole = run(model, centroids, repeats=3, early=early)
+    assert [name for name, _ in events] == ["measured", "timed", "timed"]
+    first = events[0][1]
+    assert isinstance(first, Trace)
+    assert {t.repeat for t in first.timings} == {0}
+    assert first.timings + events[1][1] + events[2][1] == whole.timings
+    assert first.info == whole.info
+    assert first.notes == whole.notes
+    for mode in ("full", "focus"):
+        np.testing.assert_array_equal(first.nll[mode], whole.nll[mode])
+    for one, other in zip(first.layers, whole.layers, strict=True):
+        np.testing.assert_array_equal(one.membership, other.membership)
+
+
+def test_what_is_measured_after_the_timings_is_waited_for(monkeypatch, model, centroids):
+    monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
+    early = Early(measured=lambda trace: pytest.fail("without its attention mass"), timed=lambda timings: None)
+    assert run(model, centroids, attention_mass=True, early=early).layers[0].attention_mass_retained is not None
+
+
 def test_what_was_run_is_recorded(centroids, trace):
     info = trace.info
     assert (info["model_id"], info["num_tokens"], info["dtype"]) == ("tiny", len(trace.tokens.ids), "float32")
@@ -154,7 +185,7 @@ def test_progress_names_the_stages_in_order(model, centroids):
     run(model, centroids, repeats=2, attention_mass=True, progress=lambda *stage: stages.append(stage))
     names = [name for name, _ in stages]
     assert names[:4] == ["Warming up", "Full attention", "Focus", "Counting pairs"]
-    assert names[4:] == ["Timing, repeat 2 of up to 2"] * 2 + ["Attention mass"]
+    assert names[4:] == ["Timing, repeat 2 of 2"] * 2 + ["Attention mass"]
     fractions = [fraction for _, fraction in stages]
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] <= fractions[-1] < 1

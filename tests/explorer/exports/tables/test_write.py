@@ -90,7 +90,7 @@ def test_groups_have_denominators_and_settings(tables):
     by_layer = {}
     for row in tables["groups"].to_pylist():
         assert row["share"] == row["tokens"] / row["num_tokens"]
-        assert (row["num_groups"], row["top_k"]) == (4, 1)
+        assert (row["num_groups"], row["top_k"]) == (8, 1)
         assert row["label"] == group_label(row["group_index"])
         by_layer.setdefault(row["layer"], []).append(row["tokens"])
     assert all(sum(tokens) == tables["tokens"].num_rows for tokens in by_layer.values())
@@ -169,7 +169,7 @@ print(*({HEAVY!r} & sys.modules.keys()))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
-    assert pyarrow.csv.read_csv(tmp_path / "groups.csv").num_rows == 8
+    assert pyarrow.csv.read_csv(tmp_path / "groups.csv").num_rows == 16
 
 
 def test_every_format_has_an_ending():

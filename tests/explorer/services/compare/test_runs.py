@@ -32,7 +32,7 @@ def twins(service, run_id, tmp_path, fresh_seed):
         connection.execute(f"SELECT setseed({fresh_seed % 1000 / 1000})")
         for table in TABLES:
             changes = {
-                "assignments": ", CAST(floor(random() * 4) AS INTEGER) AS top_group",
+                "assignments": ", CAST(floor(random() * 8) AS INTEGER) AS top_group",
                 "losses": ", nll + random() AS nll",
             }.get(table, "")
             connection.execute(
@@ -53,7 +53,7 @@ def test_groups_are_matched_as_from_whole_sorted_rows(twins):
             rows["top_group"].to_numpy()[rows["layer"].to_numpy() == layer["layer"]].astype(np.int64)
             for rows in (own_rows, other)
         )
-        expected = align(first, second, 4, 4)
+        expected = align(first, second, 8, 8)
         assert (layer["names"], layer["overlap"], layer["rand"]) == (expected.names, expected.overlap, expected.rand)
         assert tops[number].tolist() == [expected.names[group] for group in second.tolist()]
     losses = [

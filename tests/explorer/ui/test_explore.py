@@ -1,0 +1,39 @@
+"""What the Explore form's analysis tells its page, step by step."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from focus_explorer.ui.tabs.explore import Runner
+from focus_explorer.ui.text import MESSAGES
+from focus_runtime.run import engine
+from tests.explorer.conftest import TEXT
+
+FORM = {"centroids": "random", "top_k": 1, "window": 8, "num_sinks": 2, "max_tokens": None, "num_groups": 5, "seed": 0}
+VISITOR = SimpleNamespace(session_hash="a visitor")
+
+
+def shown(service, model_folder, repeats):
+    """What an analysis shows: values of the view, and its last message."""
+    form = {"model": model_folder, **FORM}
+    steps = list(Runner(service, tuple(form), repeats).analyze(TEXT, VISITOR, *form.values()))
+    views = [view for _, view, _ in steps if isinstance(view, str)]
+    return views, steps[-1][0]
+
+
+def test_a_short_text_is_shown_when_it_is_done(service, model_folder):
+    views, message = shown(service, model_folder, repeats=3)
+    assert len(views) == 1
+    assert " " not in views[0]
+    assert MESSAGES["explored"] in message
+
+
+def test_a_long_text_is_shown_before_its_timings_are_repeated(monkeypatch, service, model_folder):
+    monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
+    views, message = shown(service, model_folder, repeats=3)
+    run = views[0].split()[0]
+    assert views[-1] == f"{run} timed"
+    # a step that follows at once may be all that is seen of the one before
+    assert views[:-1]
+    assert set(views[:-1]) <= {f"{run} timing {repeats}" for repeats in (1, 2, 3)}
+    assert MESSAGES["explored"] in message

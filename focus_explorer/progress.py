@@ -12,6 +12,22 @@ StageBar = Callable[[], AbstractContextManager[Progress]]  # `stage_bar`, `no_st
 Bar = Callable[[int], AbstractContextManager[Callable[[int, str], None]]]  # `step_bar`, `no_bar`
 
 
+def nothing(stage: str, fraction: float) -> None:
+    """A `Progress` that shows nothing."""
+
+
+def held_at(progress: Progress, fraction: float) -> Progress:
+    """A `Progress` for stages in which the fraction stays as it is."""
+    return lambda stage, _: progress(stage, fraction)
+
+
+def about(seconds: float) -> str:
+    """A duration as people say it: 40 s, 3 min, 2 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{round(seconds / 3600)} h"
+
+
 @contextmanager
 def stage_bar() -> Iterator[Progress]:
     """A bar that takes a stage name and the fraction done, 0 to 1."""

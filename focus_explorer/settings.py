@@ -12,6 +12,7 @@ from focus_runtime.version import __version__
 
 VERSION = __version__
 MAX_UPLOAD_BYTES = 512 * 1024 * 1024
+MAX_KEPT_BYTES = 4 * 1024**3  # of all uploaded centroid files together
 MAX_TEXT_BYTES = 20 * 1024 * 1024
 
 
@@ -46,6 +47,16 @@ def cache_dir() -> Path:
     """FOCUS_EXPLORER_CACHE, or a folder in the user's cache."""
     given = os.environ.get("FOCUS_EXPLORER_CACHE")
     return Path(given) if given else Path.home() / ".cache" / "focus-explorer"
+
+
+def process_user() -> str | None:
+    """FOCUS_EXPLORER_USER, the user of a lab's page for whom the page started this process; None without one."""
+    return os.environ.get("FOCUS_EXPLORER_USER") or None
+
+
+def with_process_user(user: str | None) -> dict[str, str]:
+    """The environment of a process that works for a user."""
+    return os.environ | ({"FOCUS_EXPLORER_USER": user} if user else {})
 
 
 def quiet_libraries() -> None:

@@ -1,16 +1,19 @@
-"""`focus-explorer centroids`: validation of centroid files, and copies with other settings."""
+"""`focus-explorer centroids`: list, check, rename and remove centroid files, and make copies with other settings."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
+from focus_explorer.cli.options import add_action_database
+from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import check_centroids, copy_with_text_sinks
+from focus_explorer.services.centroids.own_files import remove_file, rename_file
 from focus_explorer.services.service import Service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The actions `check` and `text-sinks`."""
+    """The actions on files."""
     actions = parser.add_subparsers(dest="action", required=True, parser_class=type(parser))
     check = actions.add_parser("check", help="validate a centroid file")
     check.add_argument("file", help=".safetensors, .pt or .pth, or the word default")
@@ -27,6 +30,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     sinks.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
     sinks.set_defaults(run=_text_sinks)
+    listed = actions.add_parser("list", help="every shipped and uploaded file, and how many runs used it")
+    add_action_database(listed)
+    listed.add_argument("--json", action="store_true", help="print a JSON list")
+    listed.set_defaults(run=_list)
+    rename = actions.add_parser("rename", help="give an uploaded file another name")
+    rename.add_argument("file", help="its name, or its sha256")
+    rename.add_argument("name", help="the new name")
+    add_action_database(rename)
+    rename.set_defaults(run=_rename)
+    remove = actions.add_parser("remove", help="remove an uploaded file and its copy; runs made with it stay")
+    remove.add_argument("file", help="its name, or its sha256")
+    add_action_database(remove)
+    remove.set_defaults(run=_remove)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    files = CentroidCards(Service(arguments.db)).cards()
+    if arguments.json:
+        print(json.dumps(files, ensure_ascii=False))
+        return
+    for file in files:
+        added = f"added {file['added'][:16]}" if file["added"] else "shipped"
+        owner = f" by {file['owner']}" if file["owner"] else ""
+        print(
+            f"{file['sha256'][:16]}  K={file['num_groups']:<2} {file['runs']:>4} runs  {added}{owner}  {file['name']}"
+        )
+
+
+def _rename(arguments: argparse.Namespace) -> None:
+    rename_file(Service(arguments.db), arguments.file, arguments.name)
+
+
+def _remove(arguments: argparse.Namespace) -> None:
+    remove_file(Service(arguments.db), arguments.file)
 
 
 def _text_sinks(arguments: argparse.Namespace) -> None:

@@ -166,6 +166,9 @@ QUERIES: dict[str, str] = {
     "all_probabilities": """
         SELECT layer, position, probabilities FROM assignments
         WHERE run_id = $run_id AND position IN (SELECT unnest($positions)) ORDER BY position, layer""",
+    "centroid_runs": """
+        SELECT r.centroids_sha256, count(*) AS runs FROM runs r LEFT JOIN run_labels b USING (run_id)
+        WHERE r.status = 'complete' AND b.deleted_at IS NULL GROUP BY r.centroids_sha256""",
     "centroid_uses": """
         SELECT r.run_id, r.title, coalesce(b.name, '') AS name, r.num_tokens, r.model_id, r.created_at, y.layer,
             y.dominance, s.tokens, s.groups

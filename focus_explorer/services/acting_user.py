@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from focus_explorer.errors import InputError
+from focus_explorer.settings import process_user
 
 USER_SOURCES: list[Callable[[], str | None]] = []
 """Asked first, such as for the request of an event that a server took from its queue; None where there is none."""
@@ -30,7 +31,8 @@ def acting_as(user: str | None) -> Iterator[None]:
 
 def acting_user() -> str | None:
     """The user that this code works for: a name, empty for nobody who is known, None where there are no users."""
-    return next((user for source in USER_SOURCES if (user := source()) is not None), _USER.get())
+    user = next((user for source in USER_SOURCES if (user := source()) is not None), _USER.get())
+    return process_user() if user is None else user
 
 
 def check_owner(what: str, owner: str | None) -> None:

@@ -133,7 +133,7 @@ def analyze(
         pass
     progress("Loading the model", 0.0)
     read = load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
-    with service.models.lease(request.model, device=request.device, dtype=request.dtype) as loaded:
+    with service.models.lease(request.model, device=request.device, dtype=request.dtype, progress=progress) as loaded:
         centroids = fit_centroids(read, loaded, request.drawn)
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)

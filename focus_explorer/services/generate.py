@@ -78,7 +78,7 @@ def generate(
     import torch
 
     run = fetch_run(service.database, run_id)
-    with lease_run_model(service, run, SHORTER_PROMPT) as loaded:
+    with lease_run_model(service, run, SHORTER_PROMPT, progress=job.step) as loaded:
         job.step("Loading the model", 0.0)
         ids = loaded.tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
         if len(ids) > LONGEST_PROMPT:

@@ -15,17 +15,17 @@ from focus_explorer.data.placed import placed
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
 from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
+from focus_explorer.statistics.characteristic_pieces import MOST_Q, prior_tokens, standing_out, strongest
 from focus_explorer.statistics.group_flags import group_flags
 from focus_explorer.statistics.group_purity import DRAWS, shuffled_group_purity
 from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
-from focus_runtime.measure.contingency import contingency, group_purity, log_odds
+from focus_runtime.measure.contingency import contingency, group_purity
 from focus_runtime.store.database import Database
 from focus_runtime.text.word_classes import CLASSES, class_numbers
 
 SEED = 0
 CHARACTERISTIC = 6
-LEAST_Z, LEAST_USES = 1.96, 2
 KEPT_RUNS = 4
 
 Row = dict[str, Any]
@@ -87,9 +87,8 @@ def group_payload(database: Database, run_id: str) -> GroupsPayload:
     measured = fetch(database, "attention_mass", run_id=run_id)
     mass = _mass_kept(measured)
     base = np.bincount(routes.classes, minlength=len(CLASSES)) / len(routes.classes)
-    prior_size = len(routes.classes) / routes.num_groups
     groups = [
-        [row | {"attention_mass": mass.get(layer)} for row in _layer_rows(routes, place, base, prior_size)]
+        [row | {"attention_mass": mass.get(layer)} for row in _layer_rows(routes, place, base)]
         for place, layer in enumerate(routes.layers)
     ]
     for row in stored:
@@ -102,8 +101,8 @@ def group_payload(database: Database, run_id: str) -> GroupsPayload:
         "classes": encode(routes.classes),
         "seed": SEED,
         "draws": DRAWS,
-        "prior_size": prior_size,
-        "least_z": LEAST_Z,
+        "prior_size": prior_tokens(len(routes.classes), routes.num_groups),
+        "most_q": MOST_Q,
         "attention_tokens": measured["num_tokens"][0].as_py() if mass else None,
         "attention_heads": len(measured["head"].unique()) if mass else None,
     }
@@ -115,13 +114,13 @@ def _mass_kept(measured: Table) -> dict[int, float]:
     return dict(zip(by_layer["layer"].to_pylist(), by_layer["mass_kept_mean"].to_pylist(), strict=True))
 
 
-def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64], prior_size: float) -> list[Row]:
+def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64]) -> list[Row]:
     """Size, flags, word classes, purity with its baseline and characteristic pieces of one layer's groups."""
     top, groups = routes.tops[place], routes.num_groups
     by_class = contingency(top, routes.classes, (groups, len(CLASSES)))
     by_piece = contingency(top, routes.codes, (groups, len(routes.pieces)))
     pure, null = group_purity(by_class), shuffled_group_purity(by_class, seed=SEED)
-    scores = log_odds(by_piece, prior_size=prior_size)
+    scores = standing_out(by_piece).strong
     sizes = by_class.sum(axis=1)
     rows = []
     for group, marks in enumerate(group_flags(sizes)):
@@ -148,9 +147,7 @@ def _characteristic(
     pieces: list[str], uses: NDArray[np.int64], scores: NDArray[np.float64]
 ) -> list[tuple[str, float, int]]:
     """(piece, z, uses), strongest first."""
-    frequent = np.where(uses >= LEAST_USES, scores, 0.0)
-    order = np.argsort(-frequent, kind="stable")[:CHARACTERISTIC]
-    return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in order if frequent[i] >= LEAST_Z]
+    return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in strongest(scores, CHARACTERISTIC)]
 
 
 def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:

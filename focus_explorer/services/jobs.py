@@ -90,6 +90,11 @@ class Job:
         """Whether it waits or runs."""
         return self.state in LIVE
 
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._version
+
     def stop(self) -> None:
         """Request that it stops at its next step."""
         self._stop.set()

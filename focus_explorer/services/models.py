@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer import settings
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, about
+from focus_explorer.services.acting_user import acting_user
+from focus_explorer.services.fair_lock import FairLock
+from focus_explorer.services.jobs import WAITING
 from focus_runtime.failures import LONGEST_TEXT, Advice
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class ModelStore:
         self._kept: LoadedModel | None = None
         self._placement: Placement | None = None
         self._tokenizer: tuple[str, Any] | None = None
-        self._lock = threading.RLock()
+        self._lock = FairLock()
 
     def place(self, device: str | None = None, dtype: str | None = None) -> Placement:
         """Where a lease with these options would run.
@@ -78,7 +80,8 @@ class ModelStore:
             name: of the model.
             device: auto, cpu, cuda, cuda:N, mps or split; the store's own when None.
             dtype: auto, float32, bfloat16 or float16; the store's own when None.
-            progress: takes each stage of loading and the fraction done; not called for a model that is kept.
+            progress: takes the place in line, and each stage of loading with the fraction done; not called where nobody
+                else works with a model and the right one is kept. What it raises ends the waiting.
             advice: what to do when the memory does not suffice for the work in the block.
 
         Raises:
@@ -88,7 +91,7 @@ class ModelStore:
         from focus_runtime.measure.memory import within_memory
 
         placement = self.place(device, dtype)
-        with self._lock:
+        with self._lock.held(acting_user(), lambda ahead, seconds: progress(in_line(ahead, seconds), 0.0)):
             if self._kept is None or self._kept.name != name or self._placement != placement:
                 self._kept = None  # two models at a time may not fit into memory
                 self._kept, self._placement = self._load(name, placement, progress), placement
@@ -104,7 +107,7 @@ class ModelStore:
         """
         from focus_runtime.models.loading import load_tokenizer
 
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.try_acquire():
             return None
         try:
             if self._kept is not None and self._kept.name == name:
@@ -114,6 +117,17 @@ class ModelStore:
             return self._tokenizer[1]
         finally:
             self._lock.release()
+
+
+def in_line(ahead: int, seconds: float | None) -> str:
+    """The stage of work that waits for the model.
+
+    Args:
+        ahead: how many are before.
+        seconds: that they take, about; None while nobody knows.
+    """
+    time_left = "" if seconds is None else f", about {about(seconds)}"
+    return f"{WAITING}: {ahead:,} before you{time_left}"
 
 
 def load_by_name(name: str, placement: Placement, progress: Progress = lambda stage, fraction: None) -> LoadedModel:

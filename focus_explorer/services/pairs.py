@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from focus_explorer.data.parts import PartGroups, by_top_k, executed, mean_over_heads
 from focus_explorer.data.queries import fetch, fetch_run
@@ -16,7 +16,7 @@ from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.progress import Progress
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.run_model import lease_run_model
-from focus_explorer.services.runs import run_config, token_ids
+from focus_explorer.services.runs import layer_parts, run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.pairs import (
     distance_payload,
@@ -36,6 +36,7 @@ from focus_explorer.views.payloads.pairs import (
     MaskTilePayload,
 )
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.mask.tiles import count_tile
 
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
@@ -80,16 +81,16 @@ def measure_attention(
     ids = token_ids(service.database, run_id)[:MEASURED_TOKENS]
     groups = {layer: by_top_k(parts)[:, : len(ids)] for layer, parts in executed(service.database, run).items()}
     progress("Loading the model", 0.0)
-    with lease_run_model(service, run) as loaded:
+    with lease_run_model(service, run, progress=progress) as loaded:
         layers = measure(loaded.model, ids, groups, run_config(run), progress=step)
     progress("Saving", 0.98)
     write_attention(service.database, run_id, layers, len(ids))
     return len(ids)
 
 
-def _by_distance(parts: tuple[PartGroups, ...]) -> DistanceCounts:
-    """Pairs of one layer by distance, mean over its heads."""
-    counts = [count_by_distance(one.membership, one.part.rule) for one in parts]
+def _by_distance(parts: tuple[PartGroups, ...], rules: Sequence[PairRule]) -> DistanceCounts:
+    """Pairs of one layer by distance, mean over its heads, in bins cut at all layers' rules, as in the statistics."""
+    counts = [count_by_distance(one.membership, one.part.rule, rules) for one in parts]
     return mean_counts(counts, [one.part for one in parts])
 
 
@@ -143,15 +144,21 @@ class PairViews:
 
     def distances(self, run_id: str, layer: int) -> DistancePayload:
         """Pairs of one layer by distance and cause, with both null models; means over its heads."""
-        return distance_payload(_by_distance(self._layer(run_id, layer)))
+        return distance_payload(_by_distance(self._layer(run_id, layer), self._rules(run_id)))
 
     def distance_mean(self, run_id: str) -> DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
         if run_id not in self._means:
             layers = executed(self.service.database, fetch_run(self.service.database, run_id))
-            counts = [_by_distance(parts) for parts in layers.values()]
+            rules = self._rules(run_id)
+            counts = [_by_distance(parts, rules) for parts in layers.values()]
             self._means[run_id] = mean_payload(counts)  # a few kilobytes, and runs never change
         return self._means[run_id]
+
+    def _rules(self, run_id: str) -> list[PairRule]:
+        """Of all heads of all layers."""
+        parts = layer_parts(self.service.database, fetch_run(self.service.database, run_id))
+        return [one.rule for of_layer in parts.values() for one in of_layer]
 
     def _layer(self, run_id: str, layer: int) -> tuple[PartGroups, ...]:
         """What the heads of one layer executed; the latest few are kept, runs never change."""

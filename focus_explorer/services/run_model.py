@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.progress import Progress, nothing
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit_centroids
@@ -30,19 +31,22 @@ SHORTER_RUN = Advice(
 
 
 @contextmanager
-def lease_run_model(service: Service, run: dict[str, Any], advice: Advice = SHORTER_RUN) -> Iterator[LoadedModel]:
+def lease_run_model(
+    service: Service, run: dict[str, Any], advice: Advice = SHORTER_RUN, *, progress: Progress = nothing
+) -> Iterator[LoadedModel]:
     """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
 
     Args:
         service: whose model is leased.
         run: its row.
         advice: what to do when the memory does not suffice for the work in the block.
+        progress: takes the place in line while others work with a model, see `ModelStore.lease`.
 
     Raises:
         InputError: it cannot be loaded, has other weights than the run's, or the memory does not suffice for the work.
     """
     where = {"device": device_here(run["device"]), "dtype": run["dtype"]}
-    with service.models.lease(run["model_id"], **where, advice=advice) as loaded:
+    with service.models.lease(run["model_id"], **where, advice=advice, progress=progress) as loaded:
         if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
             raise InputError(
                 f"{run['model_id']} has other weights than when this run was made", fix="explore the text again"

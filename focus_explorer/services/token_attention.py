@@ -82,7 +82,8 @@ class TokenAttentions:
         run = fetch_run(self.service.database, run_id)
         ids = token_ids(self.service.database, run_id)
         job.step("Loading the model", 0.0)
-        with lease_run_model(self.service, run) as loaded, composed_run(self.service, run, loaded) as focus:
+        leased = lease_run_model(self.service, run, progress=job.step)
+        with leased as loaded, composed_run(self.service, run, loaded) as focus:
             layers = token_attention(
                 focus, ids, token, progress=lambda done, total: job.step("Reading the text twice", done / total)
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,41 @@ CHARACTERISTIC, FREQUENT = 12, 12
 LEAST_USES, MOST_Q = 2, 0.05
 
 
+@dataclass(frozen=True, slots=True)
+class StandingOut:
+    """How far V pieces stand out in K groups of a layer, all (K, V).
+
+    Attributes:
+        z: log-odds with an informative prior, in standard errors.
+        p_values, q_values: two-sided of z; corrected over all pieces and groups.
+        strong: z of the pieces that stand out: used more often than elsewhere, `LEAST_USES` times or more, with a false
+            discovery rate of `MOST_Q`; 0 for the others.
+    """
+
+    z: NDArray[np.float64]
+    p_values: NDArray[np.float64]
+    q_values: NDArray[np.float64]
+    strong: NDArray[np.float64]
+
+
+def prior_tokens(num_tokens: int, num_groups: int) -> float:
+    """Tokens that the prior weighs: a group of even size."""
+    return num_tokens / num_groups
+
+
+def standing_out(uses: NDArray[np.int64]) -> StandingOut:
+    """Which pieces stand out in which group.
+
+    Args:
+        uses: (K, V) uses of each piece in each group.
+    """
+    z = log_odds(uses, prior_size=prior_tokens(int(uses.sum()), uses.shape[0]))
+    p_values = two_sided_p_values(z)
+    q_values = corrected_p_values(p_values)
+    strong = np.where((uses >= LEAST_USES) & (z > 0) & (q_values <= MOST_Q), z, 0.0)
+    return StandingOut(z, p_values, q_values, strong)
+
+
 def characteristic_table(sample: Sample) -> pa.Table:
     """The most characteristic and the most frequent pieces of every group.
 
@@ -29,15 +65,12 @@ def characteristic_table(sample: Sample) -> pa.Table:
     everywhere = np.bincount(sample.piece, minlength=shape[1])
     for place, layer in enumerate(sample.layers):
         uses = contingency(sample.focus.tops[place], sample.piece, shape)
-        scores = log_odds(uses, prior_size=sample.num_tokens / sample.num_groups)
-        values = two_sided_p_values(scores)
-        corrected = corrected_p_values(values)
+        found = standing_out(uses)
         for group in range(sample.num_groups):
-            z, here = scores[group], uses[group]
-            strong = np.where((here >= LEAST_USES) & (z > 0) & (corrected[group] <= MOST_Q), z, 0.0)
+            here = uses[group]
             for kind, order in (
-                ("characteristic", _best(strong, CHARACTERISTIC)),
-                ("frequent", _best(here, FREQUENT)),
+                ("characteristic", strongest(found.strong[group], CHARACTERISTIC)),
+                ("frequent", strongest(here, FREQUENT)),
             ):
                 rows += [
                     {
@@ -48,9 +81,9 @@ def characteristic_table(sample: Sample) -> pa.Table:
                         "piece": sample.pieces[piece],
                         "uses": int(here[piece]),
                         "uses_in_text": int(everywhere[piece]),
-                        "z": float(z[piece]),
-                        "p_value": float(values[group, piece]),
-                        "q_value": float(corrected[group, piece]),
+                        "z": float(found.z[group, piece]),
+                        "p_value": float(found.p_values[group, piece]),
+                        "q_value": float(found.q_values[group, piece]),
                     }
                     for rank, piece in enumerate(order)
                 ]
@@ -61,6 +94,7 @@ def characteristic_table(sample: Sample) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _best(scores: NDArray[Any], limit: int) -> list[int]:
+def strongest(scores: NDArray[Any], limit: int) -> list[int]:
+    """Places of the largest scores above 0, largest first."""
     order = np.argsort(-scores, kind="stable")[:limit]
     return [int(place) for place in order if scores[place] > 0]

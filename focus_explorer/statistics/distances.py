@@ -25,11 +25,8 @@ class Bins:
 
     @classmethod
     def of(cls, longest: int, rules: Sequence[PairRule]) -> Bins:
-        """Octaves up to the longest document, cut where the window and the reach of any layer end."""
-        starts = distance_bins(longest, per_octave=1)[0]
-        cuts = {distance + 1 for rule in rules for distance in (rule.near, rule.farthest(longest))}
-        starts = np.unique(np.append(starts, [cut for cut in cuts if cut < longest])).astype(np.int64)
-        return cls(starts, np.append(starts[1:], longest) - 1)
+        """Those of `distance_bins` up to the longest document, cut at the rules of all layers."""
+        return cls(*distance_bins(longest, rules))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ THEME = gr.themes.Base(
     button_primary_background_fill_hover_dark="*primary_700",
 )
 
+MOST_REQUESTS = 64  # that wait; further ones are turned away
 QUEUE_SECONDS = 0.02  # between looks at an empty queue: Gradio's own 0.001 takes a tenth of a core for ever
 
 
@@ -119,7 +120,7 @@ class App:
         return served
 
     def _serve(self, port: int, *, mcp: bool) -> Any:
-        queued = self.blocks.queue(max_size=16, default_concurrency_limit=8)
+        queued = self.blocks.queue(max_size=MOST_REQUESTS, default_concurrency_limit=8)
         queued._queue.sleep_when_free = QUEUE_SECONDS
         try:
             return queued.launch(

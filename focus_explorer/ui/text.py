@@ -115,6 +115,7 @@ BUTTONS = {
 }
 MESSAGES = {
     "waiting": "Waiting for the model",
+    "full": "too many texts wait for the model already",
     "starting": "Starting",
     "explored": "Done. The run is stored.",
     "stopped": "Stopped; nothing of that run was kept.",

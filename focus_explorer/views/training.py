@@ -50,6 +50,7 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
         "resumable": row["resumable"],
         "usable": row["usable"],
         "out": row["out"],
+        "owner": row["owner"],
         "created_at": row["created_at"].isoformat(),
         "remaining": pace * left if pace and row["status"] in ("running", "stopping") else None,
         "texts": [name.rsplit("/", 1)[-1] for name in row["texts"]],

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import add_centroids
+from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.ui.notebook import show
@@ -183,6 +183,31 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     budget = page.locator(".fx-file-changes tr", has_text="budget").first.locator("td")
     expect(budget.first).to_have_text(re.compile(r"^\d+ heads in full, \d+ heads with another"))
     expect(budget.last).to_have_text("–")
+    unused.get_by_test_id("fx-file-rename").click()
+    unused.get_by_label("New name of five-groups").fill("default")
+    unused.get_by_role("button", name="Save").click()
+    expect(unused.get_by_role("alert")).to_contain_text("another file is called 'default'", ignore_case=True)
+    unused.get_by_role("button", name="Back").click()
+    unused.get_by_test_id("fx-file-rename").click()
+    unused.get_by_label("New name of five-groups").fill("renamed.safetensors")
+    page.keyboard.press("Enter")
+    renamed = page.locator(".fx-file-card", has_text="renamed.safetensors")
+    expect(renamed).to_contain_text("no run yet")
+    renamed.get_by_test_id("fx-file-use").click()
+    chosen = page.locator("#fe-centroids input")
+    expect(chosen).to_have_value(re.compile("renamed.safetensors"), timeout=20_000)
+    open_tab(page, "Centroids")
+    renamed.get_by_test_id("fx-file-remove").click()
+    expect(renamed).to_contain_text("No run used it.")
+    assert findings(page) == []
+    renamed.get_by_test_id("fx-file-keep").click()
+    renamed.get_by_test_id("fx-file-remove").click()
+    renamed.get_by_test_id("fx-file-remove-sure").click()
+    expect(renamed).to_have_count(0)
+    assert "renamed.safetensors" not in [row["name"] for row in uploaded_centroids(Service(database).database)]
+    expect(chosen).to_have_value("default", timeout=20_000)
+    card.get_by_test_id("fx-file-use").click()
+    expect(chosen).to_have_value("novels", timeout=20_000)
 
 
 def test_a_measured_budget_is_drawn_and_used_by_one_click(tiny_page, tmp_path):
@@ -235,7 +260,8 @@ def test_shortcuts_work_and_rest_while_typing(open_page):
     box = sheet.bounding_box()
     assert 0 <= box["y"] <= box["y"] + box["height"] <= page.viewport_size["height"]  # however the page is scrolled
     assert sheet.evaluate("node => node.scrollTop") == 0
-    for part in ("The text", "Path of a token", "The mask"):
+    expect(sheet).to_contain_text("The first few tokens of a text, which all may see")
+    for part in ("What the words mean", "The text", "Path of a token", "The mask"):
         expect(sheet.get_by_role("heading", name=part, exact=True)).to_have_count(1)
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("fx-keys")).to_be_hidden()

@@ -55,7 +55,7 @@ def test_the_overview_shows_the_stored_numbers_and_their_baselines(open_page, ro
                 same = row["p_value"] > 0.05
             else:  # exactly known under shuffling; sizes do not change by it
                 same = row["low"] <= row["shuffled"] <= row["high"] and row["shuffled"] != row["value"]
-            assert ("not told from shuffled" in line.inner_text()) == same
+            assert ("could be shuffled" in line.inner_text()) == same
     expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text(f"{expected['dominance']['units']} sentence")
     hint = page.locator("[data-stat=dominance] .fx-hint")
     hint.focus()

@@ -5,8 +5,9 @@ import { budgetWords } from "./budget-points.js";
 import { Budgets } from "./budgets.js";
 import { Changes } from "./changes.js";
 import { facts, heldOut, trainedOn } from "./facts.js";
+import { fileActions } from "./file-actions.js";
 import { Similarity } from "./similarity.js";
-import { buttonOf, el } from "../core/dom.js";
+import { el } from "../core/dom.js";
 import { sentence } from "../core/format.js";
 import { resizePlots } from "../core/plot.js";
 import { callServer } from "../core/server.js";
@@ -33,14 +34,17 @@ export class App {
 
   /** @type {(used: UsedBudgetPayload) => unknown} */
   choose;
+  /** @type {() => unknown} */
+  listChanged;
 
   /**
    * @param {HTMLElement} root
    * @param {CentroidsServer} server
    * @param {(used: UsedBudgetPayload) => unknown} choose
+   * @param {() => unknown} listChanged
    */
-  constructor(root, server, choose) {
-    Object.assign(this, { root, server, choose, files: [], requestId: 0 });
+  constructor(root, server, choose, listChanged) {
+    Object.assign(this, { root, server, choose, listChanged, files: [], requestId: 0 });
     installShades();
     this.tooltip = new Tooltip(root);
     this.message = el("div", { class: "fx-message" }, progressBox(text.loading));
@@ -66,10 +70,33 @@ export class App {
       this.message.replaceChildren(alertBox(sentence(answer.error), () => this.load()));
       return;
     }
-    this.files = answer.files;
+    this.show(answer.files);
+  }
+
+  /** @param {CentroidCardPayload[]} files */
+  show(files) {
+    this.files = files;
     this.content.hidden = false;
-    this.list.replaceChildren(...this.files.map((file) => this.card(file)));
-    this.changes.update(this.files);
+    this.list.replaceChildren(...files.map((file) => this.card(file)));
+    this.changes.update(files);
+  }
+
+  /**
+   * After a file was renamed or removed: other fields of the page list files too.
+   * @param {CentroidCardPayload[]} files
+   */
+  changed(files) {
+    if (this.shown && !files.some((file) => file.sha256 === this.shown.sha256)) this.inside.hidden = true;
+    this.show(files);
+    this.listChanged();
+  }
+
+  /**
+   * Choose a file with its own settings on the Explore page.
+   * @param {CentroidCardPayload} file
+   */
+  use({ sha256, name, config: { top_k, window, num_sinks } }) {
+    this.choose({ sha256, name, top_k, window, num_sinks });
   }
 
   /** @param {CentroidCardPayload} file */
@@ -89,11 +116,13 @@ export class App {
       [text.setting(file.config), budget ? text.budget(budget) : null].filter(Boolean).join(", "),
       hintButton(this.tooltip, text.settingSubject, text.settingHint + (budget ? text.settingHintBudget : "")),
     );
-    if (file.problem) return el("li", { class: "fx-file-card" }, head, alertBox(sentence(file.problem)));
-    const inspect = buttonOf(text.inspect, () => this.inspect(file), {
-      "aria-label": text.inspectLabel(file.name),
-      "data-testid": "fx-file-inspect",
-    });
+    const foot = el(
+      "div",
+      { class: "fx-file-foot" },
+      fileActions(this, file),
+      el("code", { class: "fx-muted" }, file.sha256.slice(0, 16)),
+    );
+    if (file.problem) return el("li", { class: "fx-file-card" }, head, alertBox(sentence(file.problem)), foot);
     return el(
       "li",
       { class: "fx-file-card", "data-file": file.sha256 },
@@ -107,7 +136,7 @@ export class App {
         el("dt", {}, text.heldOut, hintButton(this.tooltip, text.heldOut, text.heldOutHint)),
         heldOut(file.held_out).map((line) => el("dd", {}, line)),
       ),
-      el("div", { class: "fx-file-foot" }, inspect, el("code", { class: "fx-muted" }, file.sha256.slice(0, 16))),
+      foot,
     );
   }
 
@@ -155,9 +184,10 @@ export const FocusFiles = {
    * @param {HTMLElement} root
    * @param {CentroidsServer} server
    * @param {(used: UsedBudgetPayload) => unknown} choose
+   * @param {() => unknown} listChanged
    */
-  create(root, server, choose) {
-    const app = new App(root, server, choose);
+  create(root, server, choose, listChanged) {
+    const app = new App(root, server, choose, listChanged);
     return { load: () => app.load() };
   },
 };

@@ -11,7 +11,8 @@ export function facts(file) {
     text.groups(file.num_groups),
     text.layers(file.layers),
     text.dim(file.routing_dim),
-    file.added ? text.added(format.date(file.added)) : text.shipped,
+    file.added ? text.added(format.date(file.added), file.owner) : text.shipped,
+    text.runs(file.runs),
   ];
 }
 

@@ -262,7 +262,7 @@ export interface GroupsPayload {
   seed: number;
   draws: number;
   prior_size: number;
-  least_z: number;
+  most_q: number;
   attention_tokens: number | null;
   attention_heads: number | null;
 }
@@ -1022,6 +1022,7 @@ export interface TrainingPayload {
   tokens_per_second: number | null;
   resumable: boolean;
   usable: boolean;
+  owner: string | null;
   out: string;
   created_at: string;
   remaining: number | null;
@@ -1118,6 +1119,8 @@ export interface CentroidCardPayload {
   layers: number;
   config: ConfigPayload;
   added: string | null;
+  owner: string | null;
+  runs: number;
   training?: CentroidTrainingPayload;
   held_out?: HeldOutPayload | null;
   problem?: string;

@@ -205,6 +205,8 @@ export interface CentroidsServer {
   detail: (request: { file: string }) => Promise<Answer<P.CentroidDetailPayload>>;
   compare: (request: { first: string; second: string }) => Promise<Answer<P.CentroidChangesPayload>>;
   use: (request: { file: string; point: number }) => Promise<Answer<P.UsedBudgetPayload>>;
+  rename: (request: { file: string; name: string }) => Promise<Answer<P.CentroidCardsPayload>>;
+  remove: (request: { file: string }) => Promise<Answer<P.CentroidCardsPayload>>;
 }
 
 /** The server functions of the Runs tab. */

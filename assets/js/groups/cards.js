@@ -139,7 +139,7 @@ export class GroupCards {
   content(group, index, examples) {
     const { run, layerIndex, tooltip } = this.app;
     const { data } = this;
-    const hint = text.characteristicHint(format.count(Math.round(data.prior_size)), format.decimal(data.least_z, 2));
+    const hint = text.characteristicHint(format.count(Math.round(data.prior_size)), format.percent(data.most_q));
     return [
       part(groupsText.names.title, hintButton(tooltip, groupsText.names.title, nameRule(this.app)), [
         new GroupName(this.app, index).node,

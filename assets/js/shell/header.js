@@ -184,9 +184,15 @@ function attentionCard(run, tooltip) {
  * @param {string} note
  */
 const noteChip = (tooltip, note) =>
-  chip(tooltip, note, { class: "fx-header-chip fx-header-note", "data-testid": "fx-note" }, [
-    el("p", { class: "fx-tooltip-text" }, note),
+  chip(tooltip, withoutOption(note), { class: "fx-header-chip fx-header-note", "data-testid": "fx-note" }, [
+    el("p", { class: "fx-tooltip-text" }, withoutOption(note)),
   ]);
+
+/**
+ * What the command line calls a setting means nothing on a page.
+ * @param {string} note
+ */
+const withoutOption = (note) => note.replace(/ \(--[a-z][^)]*\)/g, "");
 
 /**
  * @param {Run} run

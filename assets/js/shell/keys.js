@@ -1,5 +1,6 @@
 // @ts-check
-// Keyboard shortcuts of the whole page and the sheet that lists them. They press the page's own buttons.
+// Keyboard shortcuts of the whole page, and the help sheet that lists them and says what words mean. They press the
+// page's own buttons.
 import { buttonOf, el, newId } from "../core/dom.js";
 import { startTour } from "./tour.js";
 import { keys as text } from "../strings/keys.js";
@@ -101,7 +102,7 @@ function build() {
     el(
       "section",
       {},
-      el("h3", { class: "fx-subtitle" }, group.title),
+      el("h4", { class: "fx-subtitle" }, group.title),
       el(
         "dl",
         {},
@@ -125,6 +126,19 @@ function build() {
       onclick: (event) => event.target === dialog && close(),
     },
     title,
+    el("h3", { class: "fx-sheet-title" }, text.wordsTitle),
+    el(
+      "dl",
+      { class: "fx-glossary" },
+      text.words.map(([word, meaning]) => el("div", {}, el("dt", {}, word), el("dd", {}, meaning))),
+    ),
+    el(
+      "p",
+      { class: "fx-help" },
+      `${text.docs} `,
+      el("a", { href: text.paperLink, target: "_blank", rel: "noreferrer" }, text.paper),
+    ),
+    el("h3", { class: "fx-sheet-title" }, text.keyboardTitle),
     el("p", { class: "fx-help" }, text.note),
     el("div", { class: "fx-sheet-grid" }, text.groups.map(part)),
     el(

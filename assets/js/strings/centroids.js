@@ -7,7 +7,23 @@ export const centroids = {
   loading: "Reading the centroid files…",
   listLabel: "Centroid files",
   shipped: "ships with the project",
-  added: (date) => `added ${date}`,
+  added: (date, owner) => (owner ? `added ${date} by ${owner}` : `added ${date}`),
+  runs: (count) => ["no run yet", "1 run"][count] || `${count} runs`,
+  use: "Use",
+  rename: "Rename",
+  newName: (name) => `New name of ${name}`,
+  save: "Save",
+  cancel: "Cancel",
+  back: "Back",
+  remove: "Remove",
+  removeQuestion: (runs) =>
+    "Remove this file and its copy here for good? " +
+    (runs === 0
+      ? "No run used it."
+      : `${runs === 1 ? "One run" : `${runs} runs`} used it: what is stored of them stays, and what is measured ` +
+        "for them later needs the file uploaded again."),
+  removeSure: "Remove for good",
+  keep: "Keep",
   madeFor: (model) => `for ${model}`,
   unnamed: "a model it does not name",
   groups: (count) => `${count} groups`,
@@ -89,7 +105,6 @@ export const centroids = {
   seed: (seed) => `seed ${seed}`,
   took: (time) => `took ${time}`,
   inspect: "Look inside",
-  inspectLabel: (name) => `Look inside ${name}`,
   loadingFile: (name) => `Reading ${name}…`,
   compareTitle: "What changed between two files",
   first: "First file",

@@ -29,8 +29,8 @@ export const groups = {
     characteristicHint: (size, least) =>
       "Tokens found more often in this group than in the rest of the text: log-odds ratio with an informative " +
       `Dirichlet prior (Monroe and others 2008), the prior being the text’s own frequencies weighing ${size} ` +
-      `tokens. The number on hover is in standard errors; at least ${least} and two uses are required. It ranks ` +
-      "tokens, it is no test.",
+      `tokens; two uses or more, and a false discovery rate of ${least} over all tokens and groups of a layer, as in ` +
+      "Statistics. The number on hover is in standard errors.",
     score: (z, uses) => `${z} standard errors, ${uses} uses in this group`,
     none: "no token stands out",
     frequent: "Most frequent",

@@ -186,9 +186,9 @@ export const statistics = {
     ],
   },
   indistinct: {
-    shuffled: "not told from shuffled groups",
-    random: "not told from random centroids",
-    both: "not told from shuffled groups or random centroids",
+    shuffled: "could be shuffled groups",
+    random: "could be random centroids",
+    both: "could be shuffled groups or random centroids",
     below: "below shuffled groups",
   },
   q: (value) => (value < 0.001 ? "q < 0.001" : `q = ${value.toFixed(3)}`),
@@ -290,7 +290,7 @@ export const statistics = {
     tableTitle: "Categories by group",
     tableHelp:
       "Share of the group's tokens, and below it how many times its share of the text. Darker: more than its share. " +
-      "Pale: not told from shuffled groups (q above 0.05).",
+      "Pale: could be shuffled groups (q above 0.05).",
     scheme: "Categories",
     category: "Category",
     inText: "Whole text",

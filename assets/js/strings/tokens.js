@@ -52,12 +52,12 @@ export const reading = {
       "Focus predicts it worse.",
     path:
       "Does the token stay with its companions from layer to layer? For every step to the next layer this takes the " +
-      "share of its group that goes into the same next group, and averages over the steps. Dark tokens move with " +
-      "the crowd; pale ones keep changing company.",
+      "share of its group that goes into the same next group, and averages over the steps. Dark tokens stay with the " +
+      "same tokens; pale ones are among others in every layer.",
   }),
   groupKey: "most probable group",
   entropyKey: (high) => ["none", `highest (${high} nats)`],
-  pathKey: (low, high) => [`changes company (${low})`, `moves with the crowd (${high})`],
+  pathKey: (low, high) => [`among others in every layer (${low})`, `with the same tokens (${high})`],
   loadingLayer: "Loading this layer…",
   layerFailed: (message) => `This layer could not be loaded: ${message}`,
   help:

@@ -42,6 +42,7 @@ export const training = {
   progress: (step, steps) => `Step ${step} of ${steps}`,
   elapsed: (time) => `${time} so far`,
   took: (time) => `took ${time}`,
+  started: (date, owner) => (owner ? `${date} by ${owner}` : date),
   remaining: (time) => `about ${time} left`,
   lastSteps: "calibrating and saving",
   stop: "Stop",

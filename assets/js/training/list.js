@@ -65,7 +65,7 @@ export class List {
     });
     const swatch = el("span", { class: "fx-run-swatch", "aria-hidden": "true" });
     const name = buttonOf(run.name, () => this.app.showOnly(id), { class: "fx-run-name", title: text.open(run.name) });
-    const date = el("small", { class: "fx-muted" }, format.date(run.created_at));
+    const date = el("small", { class: "fx-muted" }, text.started(format.date(run.created_at), run.owner));
     const head = el(
       "th",
       { scope: "row", "data-column": "name" },

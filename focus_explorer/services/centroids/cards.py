@@ -46,11 +46,16 @@ class CentroidCards:
         """Every shipped and uploaded file; a file that cannot be read any more has `problem` in place of its details.
 
         Returns:
-            For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, training, held_out.
+            For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, owner, runs (how many
+            used it), training, held_out.
         """
-        return [self._card(row) for row in every_centroid_file(self.service.database)]
+        database = self.service.database
+        with database.read():  # once: opening the file takes longer than the reads
+            uses = {row["centroids_sha256"]: row["runs"] for row in fetch(database, "centroid_runs").to_pylist()}
+            rows = every_centroid_file(database)
+        return [self._card(row, uses.get(row["sha256"], 0)) for row in rows]
 
-    def _card(self, row: dict[str, Any]) -> CentroidCardPayload:
+    def _card(self, row: dict[str, Any], runs: int) -> CentroidCardPayload:
         card: CentroidCardPayload = {
             "name": row["name"],
             "sha256": row["sha256"],
@@ -60,6 +65,8 @@ class CentroidCards:
             "layers": row["layers"],
             "config": json.loads(row["config"]),
             "added": row["uploaded_at"].isoformat() if row.get("uploaded_at") else None,
+            "owner": row.get("owner"),
+            "runs": runs,
         }
         try:
             training, _ = self._read(row)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.acting_user import acting_user
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.service import Service
+from focus_explorer.settings import MAX_KEPT_BYTES
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
@@ -124,8 +127,25 @@ def copy_with_text_sinks(service: Service, path: str, similarity: float, out: st
     return save_centroids(centroids, out)
 
 
-def add_centroids(service: Service, path: str | Path, name: str, model: str | None) -> list[str]:
-    """Validate a file, keep a copy in the folder of the database and register it.
+@dataclass(frozen=True, slots=True)
+class AddedCentroids:
+    """A file that can be used from now on.
+
+    Attributes:
+        sha256: of its content.
+        name: shown in lists: the name asked for, or the one it is known by already.
+        report: readable lines of the validation.
+        known: it was here before, and nothing was added.
+    """
+
+    sha256: str
+    name: str
+    report: list[str]
+    known: bool
+
+
+def add_centroids(service: Service, path: str | Path, name: str, model: str | None) -> AddedCentroids:
+    """Validate a file, keep a copy in the folder of the database and register it, unless the same file is here already.
 
     Args:
         service: whose database registers it.
@@ -133,21 +153,41 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
         name: shown in lists.
         model: check that it fits this one; None when the file was made from the model.
 
-    Returns:
-        The validation report.
-
     Raises:
-        InputError: the file is bad; nothing is kept.
+        InputError: the file is bad, or the kept files take too much space; nothing is kept.
     """
     from focus_runtime.store.centroids import register_centroids
 
     centroids, report = check_centroids(service, path, model)
+    for row in every_centroid_file(service.database):
+        if row["sha256"] == centroids.sha256 and os.path.exists(row.get("path", path)):
+            return AddedCentroids(row["sha256"], row["name"], report, known=True)
     centroids.name = name
-    target = service.database.path.parent / "centroids" / f"{centroids.sha256}{Path(path).suffix.lower()}"
+    target = kept_folder(service.database) / f"{centroids.sha256}{Path(path).suffix.lower()}"
+    _check_space(service.database, Path(path).stat().st_size)
     with replacing(target, explain=_cannot_keep) as part:
         shutil.copyfile(path, part)
-    register_centroids(service.database, centroids, report, str(target))
-    return report
+    register_centroids(service.database, centroids, report, str(target), owner=acting_user() or None)
+    return AddedCentroids(centroids.sha256, name, report, known=False)
+
+
+def kept_folder(database: Database) -> Path:
+    """Where copies of uploaded files lie."""
+    return database.path.parent / "centroids"
+
+
+def _check_space(database: Database, more: int) -> None:
+    kept = sum(file.stat().st_size for file in kept_folder(database).glob("*") if file.is_file())
+    if kept + more > MAX_KEPT_BYTES:
+        raise InputError(
+            f"the centroid files of this page take {_mebibytes(kept)}, and this one has {_mebibytes(more)}",
+            expected=f"at most {_mebibytes(MAX_KEPT_BYTES)} together",
+            fix="remove one that is no longer needed",
+        )
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"
 
 
 def _cannot_keep(target: Path, error: OSError) -> InputError:

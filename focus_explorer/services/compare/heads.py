@@ -63,7 +63,7 @@ def measure_heads(
         progress(stage, fraction)
 
     step("Loading the model", 0.0)
-    with lease_run_model(service, run) as loaded, composed_run(service, run, loaded) as focus:
+    with lease_run_model(service, run, progress=step) as loaded, composed_run(service, run, loaded) as focus:
         step("Reading the text", 0.1)
         meter = BudgetMeter(focus, {"text": torch.tensor([ids])})
         costs = _costs(meter, focus.config, verify, step)

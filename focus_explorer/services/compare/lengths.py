@@ -10,7 +10,7 @@ from typing import Any
 from focus_explorer.data.parts import PartGroups, executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, MemoryShortError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, held_at
 from focus_explorer.services.run_model import lease_run_model
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
@@ -78,7 +78,7 @@ def measure_lengths(
             break
         progress(f"{length:,} tokens", min(0.99, spent / seconds))
         began = time.monotonic()
-        with lease_run_model(service, run) as loaded:
+        with lease_run_model(service, run, progress=held_at(progress, min(0.99, spent / seconds))) as loaded:
             began = time.monotonic()  # not the wait for the model
             try:
                 row = _measure(run, loaded.model, layer, parts, length, repeats)

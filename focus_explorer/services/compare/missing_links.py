@@ -92,7 +92,7 @@ def explain_token(
     check_token(run, token)
     ids = token_ids(service.database, run_id)
     progress("Loading the model", 0.0)
-    with lease_run_model(service, run) as loaded, composed_run(service, run, loaded) as focus:
+    with lease_run_model(service, run, progress=progress) as loaded, composed_run(service, run, loaded) as focus:
         found = missing_links(
             focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=cancelled
         )

@@ -13,7 +13,7 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, held_at
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import backend_again, lease_run_model, run_centroids, run_changes
@@ -126,7 +126,7 @@ def measure_grid(
     run = fetch_run(service.database, run_id)
     check_grid(run, top_k, window, repeats)
     progress("Loading the model", 0.0)
-    with lease_run_model(service, run) as loaded:
+    with lease_run_model(service, run, progress=progress) as loaded:
         own = run_centroids(service, run, loaded, centroids)
         progress("Balancing the random centroids", 0.0)
         sources = {"focus": own, **baseline_centroids(run, loaded, own)}
@@ -135,7 +135,7 @@ def measure_grid(
         kind, k, w = cell
         label = f"{NAMES[kind]}, " + (f"top-k {k}, " if k else "") + f"window {w}"
         progress(f"{label} ({number + 1} of {len(cells)})", number / len(cells))
-        with lease_run_model(service, run) as loaded:
+        with lease_run_model(service, run, progress=held_at(progress, number / len(cells))) as loaded:
             row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats, cancelled=cancelled)
         write_setting(service.database, row)
     return grid_rows(service, run_id)

@@ -155,7 +155,7 @@ class WhatIfs:
         run = fetch_run(self.service.database, run_id)
         progress("Loading the model", 0.0)
         with (
-            lease_run_model(self.service, run) as loaded,
+            lease_run_model(self.service, run, progress=progress) as loaded,
             composed_run(self.service, run, loaded) as focus,
             stoppable(loaded.model, cancelled),
         ):

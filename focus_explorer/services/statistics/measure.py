@@ -8,7 +8,7 @@ from typing import Any
 from focus_explorer.data.parts import by_top_k, part_groups
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, held_at
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.services.run_model import lease_run_model, run_random_seed
@@ -107,7 +107,7 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
         seed = baseline_seed(run_random_seed(service, run), STATISTICS_SEED)
     run_id = str(run["run_id"])
     ids, layers = token_ids(service.database, run_id), layer_numbers(service.database, run_id)
-    with lease_run_model(service, run) as loaded:
+    with lease_run_model(service, run, progress=held_at(progress, 0.1)) as loaded:
         progress("Balancing random centroids", 0.1)
         balance = calibration_ids(loaded.tokenizer)
         with random_focus(loaded.model, run_config(run), layers, balance, seed=seed) as focus:
@@ -140,6 +140,6 @@ def _measure_attention(
     own = fetch(service.database, "baseline_head_memberships", run_id=run_id)
     parts = part_groups(layer_parts(service.database, run), rows, own, run["num_tokens"])
     groups = {layer: by_top_k(of_layer)[:, : len(ids)] for layer, of_layer in parts.items()}
-    with lease_run_model(service, run) as loaded:
+    with lease_run_model(service, run, progress=held_at(progress, 0.5)) as loaded:
         layers = measure(loaded.model, ids, groups, run_config(run), top=1, progress=step)
     write_attention_queries(service.database, run_id, {"random": {one.layer: one.queries for one in layers}})

@@ -30,12 +30,14 @@ from typing import Any
 from focus_explorer.assets import asset_path
 from focus_explorer.data.queries import fetch, fetch_training
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.acting_user import acting_user, check_owner
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES
 from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of, flag
 from focus_explorer.services.training.texts import gather_texts
+from focus_explorer.settings import with_process_user
 from focus_explorer.views.payloads.trainings import (
     CurvePayload,
     TrainingJobPayload,
@@ -64,6 +66,7 @@ class _Job:
     name: str
     log: Path
     started: datetime
+    owner: str | None
 
     def has_recorded_its_end(self, row: dict[str, Any] | None) -> bool:
         """Whether the training's row says how it ended; the process itself may still be exiting."""
@@ -202,11 +205,12 @@ class Trainings:
         """Continue a stopped, interrupted or failed training from its checkpoint; returns the path of its result.
 
         Raises:
-            InputError: it cannot be continued, or another training is running.
+            InputError: it cannot be continued or is another user's, or another training is running.
         """
         with self._lock:
             self._refuse_a_second()
             row = self._get(training_id)
+            check_owner(f"the training {row['name']}", row["owner"])
             if not row["resumable"]:
                 raise InputError(
                     f"the training {row['name']} cannot be continued",
@@ -236,12 +240,18 @@ class Trainings:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as stream:
                 process = subprocess.Popen(
-                    command, cwd=folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+                    command,
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=stream,
+                    start_new_session=True,
+                    env=with_process_user(acting_user()),
                 )
         except OSError as error:
             raise InputError(f"the training cannot be started in {folder}: {error.strerror}") from error
         self._stopping.discard(out)
-        self._job = _Job(process, out, name, log, datetime.now(UTC))
+        self._job = _Job(process, out, name, log, datetime.now(UTC), acting_user())
 
     def _refuse_a_second(self) -> None:
         rows = self.rows()
@@ -267,7 +277,7 @@ class Trainings:
             wait: seconds to wait until it has ended.
 
         Raises:
-            InputError: it is not running here, or has not ended within `wait` seconds.
+            InputError: it is not running here, is another user's, or has not ended within `wait` seconds.
         """
         with self._lock:
             pid = self._send_stop(training_id)
@@ -282,9 +292,11 @@ class Trainings:
         if training_id is None:
             if job is None:
                 raise NotFoundError("no training is running")
+            check_owner(f"the training {job.name}", job.owner)
             out, pid = job.out, job.process.pid
         else:
             row = self._get(training_id)
+            check_owner(f"the training {row['name']}", row["owner"])
             if row["status"] not in LIVE or row["host"] != socket.gethostname():
                 raise InputError(f"the training {row['name']} is not running on this machine")
             out, pid = row["out"], row["pid"]

@@ -13,7 +13,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.budgets import use_budget
 from focus_explorer.services.centroids.cards import CentroidCards
-from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.services.centroids.files import add_centroids, shipped_name
+from focus_explorer.services.centroids.own_files import remove_file, rename_file
 from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.answers import of_objects
@@ -29,8 +30,8 @@ const start = () => {
   const ask = (name) => (request) => server[name](request || {});
   const view = FocusFiles.create(element.querySelector('.fx-root'), {
     load: ask('load_files'), detail: ask('file_detail'), compare: ask('compare_files'),
-    use: ask('use_file_budget'),
-  }, (used) => trigger('select', used));
+    use: ask('use_file_budget'), rename: ask('rename'), remove: ask('remove'),
+  }, (used) => trigger('select', used), () => trigger('input'));
   watch('value', () => view.load());
 };
 start();
@@ -73,19 +74,19 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         if path is None:
             return "", gr.skip(), gr.skip()
         try:
-            name = Path(path).name
-            lines = add_centroids(service, path, name, known_model(service, model))
-            added = uploaded_centroids(service.database)[0]["sha256"]
-            choices = gr.update(choices=centroid_choices(service, request.centroids), value=added)
-            return report_html(name, lines), choices, str(time.time())
+            added = add_centroids(service, path, Path(path).name, known_model(service, model))
+            choices = gr.update(
+                choices=centroid_choices(service, request.centroids), value=shipped_name(added.sha256) or added.sha256
+            )
+            return report_html(added.name, added.report, known=added.known), choices, str(time.time())
         except InputError as error:
             return alert(str(error)), gr.skip(), gr.skip()
 
     def choose(used: gr.EventData) -> tuple[Any, ...]:
-        """Choose the file with the settings its budget was measured at, and show the form."""
+        """Choose a file with the settings it was trained or its budget was measured at, and show the form."""
         choices = centroid_choices(service, request.centroids)
         return (
-            gr.update(choices=choices, value=used.sha256),
+            gr.update(choices=choices, value=shipped_name(str(used.sha256)) or used.sha256),
             *(getattr(used, name) for name in SETTINGS),
             gr.update(selected="explore"),
         )
@@ -97,6 +98,16 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         show_progress="hidden",
         api_visibility="private",
     ).then(None, js=OPEN_FORM)
+
+    def offered(chosen: str) -> Any:
+        """The files as they are now; one that is gone is no longer chosen."""
+        choices = centroid_choices(service, request.centroids)
+        here = chosen in [value for _, value in choices]
+        return gr.update(choices=choices, value=chosen if here else request.centroids)
+
+    listing.input(
+        offered, explore.centroids, explore.centroids, show_progress="hidden", queue=False, api_visibility="private"
+    )
     upload.change(
         add,
         [upload, explore.model],
@@ -126,4 +137,18 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def use_file_budget(request: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: use_budget(service, str(request.get("file")), request.get("point")))  # type: ignore[arg-type]
 
-    return [load_files, file_detail, compare_files, use_file_budget]
+    def rename(request: dict[str, Any]) -> dict[str, Any]:
+        def files() -> CentroidCardsPayload:
+            rename_file(service, str(request.get("file")), str(request.get("name") or ""))
+            return {"files": cards.cards()}
+
+        return guarded(files)
+
+    def remove(request: dict[str, Any]) -> dict[str, Any]:
+        def files() -> CentroidCardsPayload:
+            remove_file(service, str(request.get("file")))
+            return {"files": cards.cards()}
+
+        return guarded(files)
+
+    return [load_files, file_detail, compare_files, use_file_budget, rename, remove]

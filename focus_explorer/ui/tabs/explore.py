@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -31,6 +31,8 @@ from focus_explorer.ui.text import BUTTONS, HELP, LABELS, MESSAGES
 from focus_explorer.views.payloads.stored_runs import DeletedPayload
 
 POLL_SECONDS = 0.3  # between two looks at the first run
+LOOK_SECONDS = 0.1  # between two looks at an analysis
+MOST_ANALYSES = 64  # that wait or run for one page
 MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 ON_LOAD = """
 const start = () => {
@@ -164,7 +166,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         show_progress="hidden",
         api_name="analyze_form",
         api_visibility="private",
-        **MODEL_WORK,
+        concurrency_limit=None,  # whoever waits for the model is told how long: see FairLock
     )
     stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
     return Explore(
@@ -219,7 +221,7 @@ class Runner:
 
     def __init__(self, service: Service, fields: Sequence[str], repeats: int | None = None) -> None:
         self.service, self.fields, self.repeats = service, fields, repeats
-        self._jobs = JobRunner()
+        self._jobs = JobRunner(most_live=MOST_ANALYSES, busy=(MESSAGES["full"], "try again in a few minutes"))
         self._current: dict[str, Job] = {}  # by visitor
 
     def stop(self, request: gr.Request) -> Any:
@@ -229,7 +231,7 @@ class Runner:
             job.stop()
         return gr.update(interactive=False)
 
-    def analyze(self, text: str, request: gr.Request, *values: Any) -> Iterator[tuple[Any, Any, Any]]:
+    async def analyze(self, text: str, request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, Any, Any]]:
         """Analyse a text; yields progress and at last the run's id.
 
         Args:
@@ -255,24 +257,30 @@ class Runner:
             )
 
         session = request.session_hash or ""
-        job = self._current[session] = self._jobs.start(
-            object(), work, kind="analysis"
-        )  # one before may still wind down
+        try:
+            job = self._jobs.start(object(), work, kind="analysis")  # one before may still wind down
+        except InputError as error:
+            yield alert(str(error)), gr.skip(), gr.update(interactive=False)
+            return
+        self._current[session] = job
         try:
             yield _bar(MESSAGES["starting"], 0.0), gr.skip(), gr.update(interactive=True)
-            yield from _report(job)
+            async for step in _report(job):
+                yield step
         finally:
             job.stop()  # the page may have been closed: the analysis ends at its next stage
             self._current.pop(session, None)
 
 
-def _report(job: Job) -> Iterator[tuple[Any, Any, Any]]:
+async def _report(job: Job) -> AsyncIterator[tuple[Any, Any, Any]]:
+    """What the form shows while a job runs and when it has ended. No thread waits for it, however many are in line."""
     idle = gr.update(interactive=False)
-    shown = None  # what the view shows of a run whose timings are still repeated
-    for _ in job.changes():
-        if job.state == "running":
+    seen, shown = -1, None  # what the view shows of a run whose timings are still repeated
+    while job.live:
+        if seen != (seen := job.version) and job.state == "running":
             before, shown = shown, job.partial.get("view")
             yield _bar(job.stage, job.fraction), gr.skip() if shown == before else shown, gr.skip()
+        await asyncio.sleep(LOOK_SECONDS)
     if job.state == "done":
         yield done(MESSAGES["explored"]), f"{job.result} timed" if shown else job.result, idle
     elif job.state == "stopped":

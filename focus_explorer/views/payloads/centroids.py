@@ -44,7 +44,11 @@ class HeldOutPayload(TypedDict):
 
 
 class CentroidCardPayload(TypedDict):
-    """A file; `problem` in place of `training` and `held_out` when it cannot be read."""
+    """A file, and how many runs used it.
+
+    `owner` is None where it belongs to no user; `problem` stands in place of `training` and `held_out` when it cannot
+    be read.
+    """
 
     name: str
     sha256: str
@@ -54,6 +58,8 @@ class CentroidCardPayload(TypedDict):
     layers: int
     config: ConfigPayload
     added: str | None
+    owner: str | None
+    runs: int
     training: NotRequired[CentroidTrainingPayload]
     held_out: NotRequired[HeldOutPayload | None]
     problem: NotRequired[str]

@@ -34,7 +34,7 @@ class GroupsPayload(TypedDict):
     seed: int
     draws: int
     prior_size: float
-    least_z: float
+    most_q: float
     attention_tokens: int | None
     attention_heads: int | None
 

@@ -61,6 +61,7 @@ class TrainingPayload(TypedDict):
     dominance_max: float | None
     retained_pairs: float | None
     tokens_per_second: float | None
+    owner: str | None
     resumable: bool
     usable: bool
     out: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,23 +37,30 @@ class DistanceCounts:
     beyond_shared: int
 
 
-def distance_bins(num_tokens: int, per_octave: int = 2) -> tuple[Ints, Ints]:
-    """First and last distance of log-spaced bins over 0 to T - 1; distance 0 has a bin of its own."""
-    octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 1 / per_octave)
-    starts = np.unique(np.append(0, np.rint(2.0**octaves).astype(np.int64)))
+def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints, Ints]:
+    """First and last distance of bins over 0 to T - 1: half octaves; distance 0 has a bin of its own.
+
+    Args:
+        num_tokens: T.
+        rules: no bin lies on both sides of one's window, or of its reach.
+    """
+    octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 0.5)
+    cuts = [distance + 1 for rule in rules for distance in (rule.near, rule.farthest(num_tokens))]
+    starts = np.unique([0, *np.rint(2.0**octaves), *cuts]).astype(np.int64)
     starts = starts[starts < num_tokens]
     return starts, np.append(starts[1:], num_tokens) - 1
 
 
-def count_by_distance(membership: Ints, rule: PairRule) -> DistanceCounts:
+def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule] = ()) -> DistanceCounts:
     """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures.
 
     Args:
         membership: (T,) int64 bit sets.
         rule: window, sinks and the layer's own sliding window.
+        rules: that the bins are cut at, see `distance_bins`.
     """
     total = membership.size
-    first, last = distance_bins(total)
+    first, last = distance_bins(total, rules)
     farthest = rule.farthest(total)
     cuts = [min(rule.near + 1, total - 1), min(farthest + 1, total - 1)]
     starts = np.unique(np.append(first, cuts))  # no stretch lies on both sides of the window, or of the reach

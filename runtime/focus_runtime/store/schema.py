@@ -266,6 +266,13 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ),
     ("0018_changes", "ALTER TABLE runs ADD COLUMN changes VARCHAR;"),
     ("0019_owner", "ALTER TABLE runs ADD COLUMN owner VARCHAR;"),
+    (
+        "0020_more_owners",
+        """
+        ALTER TABLE centroid_files ADD COLUMN owner VARCHAR;
+        ALTER TABLE training_runs ADD COLUMN owner VARCHAR;
+        """,
+    ),
 )
 
 

@@ -76,6 +76,7 @@ class TrainingInfo:
         domains: weight and texts of each domain by name; empty for a training without domains.
         command, folder: command line and working folder with which it can be started again; "" when unknown.
         out: absolute path of the result; a resumed training is identified by it.
+        owner: user of a lab's page who started it.
     """
 
     name: str
@@ -95,6 +96,7 @@ class TrainingInfo:
     versions: dict[str, str] = field(default_factory=dict)
     command: str = ""
     folder: str = ""
+    owner: str | None = None
 
 
 def process_start(pid: int) -> int:

@@ -1,11 +1,18 @@
-"""`focus-explorer centroids`: check, and copies with text sinks."""
+"""`focus-explorer centroids`: check, list, rename, remove, and copies with text sinks."""
 
 from __future__ import annotations
 
 import json
 
 from focus_explorer.cli.main import main
+from focus_explorer.services.centroids.files import add_centroids
+from focus_explorer.services.service import Service
+from focus_runtime.assets import SHIPPED_CENTROIDS
+from focus_runtime.config import FocusConfig
+from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.routing.centroids import random_centroids
 from tests.explorer.cli.conftest import one_error
+from tests.helpers import build_model
 
 
 def test_centroids_check(tmp_path, capsys):
@@ -38,3 +45,23 @@ def test_a_copy_that_cannot_be_made_is_one_line(tmp_path, capsys):
     out.write_text("mine")
     one_error(capsys, main(command), "exists")
     assert out.read_text() == "mine"
+
+
+def test_files_are_listed_renamed_and_removed(tmp_path, capsys):
+    database = tmp_path / "runs.duckdb"
+    save_centroids(random_centroids(build_model(), FocusConfig(num_groups=5, top_k=1)), tmp_path / "c.safetensors")
+    sha256 = add_centroids(Service(database), tmp_path / "c.safetensors", "mine", None).sha256
+    db = ["--db", str(database)]
+
+    def listed():
+        assert main(["centroids", "list", "--json", *db]) == 0
+        return [file["name"] for file in json.loads(capsys.readouterr().out)]
+
+    assert main(["centroids", "rename", "mine", "better", *db]) == 0
+    assert listed() == [*SHIPPED_CENTROIDS, "better"]
+    assert main(["centroids", "list", *db]) == 0
+    assert f"{sha256[:16]}  K=5     0 runs  added" in capsys.readouterr().out
+    one_error(capsys, main(["centroids", "remove", "default", *db]), "ships with the project")
+    one_error(capsys, main(["centroids", "remove", "mine", *db]), "no centroid file 'mine'")
+    assert main(["centroids", "remove", sha256, *db]) == 0
+    assert listed() == list(SHIPPED_CENTROIDS)

@@ -20,7 +20,7 @@ def test_projection_is_stored_and_the_same_when_read_again(service, run_id):
     first = map_payload(service, run_id, layer)
     assert first["method"] == "UMAP"
     assert len(first["x"]) == run_summary(service.database, run_id)["num_tokens"]
-    assert len(first["centroid_x"]) == 4
+    assert len(first["centroid_x"]) == 8
     assert 0 < first["trustworthiness"] <= 1
     assert map_payload(service, run_id, layer) == first
 
@@ -40,7 +40,7 @@ def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
     count = run_summary(service.database, run_id)["num_tokens"]
     assert answer["positions"] == list(range(count))
     assert len(answer["x"]) == len(answer["y"]) == count
-    assert len(answer["centroid_x"]) == (0 if layer is None else 4)
+    assert len(answer["centroid_x"]) == (0 if layer is None else 8)
     assert not fetch(service.database, "projection", run_id=run_id, layer=maps.ALL_LAYERS).num_rows
 
 
@@ -66,7 +66,7 @@ def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
     by_token = {p: np.array([r["probabilities"] for r in rows if r["position"] == p]) for p in (3, 17)}
     expected = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
     cosine = vectors[0] @ vectors[1] / (np.linalg.norm(vectors[0]) * np.linalg.norm(vectors[1]))
-    assert vectors.shape == (2, layers * 4)
+    assert vectors.shape == (2, layers * 8)
     assert cosine == pytest.approx(expected, rel=1e-5)
 
 

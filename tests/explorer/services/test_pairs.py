@@ -14,9 +14,10 @@ from focus_explorer.cli.main import main
 from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
+from focus_explorer.exports.tables.write import table
 from focus_explorer.services import pairs as attention_views
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.pairs import measure_attention
+from focus_explorer.services.pairs import PairViews, measure_attention
 from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -187,3 +188,9 @@ def test_the_command_line_measures_at_analysis_time(tmp_path, model_folder, caps
     rows = fetch(Service(database).database, "attention_mass", run_id=summary["run_id"]).to_pylist()
     assert len(rows) == 2 * 4
     assert all(row["mass_kept"] == pytest.approx(row["local"] + row["sinks"] + row["grouped"]) for row in rows)
+
+
+def test_distances_have_the_bins_of_the_statistics(service, run_id):
+    shown = PairViews(service).distances(run_id, 0)
+    rows = [row for row in table(service.database, run_id, "distances").to_pylist() if row["layer"] == 0]
+    assert [shown["first"], shown["last"]] == [[row["first"] for row in rows], [row["last"] for row in rows]]

@@ -24,7 +24,7 @@ def test_summary_numbers_agree_with_the_rows(service, run_id):
         assert len(nll) == summary["num_tokens"] - 1 == summary["scored_tokens"]
         assert summary["milliseconds"]["end_to_end"][mode]["repeats"] == 2
     assert 0 < summary["retained_pairs"] < 1
-    assert 1 / 4 <= summary["dominance"] <= 1
+    assert 1 / 8 <= summary["dominance"] <= 1
 
 
 def test_the_text_of_a_run_is_what_was_analysed(service, run_id):

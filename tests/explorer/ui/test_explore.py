@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import threading
 from types import SimpleNamespace
 
+from focus_explorer.ui.tabs import explore
 from focus_explorer.ui.tabs.explore import Runner
 from focus_explorer.ui.text import MESSAGES
 from focus_runtime.run import engine
@@ -13,10 +17,14 @@ FORM = {"centroids": "random", "top_k": 1, "window": 8, "num_sinks": 2, "max_tok
 VISITOR = SimpleNamespace(session_hash="a visitor")
 
 
+async def collected(steps):
+    return [step async for step in steps]
+
+
 def shown(service, model_folder, repeats):
     """What an analysis shows: values of the view, and its last message."""
     form = {"model": model_folder, **FORM}
-    steps = list(Runner(service, tuple(form), repeats).analyze(TEXT, VISITOR, *form.values()))
+    steps = asyncio.run(collected(Runner(service, tuple(form), repeats).analyze(TEXT, VISITOR, *form.values())))
     views = [view for _, view, _ in steps if isinstance(view, str)]
     return views, steps[-1][0]
 
@@ -26,6 +34,44 @@ def test_a_short_text_is_shown_when_it_is_done(service, model_folder):
     assert len(views) == 1
     assert " " not in views[0]
     assert MESSAGES["explored"] in message
+
+
+def test_who_waits_is_told_the_place_in_line_and_can_stop(service, model_folder):
+    """While somebody else works with the model."""
+    form = {"model": model_folder, **FORM}
+    runner = Runner(service, tuple(form), 1)
+    held, free = threading.Event(), threading.Event()
+
+    def hold():
+        with service.models.lease(model_folder):
+            held.set()
+            free.wait(60)
+
+    async def wait_in_line():
+        seen = []
+        async for bar, _, _ in runner.analyze(TEXT, VISITOR, *form.values()):
+            seen.append(bar)
+            if "before you" in bar:
+                runner.stop(VISITOR)
+        return seen
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert held.wait(60)
+        seen = asyncio.run(wait_in_line())
+    finally:
+        free.set()
+        holder.join()
+    assert re.search(r"Waiting for the model: 1 before you", "".join(seen))
+    assert MESSAGES["stopped"] in seen[-1]
+
+
+def test_too_many_are_refused_in_words(monkeypatch, service, model_folder):
+    monkeypatch.setattr(explore, "MOST_ANALYSES", 0)
+    views, message = shown(service, model_folder, repeats=1)
+    assert views == []
+    assert "too many texts wait for the model already" in message.lower()
 
 
 def test_a_long_text_is_shown_before_its_timings_are_repeated(monkeypatch, service, model_folder):

@@ -52,7 +52,10 @@ def test_the_null_is_the_mean_over_shuffles(fresh_seed):
 
 def test_bins_cover_every_distance_once_for_any_length():
     for total in (1, 2, 3, 17, 1000):
-        first, last = distance_bins(total)
+        rules = [PairRule(8, 2, 13), PairRule(500, 0, None)]
+        first, last = distance_bins(total, rules)
+        assert {cut for cut in (9, 13, 501) if cut < total} <= set(first.tolist())
+        assert set(distance_bins(total)[0].tolist()) <= set(first.tolist())
         assert np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]).tolist() == list(
             range(total)
         )

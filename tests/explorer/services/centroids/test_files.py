@@ -22,8 +22,9 @@ def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder
     source = random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=3)
     path = tmp_path / "mine.safetensors"
     digest = save_centroids(source, path)
-    report = add_centroids(service, path, "mine.safetensors", model_folder)
-    assert any("K = 5" in line for line in report)
+    added = add_centroids(service, path, "mine.safetensors", model_folder)
+    assert (added.sha256, added.name, added.known) == (digest, "mine.safetensors", False)
+    assert any("K = 5" in line for line in added.report)
     path.unlink()
     assert [row["sha256"] for row in uploaded_centroids(service.database) if row["name"] == "mine.safetensors"] == [
         digest

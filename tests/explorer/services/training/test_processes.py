@@ -19,6 +19,7 @@ import pytest
 
 from focus_explorer.cli.main import parser
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.acting_user import acting_as
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
@@ -81,14 +82,19 @@ def until(condition, seconds=120):
 @pytest.mark.slow
 def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, pace):
     """Stopped once and killed once, which is shown as interrupted; it continues from both."""
-    out = trainings.start(request(model_folder, STEPS), [str(text_file)])
+    with acting_as("ada"):
+        out = trainings.start(request(model_folder, STEPS), [str(text_file)])
     assert trainings.payload({})["job"]["state"] == "starting"
+    with acting_as("ben"), pytest.raises(InputError, match="mine belongs to ada"):
+        trainings.stop()
     with pytest.raises(InputError, match="mine is still running"):
         trainings.start(request(model_folder, 10), [str(text_file)])
     until(lambda: any(row["step"] > 3 for row in trainings.rows()))
     [row] = trainings.rows()
     key = row["training_id"]
-    assert (row["status"], row["out"], row["name"]) == ("running", out, "mine")
+    assert (row["status"], row["out"], row["name"], row["owner"]) == ("running", out, "mine", "ada")
+    with acting_as("ben"), pytest.raises(InputError, match="mine belongs to ada"):
+        trainings.stop(key)
     first = trainings.payload({key: {}})
     assert first["job"] is None
     last = first["curves"][key]["focus"]["last"]
@@ -97,16 +103,19 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, p
     assert more["step"][0] == last + 1
     json.dumps(more, allow_nan=False)
 
-    trainings.stop(key, wait=60)
+    with acting_as("ada"):
+        trainings.stop(key, wait=60)
     [row] = trainings.rows()
     assert (row["status"], row["resumable"], row["usable"]) == ("stopped", True, False)
     with pytest.raises(InputError, match="not running"):
         Trainings(trainings.service).stop(key)
     with pytest.raises(InputError, match="no finished file"):
         trainings.use(key)
+    with acting_as("ben"), pytest.raises(InputError, match="mine belongs to ada"):
+        trainings.resume(key)
     text_file.unlink()  # the page's training has its own copy
 
-    assert trainings.resume(key) == out
+    assert trainings.resume(key) == out  # who owns the machine may; it stays whose it was
     until(lambda: trainings.rows()[0]["status"] == "running" and trainings.rows()[0]["step"] > row["step"])
     trainings._job.process.kill()
     until(lambda: trainings.rows()[0]["status"] == "interrupted")
@@ -118,7 +127,7 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, p
     assert trainings.resume(key) == out
     until(lambda: trainings.rows()[0]["status"] == "done")
     [row] = trainings.rows()
-    assert (row["step"], row["training_id"], row["usable"]) == (STEPS, key, True)
+    assert (row["step"], row["training_id"], row["usable"], row["owner"]) == (STEPS, key, True, "ada")
     steps = [step for step, _ in curve(text_file.parent, key)]
     assert all(before < after for before, after in pairwise(steps))  # nothing twice; what was not yet stored is lost
     assert (steps[0], steps[-1]) == (1, STEPS)
@@ -131,7 +140,7 @@ def test_a_process_that_was_just_killed_is_waited_for(trainings, tmp_path, monke
     """Its row says interrupted a moment before the process can be collected; then another one may start."""
     process = subprocess.Popen(["sleep", "60"])
     out = str(tmp_path / "c.safetensors")
-    trainings._job = _Job(process, out, "mine", tmp_path / "log", datetime.now(UTC))
+    trainings._job = _Job(process, out, "mine", tmp_path / "log", datetime.now(UTC), None)
     row = {"name": "mine", "host": socket.gethostname(), "out": out, "finished_at": None}
     monkeypatch.setattr(trainings, "rows", lambda: [row | {"status": "running", "pid": process.pid}])
     with pytest.raises(InputError, match="mine is still running"):

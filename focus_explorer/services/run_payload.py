@@ -172,11 +172,28 @@ def predictions(database: Database, run_id: str, token: int) -> PredictionsPaylo
         NotFoundError: there is no such run.
     """
     fetch_run(database, run_id)
-    modes: dict[str, PredictionPayload] = {}
-    for row in fetch(database, "predictions", run_id=run_id, first=token, last=token).to_pylist():
+    return _predictions(database, run_id, token, token)[0]
+
+
+def all_predictions(database: Database, run_id: str) -> list[PredictionsPayload]:
+    """The same for every token of a run.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    return _predictions(database, run_id, 0, fetch_run(database, run_id)["num_tokens"] - 1)
+
+
+def _predictions(database: Database, run_id: str, first: int, last: int) -> list[PredictionsPayload]:
+    modes: dict[int, dict[str, PredictionPayload]] = {}
+    for row in fetch(database, "predictions", run_id=run_id, first=first, last=last).to_pylist():
         tokens = list(zip(row["pieces"], row["probabilities"], strict=True))
-        modes[row["mode"]] = {"rank": row["rank"], "tokens": tokens}
-    return {"token": token, "full": modes.get("full"), "focus": modes.get("focus")}
+        modes.setdefault(row["position"], {})[row["mode"]] = {"rank": row["rank"], "tokens": tokens}
+    return [
+        {"token": token, "full": here.get("full"), "focus": here.get("focus")}
+        for token in range(first, last + 1)
+        for here in [modes.get(token, {})]
+    ]
 
 
 def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayload:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 from dataclasses import dataclass
@@ -11,30 +13,62 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.maps import has_map
-from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.run_payload import all_predictions, load_run
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.ui.browser import background, notebook_script, plotly_script, stylesheets
 from focus_explorer.ui.requests.dispatch import dispatch
 
 HEIGHT = 900
+MEASURED = ("compare_grid", "compare_heads", "compare_links")  # what was measured of a run, and stored
+OF_RUN = (
+    "groups",
+    "agreement",
+    "word_classes",
+    "attention",
+    "pair_distances_mean",
+    "map",
+    "group_names",
+    "prediction_changes",
+    "timings",
+    *MEASURED,
+)
 _SERVER_NEEDED = (
     "This needs the running explorer: start `focus-explorer serve` and open the run {run} there. "
     "This file holds the run as it was stored, without a model."
 )
 _START = """
-const inlined = JSON.parse(document.getElementById('run').textContent);
-const kept = window.history.replaceState.bind(window.history);
-// A frame without an address of its own may not change it.
-window.history.replaceState = (...given) => { try { kept(...given); } catch { /* the view works without */ } };
-const answer = (stored) => Promise.resolve(stored || { error: inlined.needs_server });
-const view = FocusExplorer.create(document.querySelector('.fx-root'), {
-  load_run: () => answer(inlined.run),
-  load_mask: (run, layer, part) => answer(inlined.masks[layer][part]),
-  ask: (request) => answer(inlined.answers[`${request.what} ${request.layer ?? 'all'}`]),
-});
-view.open(inlined.run.run.run_id);
+const unpacked = (id) => {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).text();
+};
+const start = async () => {
+  const root = document.querySelector('.fx-root');
+  if (typeof DecompressionStream === 'undefined') { root.textContent = OLD_BROWSER; return; }
+  for (const id of ['charts', 'views']) {
+    const script = document.createElement('script');
+    script.textContent = await unpacked(id);
+    document.head.append(script);
+  }
+  const inlined = JSON.parse(await unpacked('run'));
+  const kept = window.history.replaceState.bind(window.history);
+  // A frame without an address of its own may not change it.
+  window.history.replaceState = (...given) => { try { kept(...given); } catch { /* the view works without */ } };
+  const answer = (stored) => Promise.resolve(stored || { error: inlined.needs_server });
+  const stored = ({ what, layer, token }) => {
+    if (what === 'predictions') return inlined.predictions[token];
+    return inlined.answers[`${what} ${layer ?? 'all'}`] ?? inlined.answers[`${what} any`];
+  };
+  const view = FocusExplorer.create(root, {
+    load_run: () => answer(inlined.run),
+    load_mask: (run, layer, part) => answer(inlined.masks[layer][part]),
+    ask: (request) => answer(stored(request)),
+  });
+  view.open(inlined.run.run.run_id);
+};
+start();
 """
+_OLD_BROWSER = "This page needs a browser of 2023 or newer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +107,9 @@ def show(
 ) -> Shown:
     """A stored run, to look at in a notebook or to save as one HTML file.
 
-    Its text, groups, pairs and losses are in it, and the maps drawn before (a PCA where
-    none was). Other maps, zooming into the mask, and what runs a model need `focus-explorer serve`.
+    Its text, groups with their names, pairs, losses, predictions and what was measured of it (settings, heads, missing
+    links) are in it, and the maps drawn before (a PCA where none was). Other maps, zooming into the mask, statistics
+    and what runs a model need `focus-explorer serve`.
 
     Args:
         run: id of the run; the newest when None.
@@ -106,6 +141,7 @@ def _inlined(service: Service, run_id: str) -> dict[str, Any]:
         "run": payload,
         "masks": masks,
         "answers": _answers(service, run_id, payload["layer_ids"], whole=bool(payload["cells"])),
+        "predictions": all_predictions(service.database, run_id),
         "needs_server": _SERVER_NEEDED.format(run=run_id),
     }
 
@@ -115,9 +151,7 @@ def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -
 
     Of maps those drawn before; of the layer a run opens at and of all layers together a PCA otherwise.
     """
-    requests: list[tuple[str, int | None]] = [
-        (what, None) for what in ("groups", "agreement", "word_classes", "attention", "pair_distances_mean", "map")
-    ]
+    requests: list[tuple[str, int | None]] = [(what, None) for what in OF_RUN]
     for layer in layers:
         requests.append(("pair_distances", layer))
         if not whole:
@@ -133,18 +167,24 @@ def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -
     for what, payload in answers.items():
         if what.startswith("map "):
             payload["preliminary"] = False  # nothing better will come
+    orders = answered("group_orders", layers[0])
+    if len(orders["orders"]) == len(layers):  # of all layers: whichever is asked for
+        answers["group_orders any"] = orders
+    else:
+        answers |= {f"group_orders {layer}": answered("group_orders", layer) for layer in layers}
+    answers |= {f"{what} any": answers.pop(f"{what} all") for what in MEASURED}
     if answers["attention all"]["state"] == "done":
         answers |= {f"attention_links {layer}": answered("attention_links", layer) for layer in layers}
     return answers
 
 
 def _page(inlined: dict[str, Any], dark: bool) -> str:
-    def closed(text: str) -> str:
-        return text.replace("</", "<\\/").replace("<!--", "<\\!--")  # nothing in a script may end it
-
-    code = [plotly_script().read_text(encoding="utf-8"), notebook_script()]
     style = "\n".join(path.read_text(encoding="utf-8") for path in stylesheets() if path.name != "page.css")
-    data = json.dumps(inlined, ensure_ascii=False).replace("<", "\\u003c")
+    parts = {
+        "charts": plotly_script().read_text(encoding="utf-8"),
+        "views": notebook_script(),
+        "run": json.dumps(inlined, ensure_ascii=False, separators=(",", ":")),
+    }
     title = escape(str(inlined["run"]["run"]["title"]))
     return "\n".join(
         [
@@ -152,8 +192,12 @@ def _page(inlined: dict[str, Any], dark: bool) -> str:
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>',
             f"<style>{style}\nbody {{ margin: 0; padding: 16px; background: {background(dark=dark)}; }}</style>",
             '</head><body><div class="fx-root"></div>',
-            f'<script type="application/json" id="run">{data}</script>',
-            *(f"<script>{closed(text)}</script>" for text in code),
-            f"<script>{_START}</script></body></html>",
+            *(f'<script type="application/gzip" id="{name}">{_packed(text)}</script>' for name, text in parts.items()),
+            f"<script>const OLD_BROWSER = {json.dumps(_OLD_BROWSER)};{_START}</script></body></html>",
         ]
     )
+
+
+def _packed(text: str) -> str:
+    """Compressed, in letters that end no script: a third to a twentieth of the size."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

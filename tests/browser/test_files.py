@@ -304,6 +304,8 @@ def test_the_one_file_page_works_from_disk(chromium, database, two_runs, tmp_pat
         inside = page if name == "run" else page.frame_locator("iframe")
         expect(inside.get_by_test_id("fx-header")).to_be_visible(timeout=30_000)
         assert inside.locator("span.fx-token").count() > 10
+        inside.locator("span.fx-token").nth(40).click()
+        expect(inside.get_by_test_id("fx-predictions")).to_be_visible()
         inside.locator("[role=tab][data-view=sparsity]").click()
         expect(inside.locator("[data-testid=fx-mask] .main-svg").first).to_be_visible(timeout=30_000)
     context.close()

@@ -73,8 +73,12 @@ export class App {
     this.show(answer.files);
   }
 
-  /** @param {CentroidCardPayload[]} files */
+  /**
+   * The list is read again whenever its tab is opened: what somebody has begun on a card stays while nothing changed.
+   * @param {CentroidCardPayload[]} files
+   */
   show(files) {
+    if (!this.content.hidden && JSON.stringify(files) === JSON.stringify(this.files)) return;
     this.files = files;
     this.content.hidden = false;
     this.list.replaceChildren(...files.map((file) => this.card(file)));

@@ -1,5 +1,5 @@
 // @ts-check
-// Two stored runs of different texts: their numbers side by side.
+// Two stored runs: their numbers and settings side by side.
 import { el, scrollRegion } from "../core/dom.js";
 import { format, memorySize } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
@@ -13,8 +13,9 @@ import { numbers as text } from "../strings/compare.js";
  * `answer` is that to "compare_numbers".
  * @param {RunNumbersPayload} answer
  * @param {Tooltip} tooltip
+ * @param {boolean} sameText their tokens are the same, so that their numbers compare as they are
  */
-export const runNumbers = (answer, tooltip) => {
+export const runNumbers = (answer, tooltip, sameText) => {
   const sides = [answer.first, answer.second];
   const rows = Object.entries(ROWS).map(([name, value]) => [
     label(text.rows[name], text.hints[name], tooltip),
@@ -35,12 +36,14 @@ export const runNumbers = (answer, tooltip) => {
   return el(
     "div",
     {},
-    el(
-      "div",
-      { class: "fx-verdict" },
-      el("p", {}, text.differentTexts(.../** @type {[string, string]} */ (tokens))),
-      el("p", {}, text.caution),
-    ),
+    sameText
+      ? null
+      : el(
+          "div",
+          { class: "fx-verdict" },
+          el("p", {}, text.differentTexts(.../** @type {[string, string]} */ (tokens))),
+          el("p", {}, text.caution),
+        ),
     scrollRegion("fx-table-wrap fx-grid-wrap", text.caption, table),
     settings.length === 0 ? el("p", { class: "fx-muted" }, text.sameSettings) : null,
   );

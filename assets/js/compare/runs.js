@@ -147,7 +147,7 @@ export class CompareRuns {
     }
     this.message.replaceChildren();
     this.drawChoice({ [other]: text.elsewhere(answer.second), ...this.partners }, other);
-    this.numbers.replaceChildren(runNumbers(answer, this.app.tooltip));
+    this.numbers.replaceChildren(runNumbers(answer, this.app.tooltip, false));
     this.numbers.hidden = false;
   }
 
@@ -158,7 +158,10 @@ export class CompareRuns {
   async load(other) {
     const { run } = this;
     this.showLoading(other);
-    const answer = await this.app.request("compare_beside", { other });
+    const [answer, numbers] = await Promise.all([
+      this.app.request("compare_beside", { other }),
+      this.app.request("compare_numbers", { other }),
+    ]);
     if (run !== this.app.run || other !== this.other) return;
     this.message.replaceChildren();
     if (answer.error !== undefined) {
@@ -167,7 +170,8 @@ export class CompareRuns {
     }
     this.pair = new RunPair(this.app, answer);
     this.results.hidden = false;
-    this.numbers.hidden = true;
+    this.numbers.hidden = numbers.error !== undefined;
+    if (numbers.error === undefined) this.numbers.replaceChildren(runNumbers(numbers, this.app.tooltip, true));
     this.show();
   }
 

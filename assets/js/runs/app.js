@@ -278,7 +278,10 @@ export class App {
     this.compare.hidden = runs.length === 0;
     if (runs.length === 0) return;
     const [first, second] = runs;
-    const words = second ? text.compareTwo(nameOf(first), nameOf(second)) : text.compareOne(nameOf(first));
+    const alike = second && nameOf(first) === nameOf(second);
+    /** @param {RunCardPayload} run */
+    const called = (run) => (alike ? text.withId(nameOf(run), run.run_id) : nameOf(run));
+    const words = second ? text.compareTwo(called(first), called(second)) : text.compareOne(called(first));
     const link = { class: "fx-button fx-link-button fx-primary", href: second ? compareAddress(first, second) : null };
     const go = second ? [el("a", link, text.compareGo)] : [];
     const none = buttonOf(text.compareClear, () => this.pickNone());

@@ -40,6 +40,7 @@ export const runs = {
   compareLabel: (name) => `Choose ${name} to compare`,
   compareOne: (name) => `“${name}” is chosen. Choose a second run to compare it with.`,
   compareTwo: (first, second) => `“${first}” and “${second}” are chosen.`,
+  withId: (name, id) => `${name} (${id})`,
   compareGo: "Compare the two",
   compareClear: "Choose none",
   edit: "Edit",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 
@@ -9,8 +11,9 @@ import pytest
 
 import focus_explorer
 from focus_explorer.errors import InputError
-from focus_explorer.services.run_payload import load_run
+from focus_explorer.services.run_payload import load_run, predictions
 from focus_explorer.services.runs import list_runs
+from focus_explorer.ui.notebook import MEASURED
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
@@ -19,13 +22,24 @@ pytestmark = pytest.mark.slow
 def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
     shown = focus_explorer.show(run_id, database=service.database.path)
     page = shown.save(tmp_path / "run.html").read_text()
-    inlined = json.loads(re.search(r'<script type="application/json" id="run">(.*?)</script>', page, re.S)[1])
+    packed = dict(re.findall(r'<script type="application/gzip" id="(\w+)">(.*?)</script>', page))
+    parts = {name: gzip.decompress(base64.b64decode(text)).decode() for name, text in packed.items()}
+    assert "FocusExplorer" in parts["views"]
+    assert "Plotly" in parts["charts"]
+    inlined = json.loads(parts["run"])
     payload = load_run(service.database, run_id)
     assert inlined["run"] == json.loads(json.dumps(payload))
     assert "".join(inlined["run"]["pieces"]).startswith(TEXT[:50])
     assert set(inlined["masks"]) == {str(layer) for layer in payload["layer_ids"]}
-    for what in ("groups all", "agreement all", "map all", "pair_distances 1"):
+    for what in ("groups all", "agreement all", "map all", "pair_distances 1", "group_names all", "group_orders any"):
         assert inlined["answers"][what]
+        assert "error" not in inlined["answers"][what]
+    for name in MEASURED:
+        assert "error" not in inlined["answers"][f"{name} any"]
+    assert inlined["predictions"] == [
+        json.loads(json.dumps(predictions(service.database, run_id, token))) for token in range(len(payload["pieces"]))
+    ]
+    assert len(page) < 5e6
     assert page.count("<script>alert") == 0  # the text's own script stays text
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", page)
 

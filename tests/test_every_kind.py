@@ -304,6 +304,7 @@ def test_every_view(analysed):
         "statistics_pairs": of_layer,
         "statistics_agreement": {"other": other},
         "map": {**of_layer, "quick": True},
+        "map_neighbours": {**of_layer, "token": 3},
         "compare_beside": {"other": other},
         "compare_numbers": {"other": other},
         "compare_grid_start": {"top_k": [2], "window": [8], "repeats": 1},

@@ -17,12 +17,13 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.umap_projection import Projection, project
-from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload
+from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload, NeighboursPayload
 from focus_explorer.views.run import projection_payload
 from focus_runtime.store.database import Database
 from focus_runtime.store.projections import write_projection
 
 ALL_LAYERS = -1
+NEAREST = 10  # neighbours of a token that are named
 MOST_TOKENS = 4000  # UMAP of more takes minutes on two cores
 
 
@@ -48,6 +49,37 @@ def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool
         return _stored(database, run_id, layer) or _quick(database, run_id, layer)
     with service.map_lock:
         return _stored(database, run_id, layer) or _computed(database, run_id, layer)
+
+
+def map_neighbours(service: Service, run_id: str, layer: int | None, token: int) -> NeighboursPayload:
+    """The tokens of a map whose vectors are most like one token's: exact in the full space, whatever the map shows.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        layer: layer number; None for the group probabilities of all layers.
+        token: position of the token; it need not be drawn.
+
+    Raises:
+        NotFoundError: there is no such run, layer or token.
+    """
+    database = service.database
+    count, _ = _shape(database, run_id)
+    if not 0 <= token < count:
+        raise NotFoundError(f"run {run_id!r} has no token {token}", expected=f"0 to {count - 1:,}")
+    positions = np.union1d(evenly_spaced(count, MOST_TOKENS), [token])
+    vectors, _ = _space(database, run_id, layer, positions)
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    own = int(np.searchsorted(positions, token))
+    similarity = vectors @ vectors[own]
+    similarity[own] = -np.inf
+    nearest = np.argsort(-similarity, kind="stable")[: min(NEAREST, len(positions) - 1)]
+    return {
+        "token": token,
+        "positions": positions[nearest].tolist(),
+        "similarity": np.round(similarity[nearest].astype(np.float64), 4).tolist(),
+        "of": len(positions) - 1,
+    }
 
 
 def has_map(database: Database, run_id: str, layer: int | None) -> bool:
@@ -106,25 +138,36 @@ def _read(database: Database, run_id: str, layer: int | None) -> Any:
 
 def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) -> tuple[Projection, NDArray[np.int64]]:
     """A projection of the tokens of a layer or of all, and which tokens these are."""
-    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
-    if not shape:
-        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
-    count, groups = shape[0]["num_tokens"], json.loads(shape[0]["config"])["num_groups"]
+    count, groups = _shape(database, run_id)
     positions = evenly_spaced(count, MOST_TOKENS)
-    if layer is None:
-        vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", len(positions), run_id, positions))
-        centroids = np.empty((0, vectors.shape[1]), dtype=np.float32)
-        space = {"space": "probabilities", "layers": vectors.shape[1] // groups}
-    else:
-        stored = fetch(database, "layer_centroids", run_id=run_id, layer=layer)
-        if not stored.num_rows:
-            raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
-        centroids = np.array(stored["centroids"][0].as_py(), dtype=np.float32)
-        vectors = _vectors(database, "routing", "routing", len(positions), run_id, positions, layer=layer)
-        space = {"space": "routing"}
+    vectors, centroids = _space(database, run_id, layer, positions)
+    layers = {"space": "probabilities", "layers": vectors.shape[1] // groups}
+    space = layers if layer is None else {"space": "routing"}
     made = project(vectors, centroids, quick=quick)
     made.parameters.update(space, tokens=len(positions), of=count)
     return made, positions
+
+
+def _shape(database: Database, run_id: str) -> tuple[int, int]:
+    """Tokens and groups of a run."""
+    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
+    if not shape:
+        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
+    return shape[0]["num_tokens"], json.loads(shape[0]["config"])["num_groups"]
+
+
+def _space(
+    database: Database, run_id: str, layer: int | None, positions: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Vectors of tokens (N, D) and of centroids in the space of a layer or of all layers, which has no centroids."""
+    if layer is None:
+        vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", len(positions), run_id, positions))
+        return vectors, np.empty((0, vectors.shape[1]), dtype=np.float32)
+    stored = fetch(database, "layer_centroids", run_id=run_id, layer=layer)
+    if not stored.num_rows:
+        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    centroids = np.array(stored["centroids"][0].as_py(), dtype=np.float32)
+    return _vectors(database, "routing", "routing", len(positions), run_id, positions, layer=layer), centroids
 
 
 def _vectors(

@@ -256,6 +256,30 @@ def test_a_block_of_the_mask_survives_in_the_address(open_page):
     expect(selected(again)).to_contain_text(count)
 
 
+def test_the_map_names_neighbours_and_groups_and_shows_where_tokens_crowd(open_page, database):
+    page = open_page("?layer=9")
+    page.locator("span.fx-token").nth(12).click()
+    page.get_by_role("tab", name="Map").click()
+    plot, near = page.locator("[data-testid=fx-map]"), page.get_by_test_id("fx-map-near")
+    expect(near.locator("li")).to_have_count(10, timeout=60_000)
+    expect(near).to_contain_text("(token 12) in layer 9")
+    expect(plot.locator(".main-svg").first).to_be_visible(timeout=60_000)
+    page.wait_for_function("document.querySelector('[data-testid=fx-map]').layout.shapes?.length === 10")
+    annotated = "document.querySelector('[data-testid=fx-map]').layout.annotations.length"
+    page.wait_for_function(f"{annotated} > 8")  # letters, and names where there are any
+    page.get_by_test_id("fx-map-names").uncheck()
+    page.wait_for_function(f"{annotated} === 8")
+    page.get_by_test_id("fx-map-density").check()
+    page.wait_for_function("document.querySelector('[data-testid=fx-map]').data.at(-1).type === 'histogram2dcontour'")
+    chosen = near.locator("li button").first
+    position = re.search(r"\d+", chosen.locator("small").inner_text())[0]
+    chosen.click()
+    expect(near).to_contain_text(f"(token {position}) in layer 9")
+    page.keyboard.press("Escape")
+    expect(near).to_have_text("")
+    page.wait_for_function("document.querySelector('[data-testid=fx-map]').layout.shapes.length === 0")
+
+
 def means_on_map(page):
     return page.evaluate(
         """() => { const { x, y } = document.querySelector('[data-testid=fx-map]').data.at(-1); return [x, y]; }"""

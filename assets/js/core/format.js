@@ -39,6 +39,8 @@ export const format = {
   msNumber: (value) => fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0),
   /** @param {number} value */
   ms: (value) => `${format.msNumber(value)}${NBSP}ms`,
+  /** @param {number} value */
+  seconds: (value) => `${format.decimal(value, 1)}${NBSP}s`,
   /**
    * Two units at most: 45 s, 2 min 10 s, 1 h 05 min, 2 d 3 h.
    * @param {number} seconds

@@ -208,6 +208,14 @@ export interface MaskPayload {
   counts: string;
 }
 
+/** map_neighbours: tokens most like one, by cosine similarity in the full space, among `of` others. */
+export interface NeighboursPayload {
+  token: number;
+  positions: number[];
+  similarity: number[];
+  of: number;
+}
+
 /** projection_payload of focus_explorer/views/run.py with `preliminary` of focus_explorer/services/maps.py. */
 export interface MapPayload {
   method: string;

@@ -120,6 +120,7 @@ export interface Answers {
   name_group: P.GroupNamePayload;
   agreement: P.LayerAgreementPayload;
   map: P.MapPayload;
+  map_neighbours: P.NeighboursPayload;
   mask_tile: P.MaskTilePayload;
   pair_distances: P.DistancePayload;
   pair_distances_mean: P.DistanceMeanPayload;

@@ -188,3 +188,25 @@ export class TokenTraces {
     };
   }
 }
+
+/**
+ * How many tokens lie where: points that cover each other look like few.
+ * @param {App} app
+ * @param {MapPayload} map
+ */
+export const densityTrace = (app, map) => ({
+  type: "histogram2dcontour",
+  x: map.x,
+  y: map.y,
+  ncontours: 12,
+  hoverinfo: "skip",
+  showscale: false,
+  showlegend: false,
+  contours: { coloring: "lines" },
+  colorscale: [
+    [0, cssColour(app.root, "border")],
+    [1, cssColour(app.root, "muted")],
+  ],
+  line: { width: 1 },
+  meta: {},
+});

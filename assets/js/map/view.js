@@ -16,8 +16,9 @@ import { cssColour, themeOf } from "../core/theme.js";
 import { tokenSummary } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
-import { centroids, diamondLetters, groupMeans, selectedPoints } from "./points.js";
-import { TokenTraces } from "./traces.js";
+import { Neighbours } from "./neighbours.js";
+import { centroids, diamondLetters, groupMeans, groupTitles, selectedPoints } from "./points.js";
+import { TokenTraces, densityTrace } from "./traces.js";
 import { common } from "../strings/common.js";
 import { map as text } from "../strings/map.js";
 /** @import { MapPayload } from "../core/payloads.js" */
@@ -78,6 +79,9 @@ export class MapView {
     this.colouring = /** @type {Colouring} */ (Object.hasOwn(text.colourings, colour) ? colour : "group");
     /** @type {keyof typeof text.drags | "none"} */
     this.drag = window.matchMedia("(pointer: coarse)").matches ? "none" : "pan";
+    this.names = true;
+    this.density = false;
+    this.neighbours = new Neighbours(app, this);
     this.build(panel);
     /** @type {LayerLoader<MapPayload, number | string>} */
     this.loader = new LayerLoader((run, layer) => this.load(run, layer), {
@@ -104,6 +108,8 @@ export class MapView {
       choiceOf(text.scope, text.scopes, this.scope, (scope) => this.setScope(scope)),
       this.colourSelect(),
       choiceOf(text.drag, text.drags, this.drag, (drag) => this.setDrag(drag)),
+      this.toggle("names", text.names),
+      this.toggle("density", text.density),
       this.goTo,
     );
     this.drawnNote = el("p", { class: "fx-help fx-map-drawn", role: "status", hidden: true });
@@ -111,7 +117,22 @@ export class MapView {
       this.tools,
       this.status,
       el("figure", { class: "fx-figure" }, this.plot, this.drawnNote, this.caption),
+      this.neighbours.node,
     );
+  }
+
+  /**
+   * @param {"names" | "density"} what
+   * @param {string} label
+   */
+  toggle(what, label) {
+    /** @param {UiEvent<Event>} event */
+    const onchange = (event) => {
+      this[what] = event.target.checked;
+      this.draw();
+    };
+    const box = el("input", { type: "checkbox", checked: this[what], onchange, "data-testid": `fx-map-${what}` });
+    return el("label", { class: "fx-toggle" }, box, label);
   }
 
   colourSelect() {
@@ -232,14 +253,22 @@ export class MapView {
     this.caption.replaceChildren(...this.captionOf(all));
     this.diamonds = all ? groupMeans(app, map) : centroids(map);
     this.traces = new TokenTraces(this).all();
-    await drawPlot(app, this.plot, [...this.traces, this.diamondTrace(all)], this.layout(), {
+    const density = this.density ? [densityTrace(app, map)] : [];
+    await drawPlot(app, this.plot, [...this.traces, this.diamondTrace(all), ...density], this.layout(), {
       hover: (point) => this.describe(point),
       click: (point) =>
-        point.data.meta.tokens && app.toggleSelection(selectToken(point.data.meta.tokens[point.pointNumber])),
+        point.data.meta?.tokens && app.toggleSelection(selectToken(point.data.meta.tokens[point.pointNumber])),
     });
     this.addListeners();
     this.updateGoTo();
     this.countDrawn();
+    this.neighbours.update();
+  }
+
+  /** Lines to the neighbours of the selected token, over what is drawn. */
+  drawLines() {
+    if (this.map && this.plot.classList.contains("js-plotly-plot"))
+      Plotly.relayout(this.plot, { shapes: this.neighbours.lines() });
   }
 
   async loadClasses() {
@@ -282,6 +311,7 @@ export class MapView {
     Plotly.restyle(this.plot, { selectedpoints: chosen }, range(this.traces.length));
     this.updateGoTo();
     this.countDrawn();
+    this.neighbours.update();
   }
 
   // A map of some of the tokens cannot show all of a selection; its line keeps its place, so that nothing moves.
@@ -301,10 +331,14 @@ export class MapView {
   }
 
   layout() {
-    const bare = { showticklabels: false, zeroline: false, showgrid: false };
+    const bare = { showticklabels: false, ticks: "", zeroline: false, showgrid: false };
     return plotLayout(this.app.root, {
       dragmode: this.drag === "none" ? false : this.drag,
-      annotations: diamondLetters(this.app, this.diamonds),
+      annotations: [
+        ...diamondLetters(this.app, this.diamonds),
+        ...(this.names && this.map ? this.titles() : []),
+      ],
+      shapes: this.neighbours.lines(),
       // A zoomed map stays zoomed when only colours change.
       uirevision: `${this.app.run.info.run_id} ${this.loader.requested} ${this.map?.method}`,
       xaxis: { ...bare },
@@ -312,6 +346,10 @@ export class MapView {
       legend: { orientation: "h", x: 0, y: -0.02, yanchor: "top", itemsizing: "constant" },
       newselection: { line: { color: cssColour(this.app.root, "accent"), width: 2, dash: "solid" } },
     });
+  }
+
+  titles() {
+    return groupTitles(this.app, this.map, { width: this.plot.clientWidth, height: this.plot.clientHeight });
   }
 
   /** @param {PlotPoint} point */

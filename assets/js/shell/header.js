@@ -11,6 +11,8 @@ import { shell as text } from "../strings/shell.js";
 /** @import { Tooltip } from "../core/tooltip.js" */
 /** @import { Attributes, Child, UiEvent } from "../core/types.js" */
 
+const LONG_MS = 10_000; // from which seconds are said
+
 /**
  * What the run's budget made of layers and heads, in short; all of it on hover, focus and tap.
  * @param {Run} run
@@ -173,7 +175,9 @@ function attentionCard(run, tooltip) {
   return card(
     tooltip,
     words,
-    change(format.msNumber(full), format.ms(focus)),
+    full < LONG_MS
+      ? change(format.msNumber(full), format.ms(focus))
+      : change(format.decimal(full / 1000, 1), format.seconds(focus / 1000)),
     words.detail(format.ratio(focus / full), pass === null ? common.notMeasured : format.ratio(pass)),
   );
 }

@@ -18,6 +18,15 @@ export const map = {
   },
   drag: "Drag to",
   drags: { pan: "Move", lasso: "Lasso" },
+  names: "Names",
+  density: "Density",
+  near: (piece, pos, layer, count) =>
+    `Most like “${piece}” (token ${pos}) in ${layer === null ? "all layers" : `layer ${layer}`}, of ${count} tokens:`,
+  nearSubject: "most like",
+  nearHint:
+    "Cosine similarity in the full space, 1 for the same direction: of the routing vectors of one layer, or of the " +
+    "square roots of the group probabilities of all layers. The map may tear neighbours apart; this list does not.",
+  nearLabel: (piece, pos, similarity) => `Select “${piece}”, token ${pos}, similarity ${similarity}`,
   showInText: "Show in the text",
   waiting: "Placing the tokens…",
   refining: (count) =>

@@ -5,7 +5,7 @@ from __future__ import annotations
 from focus_explorer.errors import InputError
 from focus_explorer.services.group_names import group_names, name_group
 from focus_explorer.services.groups import agreement_payload, group_payload
-from focus_explorer.services.maps import map_payload
+from focus_explorer.services.maps import map_neighbours, map_payload
 from focus_explorer.services.service import Service
 from focus_explorer.ui.parameters import Payload, Request, layer_of, run_of, whole_number
 
@@ -38,10 +38,26 @@ def group_map(service: Service, request: Request) -> Payload:
 
     With `quick` a map that is not stored yet is replaced by a PCA, which takes no time.
     """
+    return map_payload(service, run_of(request), _map_layer(request), quick=request.get("quick") is True)
+
+
+def neighbours(service: Service, request: Request) -> Payload:
+    """The tokens most like one: run; layer, None for all layers; token."""
+    return map_neighbours(service, run_of(request), _map_layer(request), whole_number(request, "token"))
+
+
+def _map_layer(request: Request) -> int | None:
     layer = request.get("layer")
-    if layer is not None and not isinstance(layer, int):
-        raise InputError(f"the layer is {layer!r}", expected="a layer number, or nothing for all layers")
-    return map_payload(service, run_of(request), layer, quick=request.get("quick") is True)
+    if layer is None or (isinstance(layer, int) and not isinstance(layer, bool)):
+        return layer
+    raise InputError(f"the layer is {layer!r}", expected="a layer number, or nothing for all layers")
 
 
-REQUESTS = {"groups": groups, "group_names": names, "name_group": rename, "agreement": agreement, "map": group_map}
+REQUESTS = {
+    "groups": groups,
+    "group_names": names,
+    "name_group": rename,
+    "agreement": agreement,
+    "map": group_map,
+    "map_neighbours": neighbours,
+}

@@ -257,6 +257,15 @@ class MapPayload(TypedDict):
     preliminary: bool
 
 
+class NeighboursPayload(TypedDict):
+    """Tokens of a map most like one token, by cosine similarity in the full space, among `of` others."""
+
+    token: int
+    positions: list[int]
+    similarity: list[float]
+    of: int
+
+
 class MapParametersPayload(TypedDict):
     """What a map was made with; `space` names the vectors, `tokens` how many of `of` tokens are drawn."""
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError
 from focus_explorer.services import maps
 from focus_explorer.services.groups import read_routes
 from focus_explorer.services.maps import map_payload
@@ -68,6 +69,53 @@ def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
     cosine = vectors[0] @ vectors[1] / (np.linalg.norm(vectors[0]) * np.linalg.norm(vectors[1]))
     assert vectors.shape == (2, layers * 8)
     assert cosine == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("layer", [1, None])
+def test_neighbours_are_those_of_the_full_space(service, run_id, fresh_seed, layer):
+    layers, count = read_routes(service.database, run_id).layers, run_summary(service.database, run_id)["num_tokens"]
+    column = "probabilities" if layer is None else "routing"
+    with service.database.read() as connection:
+        query = f"SELECT layer, position, {column} FROM assignments WHERE run_id = ?"
+        rows = connection.execute(query, [run_id]).fetchall()
+    by_place = {(number, pos): np.array(values, dtype=np.float64) for number, pos, values in rows}
+    of = layers if layer is None else [layer]
+    points = np.array([np.concatenate([by_place[number, pos] for number in of]) for pos in range(count)])
+    points = np.sqrt(points) if layer is None else points
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    token = fresh_seed % count
+    answer = ask(service, run_id, "map_neighbours", layer=layer, token=token)
+    expected = points @ points[token]
+    assert (answer["token"], answer["of"], len(answer["positions"])) == (token, count - 1, maps.NEAREST)
+    assert token not in answer["positions"]
+    np.testing.assert_allclose(answer["similarity"], expected[answer["positions"]], atol=1e-4)
+    others = np.delete(expected, [token, *answer["positions"]])
+    assert others.max() <= min(answer["similarity"]) + 1e-4
+
+
+def test_a_token_that_is_not_drawn_has_neighbours_too(service, run_id, monkeypatch):
+    monkeypatch.setattr(maps, "MOST_TOKENS", 12)
+    count = run_summary(service.database, run_id)["num_tokens"]
+    drawn = maps.evenly_spaced(count, 12).tolist()
+    token = next(pos for pos in range(count) if pos not in drawn)
+    answer = ask(service, run_id, "map_neighbours", layer=0, token=token)
+    assert answer["of"] == 12
+    assert set(answer["positions"]) < set(drawn)
+
+
+@pytest.mark.parametrize(
+    ("details", "part"),
+    [
+        ({"layer": 99, "token": 0}, "no layer 99"),
+        ({"layer": 0, "token": 10**6}, "no token 1000000"),
+        ({"layer": 0, "token": -1}, "no token -1"),
+        ({"layer": True, "token": 0}, "the layer is True"),
+        ({"layer": 0}, "token"),
+    ],
+)
+def test_neighbours_of_what_there_is_not(service, run_id, details, part):
+    with pytest.raises(InputError, match=part):
+        ask(service, run_id, "map_neighbours", **details)
 
 
 def test_samples_are_evenly_spaced():

@@ -147,6 +147,7 @@ def ask(begin):
         ("agreement", {}, ["LayerAgreementPayload"]),
         ("map", {"layer": 0, "quick": True}, ["MapPayload"]),
         ("map", {"layer": None, "quick": True}, ["MapPayload"]),
+        ("map_neighbours", {"layer": None, "token": 2}, ["NeighboursPayload"]),
         ("mask_tile", {"layer": 0, "rows": [0, 40], "keys": [0, 40]}, ["MaskTilePayload"]),
         ("pair_distances", {"layer": 0}, ["DistancePayload"]),
         ("pair_distances_mean", {}, ["DistanceMeanPayload"]),

@@ -31,6 +31,7 @@ OF_RUN = (
     "group_names",
     "prediction_changes",
     "timings",
+    "trained_on",
     *MEASURED,
 )
 _SERVER_NEEDED = (

@@ -189,6 +189,11 @@ export interface PredictionChangesPayload {
   codes: string;
 }
 
+/** trained_on: names of domains or texts that a run's centroids were trained on; empty where that is not known. */
+export interface TrainedOnPayload {
+  texts: string[];
+}
+
 /** timings: what was timed of a run so far. */
 export interface TimingsPayload {
   timings: TimingPayload[];

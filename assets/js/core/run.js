@@ -106,6 +106,8 @@ export class Run {
     this.groups = payload.groups;
     this.quality = payload.quality;
     this.timings = payload.timings || [];
+    /** Domains or texts that its centroids were trained on, where that is known. @type {string[]} */
+    this.trainedOn = [];
     /** Whether its passes are still being timed. */
     this.isTiming = false;
     this.numTokens = payload.pieces.length;

@@ -114,6 +114,7 @@ export interface Answers {
   predictions: P.PredictionsPayload;
   prediction_changes: P.PredictionChangesPayload;
   timings: P.TimingsPayload;
+  trained_on: P.TrainedOnPayload;
   word_classes: P.WordClassesPayload;
   groups: P.GroupsPayload;
   group_names: P.GroupNamesPayload;

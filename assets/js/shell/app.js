@@ -232,6 +232,16 @@ export class App {
     this.loadLayer();
     window.requestIdleCallback(() => prefetchPlotly(), { timeout: PLOTLY_PAUSE });
     this.nameGroups();
+    this.sayTraining();
+  }
+
+  // What the centroids were trained on explains most of what they lose on other texts.
+  async sayTraining() {
+    const { run } = this;
+    const answer = await this.request("trained_on");
+    if (answer.error !== undefined || this.run !== run || answer.texts.length === 0) return;
+    run.trainedOn = answer.texts;
+    this.showHeader();
   }
 
   // Views that are drawn with many letters are drawn again once these have names; others have them when they open.

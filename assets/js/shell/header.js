@@ -80,7 +80,7 @@ function about(run, tooltip) {
   const brief = [
     words.tokens(format.count(run.numTokens)),
     info.model_id,
-    words.centroids(info.centroids_name),
+    words.centroids(info.centroids_name, run.trainedOn.join(", ")),
     words.groups(config.num_groups),
     words.topK(config.top_k),
     words.window(config.window),

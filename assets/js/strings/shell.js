@@ -58,7 +58,7 @@ export const shell = {
       notCopied: "Not copied: take it from the address bar",
     },
     tokens: (count) => `${count} tokens`,
-    centroids: (name) => `centroids ${name}`,
+    centroids: (name, texts) => `centroids ${name}${texts ? `, trained on ${texts}` : ""}`,
     groups: (count) => `K = ${count} groups`,
     topK: (k) => `top-k ${k}`,
     window: (size) => `window ${size}`,

@@ -11,6 +11,7 @@ export const tokens = {
     loss: "Loss difference",
   }),
   showLabels: "Show labels",
+  fixedWidth: "Fixed width",
   textLabel: "The text, token by token. Use the arrow keys to move from token to token.",
   keyboardHelp: "Hover, tap or use the arrow keys for a token's details.",
   pageStatus: (first, last, total) => `Tokens ${first}–${last} of ${total}`,

@@ -98,6 +98,14 @@ export class Lines {
     this.lay();
   }
 
+  /** @param {boolean} fixed letters of one width */
+  setFixedWidth(fixed) {
+    if (this.text.classList.contains("fx-fixed-width") === fixed) return;
+    this.text.classList.toggle("fx-fixed-width", fixed);
+    this.measure = /** @type {any} */ (null); // widths are others
+    this.lay();
+  }
+
   /**
    * Breaks the lines anew; what was at the top of the view stays there.
    * @param {boolean} [fresh]

@@ -6,6 +6,7 @@ import { groupLabel } from "../core/labels.js";
 import { selectGroup } from "../core/selection.js";
 import { choiceOf } from "../core/widgets.js";
 import { reading, tokens as text } from "../strings/tokens.js";
+import { looksLikeCode } from "./code.js";
 import { TokenColours } from "./colouring.js";
 import { tokenDetails } from "./details.js";
 import { TokenFilter } from "./filter.js";
@@ -19,6 +20,8 @@ import { Typing } from "./typing.js";
 /** @import { TokenSpan, UiEvent } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
+
+const CODE_TOKENS = 4000; // that are looked at to tell code from prose
 
 export class TokensView {
   /** @type {Lines} */
@@ -61,6 +64,9 @@ export class TokensView {
     this.legend = new Legend(app.tooltip, (group) => this.toggleGroup(group));
     this.detail = new TokenPanel(app, () => this.closeDetail());
     this.typing = new Typing(app);
+    /** @param {UiEvent<Event>} event */
+    const changed = (event) => this.lines.setFixedWidth(event.target.checked);
+    this.fixedWidth = el("input", { type: "checkbox", onchange: changed, "data-testid": "fx-fixed-width" });
     this.build(panel);
   }
 
@@ -83,6 +89,7 @@ export class TokensView {
         { class: "fx-toolbar" },
         choiceOf(text.colourBy, reading.colourings, this.colours.name, (value) => this.setColouring(value)),
         this.labelsToggle(),
+        el("label", { class: "fx-toggle" }, this.fixedWidth, text.fixedWidth),
         this.colours.key,
       ),
       el(
@@ -149,6 +156,8 @@ export class TokensView {
     this.filter.reset();
     this.passes = () => true;
     this.colours.prepare(this.run, this.app.layerIndex);
+    this.fixedWidth.checked = looksLikeCode(run.pieces.slice(0, CODE_TOKENS).join(""));
+    this.lines.setFixedWidth(this.fixedWidth.checked);
     this.lines.setText(run.shown);
     this.restore();
     if (selection) this.moveTo(selection.positions[0], true);

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.services.centroids.budget_record import read_record, record_payload
 from focus_explorer.services.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
@@ -26,6 +26,7 @@ from focus_explorer.views.payloads.centroids import (
     HeldOutSettingPayload,
     SettingValue,
     SimilarityPayload,
+    TrainedOnPayload,
 )
 from focus_runtime.config import FocusConfig
 
@@ -103,6 +104,20 @@ class CentroidCards:
             "runs": self._runs(sha256, row["num_groups"]),
             "budgets": None if record is None else record_payload(record, config.budget),
         }
+
+    def trained_on(self, run_id: str) -> TrainedOnPayload:
+        """What a run's file says it was trained on; empty where it is not here, or says nothing.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        sha256 = fetch_run(self.service.database, run_id)["centroids_sha256"]
+        try:
+            training, _ = self._read(self._row(sha256))
+        except InputError:  # removed, moved or damaged: its runs are shown all the same
+            return {"texts": []}
+        texts = training.get("domains") or training.get("texts") or []
+        return {"texts": [texts] if isinstance(texts, str) else [str(name).rsplit("/", 1)[-1] for name in texts]}
 
     def _runs(self, sha256: str, num_groups: int) -> list[CentroidRunPayload]:
         runs: dict[str, CentroidRunPayload] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.live_text import LiveTexts
 from focus_explorer.services.run_payload import (
     group_orders,
@@ -29,6 +30,11 @@ def orders(service: Service, request: Request) -> Payload:
 def timings(service: Service, request: Request) -> Payload:
     """What was timed of a run so far: run."""
     return run_timings(service.database, run_of(request))
+
+
+def trained_on(service: Service, request: Request) -> Payload:
+    """What a run's centroids were trained on: run."""
+    return service.part(CentroidCards).trained_on(run_of(request))
 
 
 def classes(service: Service, request: Request) -> Payload:
@@ -73,6 +79,7 @@ REQUESTS = {
     "layer_cells": cells,
     "group_orders": orders,
     "timings": timings,
+    "trained_on": trained_on,
     "word_classes": classes,
     "predictions": predicted,
     "prediction_changes": changes,

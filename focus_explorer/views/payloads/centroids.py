@@ -27,6 +27,12 @@ class CentroidTrainingPayload(TypedDict):
     random_seed: NotRequired[str | float | list[str]]
 
 
+class TrainedOnPayload(TypedDict):
+    """Names of domains or texts that a run's centroids were trained on; empty where that is not known."""
+
+    texts: list[str]
+
+
 class HeldOutSettingPayload(TypedDict):
     """Held-out results of one setting."""
 

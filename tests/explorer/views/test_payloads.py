@@ -137,6 +137,7 @@ def ask(begin):
         ("group_orders", {"layer": 1}, ["GroupOrdersPayload"]),
         ("token_attention", {"token": 3}, ["AttentionOfTokenPayload"]),
         ("timings", {}, ["TimingsPayload"]),
+        ("trained_on", {}, ["TrainedOnPayload"]),
         ("word_classes", {}, ["WordClassesPayload"]),
         ("predictions", {"token": 3}, ["PredictionsPayload"]),
         ("predictions", {"token": 0}, ["PredictionsPayload"]),

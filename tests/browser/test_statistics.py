@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from focus_explorer.cli.main import main
 from focus_explorer.exports.figures.write import write_figure
+from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_statistics import statistics_table
@@ -60,6 +61,37 @@ def test_the_overview_shows_the_stored_numbers_and_their_baselines(open_page, ro
     hint = page.locator("[data-stat=dominance] .fx-hint")
     hint.focus()
     expect(page.locator("#fe-view [data-testid=fx-tooltip]").first).to_contain_text("largest group")
+
+
+def test_questions_are_answered_by_a_sentence_and_a_figure(open_page, rows, database, first_run):
+    page = open_statistics(open_page, "questions")
+    answer, figure = page.get_by_test_id("fx-answered"), page.get_by_test_id("fx-question-figure")
+    quality = load_run(Service(database).database, first_run)["quality"]
+    delta = {name: quality[f"delta_{name}"] for name in ("mean", "low", "high")}
+    expect(answer).to_contain_text(f"{abs(delta['mean']):.3f}", timeout=WAIT)
+    marks = "() => document.querySelector('[data-testid=fx-question-figure]').data?.map(({ x, error_x }) => " + (
+        "[x[0] - error_x.arrayminus[0], x[0], x[0] + error_x.array[0]])"
+    )
+    page.wait_for_function(f"({marks})()?.length === 2")
+    shown = page.evaluate(marks)
+    assert shown[0] == pytest.approx([delta["low"], delta["mean"], delta["high"]], abs=1e-4)
+    assert shown[1] == [0, 0, 0]
+    for question, statistic in (("Are the groups even?", "dominance"), ("Do groups follow kinds of words?", "nmi")):
+        page.get_by_role("radio", name=question).check(force=True)
+        row = next(r for r in rows if r["scope"] == "run" and r["statistic"] == statistic)
+        number = f"{100 * row['value']:.1f}" if statistic == "dominance" else f"{row['value']:.3f}"
+        expect(answer).to_contain_text(number, timeout=WAIT)
+        page.wait_for_function(f"({marks})()?.length === 2")
+        assert page.evaluate(marks)[0] == pytest.approx([row["low"], row["value"], row["high"]], rel=1e-4)
+    expect(answer).to_contain_text("Random centroids were not measured")
+    page.get_by_role("radio", name="Do they keep the distant attention").check(force=True)
+    expect(answer).to_contain_text("This was not measured for this run")
+    expect(figure).to_be_hidden()
+    assert findings(page) == []
+    page.get_by_role("radio", name="Is it faster here?").check(force=True)
+    expect(answer).to_contain_text("timed")
+    page.get_by_role("button", name="By stage, in Compare").click()
+    expect(page.get_by_role("tab", name="Compare")).to_have_attribute("aria-selected", "true")
 
 
 def test_a_layer_chosen_in_the_table_opens_everywhere_and_the_link_brings_it_back(open_page, rows):

@@ -20,8 +20,11 @@ export function verdict(run) {
   );
 }
 
-/** @param {Run} run */
-function speedSentence(run) {
+/**
+ * Which is faster, where the repeats tell.
+ * @param {Run} run
+ */
+export function speedSentence(run) {
   const ratio = run.timeRatio("end_to_end");
   const full = run.timing("full", "end_to_end");
   const focus = run.timing("focus", "end_to_end");
@@ -36,8 +39,11 @@ function speedSentence(run) {
     : text.faster(format.ratio(ratio), format.ratio(1 / ratio), tokens);
 }
 
-/** @param {QualityPayload | null} quality */
-function qualitySentence(quality) {
+/**
+ * Which predicts better, where the interval tells; null where nothing was scored.
+ * @param {QualityPayload | null} quality
+ */
+export function qualitySentence(quality) {
   if (!quality) return null;
   const { delta_mean: delta, delta_low: low, delta_high: high } = quality;
   const [change, least, most] = [delta, low, high].map((value) => format.signed(value, 3));

@@ -28,6 +28,20 @@ function budget(run, tooltip) {
 }
 
 /**
+ * What the centroids were trained on, cut by the page; all of it on hover, focus and tap.
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
+function trainedOn(run, tooltip) {
+  if (run.trainedOn.length === 0) return null;
+  const words = text.header.trainedOn(run.trainedOn.join(", "));
+  return chip(tooltip, words, { class: "fx-header-chip fx-header-cut", "data-testid": "fx-trained-on" }, [
+    el("p", { class: "fx-tooltip-text" }, words),
+    el("p", { class: "fx-tooltip-text" }, text.header.trainedOnHint),
+  ]);
+}
+
+/**
  * That the times still change, while the passes of a long text are repeated.
  * @param {Run} run
  * @param {Tooltip} tooltip
@@ -80,7 +94,7 @@ function about(run, tooltip) {
   const brief = [
     words.tokens(format.count(run.numTokens)),
     info.model_id,
-    words.centroids(info.centroids_name, run.trainedOn.join(", ")),
+    words.centroids(info.centroids_name),
     words.groups(config.num_groups),
     words.topK(config.top_k),
     words.window(config.window),
@@ -224,6 +238,7 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
       about(run, tooltip),
       budget(run, tooltip),
       timing(run, tooltip),
+      trainedOn(run, tooltip),
       (run.info.notes || []).map((note) => noteChip(tooltip, note)),
     ),
     el(

@@ -10,6 +10,7 @@ import { StatDistances } from "./distances.js";
 import { StatGroups } from "./groups.js";
 import { StatLayers } from "./layers.js";
 import { StatOverview } from "./overview.js";
+import { StatQuestions } from "./questions.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { ComputingPayload } from "../core/payloads.js" */
 /** @import { Answers, Details } from "../core/types.js" */
@@ -43,6 +44,7 @@ export class StatisticsView {
     this.status = el("div", { class: "fx-status" });
     this.parts = {
       overview: new StatOverview(app, this),
+      questions: new StatQuestions(app, this),
       layers: new StatLayers(app, this),
       groups: new StatGroups(app, this),
       distances: new StatDistances(app, this),

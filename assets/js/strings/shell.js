@@ -58,7 +58,10 @@ export const shell = {
       notCopied: "Not copied: take it from the address bar",
     },
     tokens: (count) => `${count} tokens`,
-    centroids: (name, texts) => `centroids ${name}${texts ? `, trained on ${texts}` : ""}`,
+    centroids: (name) => `centroids ${name}`,
+    trainedOn: (texts) => `trained on ${texts}`,
+    trainedOnHint:
+      "What the centroids were trained on, as their file says. On other text groups are less even and cost more.",
     groups: (count) => `K = ${count} groups`,
     topK: (k) => `top-k ${k}`,
     window: (size) => `window ${size}`,

@@ -5,7 +5,64 @@
 /** @satisfies {Words} */
 export const statistics = {
   show: "Show",
-  parts: { overview: "Overview", layers: "By layer", groups: "Groups", distances: "Distances", agreement: "Agreement" },
+  parts: {
+    overview: "Overview",
+    questions: "Questions",
+    layers: "By layer",
+    groups: "Groups",
+    distances: "Distances",
+    agreement: "Agreement",
+  },
+  questions: {
+    label: "Question",
+    help:
+      "Choose a question: the answer is a sentence with its 95 % interval, and a figure with what it must be " +
+      "compared with. The figure’s own menu saves it as SVG.",
+    ask: {
+      worse: "Does Focus predict this text worse?",
+      faster: "Is it faster here?",
+      content: "Do groups follow kinds of words?",
+      words: "Does a word stay in one group?",
+      even: "Are the groups even?",
+      far: "Do groups keep more distant pairs than their sizes would?",
+      attention: "Do they keep the distant attention that matters?",
+    },
+    figure: "The answer as a figure: values with their intervals",
+    focus: "Focus",
+    full: "Full attention",
+    randomName: "Random centroids",
+    shuffledName: "Shuffled groups",
+    evenName: "Even groups",
+    worseMeans:
+      "The interval is over blocks of neighbouring tokens; where it holds zero, this text cannot tell the two apart.",
+    worseAxis: "loss above full attention, nats per token",
+    fasterAxis: "a whole pass of the model, ms (range over the repeats)",
+    repeats: (count) =>
+      count === 1 ? "Each was timed once: that tells little." : `Each was timed ${count} times; bars are the range.`,
+    verdicts: {
+      above: "More than by chance.",
+      below: "Less than by chance.",
+      belowRandom: "More than by chance, but less than random centroids.",
+      same: (what) => `This text cannot tell: it ${what}.`,
+    },
+    evenVerdict: (even, isEven) =>
+      isEven ? `Nearly: even groups would have ${even}.` : `No: even groups would have ${even}.`,
+    states: (name, value, interval) => `${name}: ${value} (95 % interval ${interval})`,
+    noInterval: "not known",
+    shuffled: (value) => `shuffled groups give ${value}`,
+    random: (value) => `random centroids ${value}`,
+    randomMissing: "Random centroids were not measured on this text: Overview does it in one pass.",
+    notMeasured: "This was not measured for this run. Overview says what is missing and measures it.",
+    where: {
+      worse: { view: "compare", label: "Token by token, in Compare" },
+      faster: { view: "compare", label: "By stage, in Compare" },
+      content: { view: "statistics", label: "All statistics" },
+      words: { view: "statistics", label: "All statistics" },
+      even: { view: "statistics", label: "All statistics" },
+      far: { view: "statistics", label: "All statistics" },
+      attention: { view: "statistics", label: "All statistics" },
+    },
+  },
   waiting: "Working out the statistics of this run, with intervals and baselines…",
   waitingPart: "Working it out…",
   progress: (percent) => `${percent} of the layers`,

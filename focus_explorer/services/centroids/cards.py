@@ -116,8 +116,10 @@ class CentroidCards:
             training, _ = self._read(self._row(sha256))
         except InputError:  # removed, moved or damaged: its runs are shown all the same
             return {"texts": []}
-        texts = training.get("domains") or training.get("texts") or []
-        return {"texts": [texts] if isinstance(texts, str) else [str(name).rsplit("/", 1)[-1] for name in texts]}
+        facts = _facts(training)
+        texts = facts.get("domains") or facts.get("texts") or []
+        names = texts if isinstance(texts, list) else [str(texts)]
+        return {"texts": [name.rsplit("/", 1)[-1] for name in names]}
 
     def _runs(self, sha256: str, num_groups: int) -> list[CentroidRunPayload]:
         runs: dict[str, CentroidRunPayload] = {}

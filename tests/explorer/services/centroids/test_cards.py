@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from focus_explorer.errors import InputError
+from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.cards import CentroidCards, balance
 from focus_explorer.services.centroids.files import (
@@ -26,6 +26,7 @@ from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from tests.explorer.conftest import TEXT
+from tests.helpers import build_model
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +162,21 @@ def test_a_file_that_is_gone_keeps_its_card_with_one_message(shelf):
             CentroidCards(service).detail(files["other"])
     finally:
         path.write_bytes(kept)
+
+
+def test_what_a_runs_centroids_were_trained_on_is_said(service, run_id, tmp_path, model_folder):
+    cards = CentroidCards(service)
+    assert cards.trained_on(run_id) == {"texts": []}  # random ones
+    default = {"domains": [{"name": "novels", "tokens": 3}, {"name": "python"}], "texts": ["/home/me/a.txt"]}
+    made = random_centroids(build_model(vocab_size=512), FocusConfig(num_groups=3, top_k=1, window=8), seed=77)
+    for name, training, texts in (
+        ("domains", default, ["novels", "python"]),
+        ("texts", {"texts": ["/home/me/a.txt", "b.txt"]}, ["a.txt", "b.txt"]),
+    ):
+        made.training = training
+        save_centroids(made, tmp_path / f"{name}.safetensors")
+        sha256 = add_centroids(service, tmp_path / f"{name}.safetensors", name, model_folder).sha256
+        run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=sha256, repeats=1, max_tokens=40))
+        assert cards.trained_on(run) == {"texts": texts}
+    with pytest.raises(NotFoundError):
+        cards.trained_on("nope")

@@ -49,6 +49,11 @@ def cache_dir() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "focus-explorer"
 
 
+def set_upload_folder(folder: Path) -> None:
+    """Where Gradio keeps uploads, unless the user says so with GRADIO_TEMP_DIR."""
+    os.environ.setdefault("GRADIO_TEMP_DIR", str(folder))
+
+
 def process_user() -> str | None:
     """FOCUS_EXPLORER_USER, the user of a lab's page for whom the page started this process; None without one."""
     return os.environ.get("FOCUS_EXPLORER_USER") or None

@@ -76,7 +76,9 @@ def run(arguments: argparse.Namespace) -> None:
     )
     hosting.check(mcp=arguments.mcp)
     from focus_explorer.ui.gradio_import import import_gradio
+    from focus_explorer.ui.hosting.uploads import private_uploads
 
+    private_uploads()
     import_gradio()
     from focus_explorer.ui.shell import build_app
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from focus_explorer import settings
-from focus_explorer.errors import Cancelled, ConfigError
+from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
 from focus_explorer.progress import Progress
 from focus_explorer.services.acting_user import acting_user
 from focus_explorer.services.centroids.files import load_named_centroids
@@ -19,6 +20,10 @@ from focus_runtime.composition.changes import read_changes
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
     from focus_runtime.run.trace import Timing, Trace
+
+
+PATIENCE_SECONDS = 1800.0  # that a finished analysis waits for a database that another program writes
+Written = TypeVar("Written")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +143,7 @@ def analyze(
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)
             calibrate(loaded, centroids)
-        kept = _Kept(service, command, stored or (lambda run_id: None))
+        kept = _Kept(service, command, stored or (lambda run_id: None), progress)
         try:
             trace = run_both(
                 loaded.model,
@@ -169,10 +174,11 @@ class _Kept:
         service: with the database.
         command: recorded with the run.
         tell: takes the run's id after everything that is stored.
+        progress: takes a stage while another program writes the database; what it raises ends the waiting.
     """
 
-    def __init__(self, service: Service, command: str, tell: Callable[[str], None]) -> None:
-        self._service, self._command, self._tell = service, command, tell
+    def __init__(self, service: Service, command: str, tell: Callable[[str], None], progress: Progress) -> None:
+        self._service, self._command, self._tell, self._progress = service, command, tell, progress
         self._trace: Trace | None = None
         self.run_id = ""
 
@@ -180,17 +186,32 @@ class _Kept:
         """Store the run."""
         from focus_runtime.store.runs import write_run
 
+        def write() -> str:
+            return write_run(self._service.database, trace, command=self._command, owner=acting_user() or None)
+
         self._trace = trace
-        self.run_id = write_run(self._service.database, trace, command=self._command, owner=acting_user() or None)
+        self.run_id = self._patiently(write)
         self._tell(self.run_id)
 
     def add(self, timings: list[Timing]) -> None:
         """Store further repeats of its timings."""
         from focus_runtime.store.runs import add_timings
 
-        assert self._trace is not None
-        add_timings(self._service.database, self.run_id, self._trace, timings)
+        trace = self._trace
+        assert trace is not None
+        self._patiently(lambda: add_timings(self._service.database, self.run_id, trace, timings))
         self._tell(self.run_id)
+
+    def _patiently(self, write: Callable[[], Written]) -> Written:
+        """What took minutes is not thrown away because another program keeps the database for longer than usual."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return write()
+            except StoreBusyError:
+                if time.monotonic() > deadline:
+                    raise
+                self._progress("Waiting for the database, which another program writes", 0.98)
 
 
 def _options(request: AnalyzeRequest) -> RunOptions:

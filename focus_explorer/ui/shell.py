@@ -65,6 +65,7 @@ THEME = gr.themes.Base(
     button_primary_background_fill_hover_dark="*primary_700",
 )
 
+SWEEP = (3600, 24 * 3600)  # seconds between two looks at what was uploaded, and its age when it is removed
 MOST_REQUESTS = 64  # that wait; further ones are turned away
 QUEUE_SECONDS = 0.02  # between looks at an empty queue: Gradio's own 0.001 takes a tenth of a core for ever
 
@@ -220,7 +221,7 @@ def build_app(
         folders=allowed_folders(hosting.allow_paths),
     )
     gr.set_static_paths(static_paths())
-    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
+    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=SWEEP) as blocks:
         skip = f'<a class="fe-skip" href="#fe-view">{SKIP}</a>'
         gr.HTML(f'{skip}<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
         with gr.Tabs(elem_id="fe-tabs") as tabs:

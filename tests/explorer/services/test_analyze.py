@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+
 import pytest
 
 from focus_explorer.data.queries import fetch_run
-from focus_explorer.errors import ConfigError, InputError, ModelError, NotFoundError
+from focus_explorer.errors import ConfigError, InputError, ModelError, NotFoundError, StoreBusyError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.run_model import lease_run_model, run_centroids
 from focus_explorer.services.runs import list_runs, run_config, run_summary
+from focus_explorer.services.service import Service
 from focus_runtime.errors import Cancelled, DeviceError
 from focus_runtime.run import engine
 from tests.explorer.conftest import TEXT
@@ -76,6 +81,54 @@ def test_a_stop_while_timings_are_repeated_keeps_the_run(monkeypatch, service, m
     run = analyze(service, TEXT, request, stored=seen.append, cancelled=lambda: len(seen) == 2)
     assert seen == [run, run]
     assert timed(service, run) == [0, 1]
+
+
+HOLD = """
+import duckdb, sys, time
+connection = duckdb.connect(sys.argv[1])
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_a_finished_analysis_waits_for_a_database_that_another_program_keeps(tmp_path, model_folder):
+    own = Service(tmp_path / "runs.duckdb")
+    with own.database.write():
+        pass
+    own.database.wait = 0.2
+    stages, holders = [], []
+
+    def progress(stage, fraction):
+        stages.append(stage)
+        if stage == "Counting pairs":
+            command = [sys.executable, "-c", HOLD, str(own.database.path), "1.5"]
+            holders.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            assert holders[0].stdout.readline() == "held\n"
+
+    request = AnalyzeRequest(model=model_folder, centroids="random", repeats=1, max_tokens=60)
+    run = analyze(own, TEXT, request, progress=progress)
+    holders[0].wait()
+    assert [row["run_id"] for row in list_runs(own.database)] == [run]
+    assert any("another program writes" in stage for stage in stages)
+
+
+def test_waiting_for_the_database_can_be_stopped(tmp_path, model_folder, monkeypatch):
+    own = Service(tmp_path / "runs.duckdb")
+
+    def busy(*_, **__):
+        raise StoreBusyError("the database is in use")
+
+    def progress(stage, fraction):
+        if "another program" in stage:
+            raise Cancelled("stopped")
+
+    monkeypatch.setattr("focus_runtime.store.runs.write_run", busy)
+    request = AnalyzeRequest(model=model_folder, centroids="random", repeats=1, max_tokens=60)
+    with pytest.raises(Cancelled):
+        analyze(own, TEXT, request, progress=progress)
+    monkeypatch.setattr("focus_explorer.services.analyze.PATIENCE_SECONDS", 0.0)
+    with pytest.raises(StoreBusyError):
+        analyze(own, TEXT, request, progress=lambda stage, fraction: time.sleep(0.01))
 
 
 def test_cut_and_context_are_noted(service, model_folder):

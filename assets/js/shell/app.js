@@ -16,7 +16,7 @@ import { alertBox, progressBox } from "../core/widgets.js";
 import { guidedAnswer } from "./answer.js";
 import { foldForm } from "./form.js";
 import { headerActions } from "./header-actions.js";
-import { runHeader } from "./header.js";
+import { renewHeader, runHeader } from "./header.js";
 import { LayerControl } from "./layer-control.js";
 import { SelectionBar } from "./selection-bar.js";
 import { VIEWS } from "./views.js";
@@ -194,12 +194,8 @@ export class App {
     if (answer.error !== undefined || this.run !== run) return; // they come with the run when it is opened again
     run.timings = answer.timings;
     run.isTiming = isTiming;
-    this.showHeader();
+    renewHeader(this.headerPlace, run, this.tooltip);
     if (this.isOpen("compare")) this.refresh();
-  }
-
-  showHeader() {
-    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, headerActions(this), guidedAnswer(this)));
   }
 
   /**
@@ -225,7 +221,7 @@ export class App {
     this.selectionBar.update(this.selection);
     this.showContent();
     foldForm(payload.run.run_id, isFirst);
-    this.showHeader();
+    this.headerPlace.replaceChildren(runHeader(this.run, this.tooltip, headerActions(this), guidedAnswer(this)));
     this.problemPlace.replaceChildren();
     this.layerControl.update(this.run, this.layerIndex);
     this.openView(this.view);
@@ -241,7 +237,7 @@ export class App {
     const answer = await this.request("trained_on");
     if (answer.error !== undefined || this.run !== run || answer.texts.length === 0) return;
     run.trainedOn = answer.texts;
-    this.showHeader();
+    renewHeader(this.headerPlace, run, this.tooltip);
   }
 
   // Views that are drawn with many letters are drawn again once these have names; others have them when they open.

@@ -237,8 +237,7 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
       { class: "fx-header-about" },
       about(run, tooltip),
       budget(run, tooltip),
-      timing(run, tooltip),
-      trainedOn(run, tooltip),
+      el("div", { class: "fx-header-late" }, lateChips(run, tooltip)),
       (run.info.notes || []).map((note) => noteChip(tooltip, note)),
     ),
     el(
@@ -248,3 +247,21 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
     ),
     answer,
   );
+
+/**
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
+const lateChips = (run, tooltip) => [timing(run, tooltip), trainedOn(run, tooltip)];
+
+/**
+ * Draws anew what is known of a run later than the rest; buttons of the header keep the focus.
+ * @param {Element} header
+ * @param {Run} run
+ * @param {Tooltip} tooltip
+ */
+export function renewHeader(header, run, tooltip) {
+  const late = lateChips(run, tooltip).filter((chip) => chip !== null);
+  header.querySelector(".fx-header-late")?.replaceChildren(...late);
+  header.querySelector(".fx-cards")?.lastElementChild?.replaceWith(attentionCard(run, tooltip));
+}

@@ -133,22 +133,22 @@ def analyze(
         within_memory(model, read=lambda beginning: both_passes(focus, beginning)),
         stoppable(model, cancelled),
     ):
-        info = _info(model, focus, tokens, centroids, options, model_id, model_fingerprint)
-
-        def trace_of(layers: list[LayerTrace], predicted: dict[str, Predictions], timings: list[Timing]) -> Trace:
-            nll = {mode: predictions.nll for mode, predictions in predicted.items()}
-            notes = _notes(model, tokens, focus, centroids, options, layers)
-            ran = info | {"backend": focus.backend_names}
-            trace = Trace(tokens, layers, nll, timings, ran, notes, _with_pieces(tokenizer, predicted))
-            trace.check_finite()
-            return trace
-
         with torch.no_grad():
-            measured = layers, predicted, timings = _measure(focus, ids, options, step)
+            layers, predicted, timings = _measure(focus, ids, options, step)
+            trace = Trace(
+                tokens,
+                layers,
+                {mode: predictions.nll for mode, predictions in predicted.items()},
+                timings,
+                _info(model, focus, tokens, centroids, options, model_id, model_fingerprint),
+                _notes(model, tokens, focus, centroids, options, layers),
+                _with_pieces(tokenizer, predicted),
+            )
+            trace.check_finite()
             if options.attention_mass or _repeats_seconds(options, timings) <= LONG_TIMING_SECONDS:
                 early = None
             if early is not None:
-                early.measured(trace_of(*measured))
+                early.measured(trace)
             for more in _repeats(focus, ids, options, timings, step):
                 timings = timings + more
                 if early is not None:
@@ -156,7 +156,7 @@ def analyze(
             if options.attention_mass:  # after the timings, whose peak memory it would raise
                 step("Attention mass", 0.96)
                 layers = _with_mass(focus, ids, layers)
-        return trace_of(layers, predicted, timings)
+        return replace(trace, layers=layers, timings=timings)
 
 
 @contextmanager
@@ -307,6 +307,7 @@ def _info(
         "num_tokens": len(tokens.ids),
         "device": device_names(model),
         "dtype": dtype_name(model),
+        "backend": focus.backend_names,
         "requested_backend": options.backend,
         "seed": options.seed,
         "changes": list(map(str, options.changes)),

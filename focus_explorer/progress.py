@@ -12,10 +12,6 @@ StageBar = Callable[[], AbstractContextManager[Progress]]  # `stage_bar`, `no_st
 Bar = Callable[[int], AbstractContextManager[Callable[[int, str], None]]]  # `step_bar`, `no_bar`
 
 
-def nothing(stage: str, fraction: float) -> None:
-    """A `Progress` that shows nothing."""
-
-
 def held_at(progress: Progress, fraction: float) -> Progress:
     """A `Progress` for stages in which the fraction stays as it is."""
     return lambda stage, _: progress(stage, fraction)

@@ -54,11 +54,13 @@ class FairLock:
     def try_acquire(self) -> bool:
         """Take it where nobody holds it or waits; whether it was taken. `release` gives it back."""
         with self._changed:
-            mine = self._holder is not None and self._holder.thread == threading.get_ident()
-            if mine or (self._holder is None and not self._waiting):
-                self._take(self._holder if mine else _Ticket(None))
+            if self._is_mine():
+                self._depth += 1
                 return True
-            return False
+            free = self._holder is None and not self._waiting
+            if free:
+                self._take(_Ticket(None))
+            return free
 
     def release(self) -> None:
         """Give it back, as often as it was taken."""
@@ -76,14 +78,14 @@ class FairLock:
 
     def _acquire(self, ticket: _Ticket, waiting: Waiting | None) -> None:
         with self._changed:
-            if self._holder is not None and self._holder.thread == ticket.thread:
+            if self._is_mine():
                 self._depth += 1
                 return
             self._waiting.append(ticket)
         try:
             while True:
                 with self._changed:
-                    if self._is_next(ticket) or self._changed.wait_for(lambda: self._is_next(ticket), LOOK_SECONDS):
+                    if self._changed.wait_for(lambda: self._is_next(ticket), LOOK_SECONDS):
                         self._waiting.remove(ticket)
                         self._take(ticket)
                         return
@@ -97,12 +99,12 @@ class FairLock:
                 self._changed.notify_all()
             raise
 
-    def _take(self, ticket: _Ticket | None) -> None:
-        assert ticket is not None
-        if self._holder is not ticket:
-            self._holder, self._since = ticket, time.monotonic()
-            self._served[ticket.user] += 1
-        self._depth += 1
+    def _take(self, ticket: _Ticket) -> None:
+        self._holder, self._since, self._depth = ticket, time.monotonic(), 1
+        self._served[ticket.user] += 1
+
+    def _is_mine(self) -> bool:
+        return self._holder is not None and self._holder.thread == threading.get_ident()
 
     def _is_next(self, ticket: _Ticket) -> bool:
         return self._holder is None and self._line()[0] is ticket

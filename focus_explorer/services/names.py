@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.services.centroids.files import shipped_names, uploaded_centroids
+from focus_explorer.services.centroids.files import shipped_names, uploaded_row
 from focus_explorer.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class KnownNames:
         name = name.strip()
         if name == "random" or name in self.centroids or name in shipped_names() or self._inside(name):
             return name
-        for row in uploaded_centroids(self.database):
-            if name in (row["sha256"], row["name"]):
-                return str(row["sha256"])
+        row = uploaded_row(self.database, name)
+        if row is not None:
+            return str(row["sha256"])
         raise InputError(
             f"there are no centroids {name[:200]!r}",
             expected=f"{', '.join(shipped_names())}, random, or an uploaded file",

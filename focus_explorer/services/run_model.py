@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.progress import Progress, nothing
+from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit_centroids
@@ -32,7 +32,11 @@ SHORTER_RUN = Advice(
 
 @contextmanager
 def lease_run_model(
-    service: Service, run: dict[str, Any], advice: Advice = SHORTER_RUN, *, progress: Progress = nothing
+    service: Service,
+    run: dict[str, Any],
+    advice: Advice = SHORTER_RUN,
+    *,
+    progress: Progress = lambda stage, fraction: None,
 ) -> Iterator[LoadedModel]:
     """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
 

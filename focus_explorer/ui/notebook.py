@@ -173,7 +173,6 @@ def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -
         answers["group_orders any"] = orders
     else:
         answers |= {f"group_orders {layer}": answered("group_orders", layer) for layer in layers}
-    answers |= {f"{what} any": answers.pop(f"{what} all") for what in MEASURED}
     if answers["attention all"]["state"] == "done":
         answers |= {f"attention_links {layer}": answered("attention_links", layer) for layer in layers}
     return answers

@@ -42,8 +42,9 @@ export class Neighbours {
   }
 
   clear() {
-    this.found = null;
     this.node.replaceChildren();
+    if (this.found === null) return;
+    this.found = null;
     this.view.drawLines();
   }
 

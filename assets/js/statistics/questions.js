@@ -5,7 +5,7 @@ import { statRows } from "./rows.js";
 import { qualitySentence, speedSentence } from "../compare/verdict.js";
 import { buttonOf, el } from "../core/dom.js";
 import { drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
-import { cssColour, themeOf } from "../core/theme.js";
+import { cssColour } from "../core/theme.js";
 import { choiceOf } from "../core/widgets.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { StatisticsPayload } from "../core/payloads.js" */
@@ -45,13 +45,6 @@ const STATISTICS = {
 };
 
 export class StatQuestions {
-  /** @type {Answered | null} */
-  answered = null;
-  /** @type {Run | null} */
-  of = null;
-  /** @type {string} */
-  theme = "";
-
   /**
    * @param {App} app
    * @param {StatisticsView} view
@@ -80,22 +73,16 @@ export class StatQuestions {
   /** @param {QuestionName} name */
   choose(name) {
     this.name = name;
-    this.answered = null;
     this.update();
   }
 
+  // Answered anew whenever the part is drawn: more may have been measured meanwhile.
   async update() {
-    const { run } = this.app;
-    const theme = themeOf(this.app.root);
-    if (this.answered !== null && this.of === run) {
-      if (this.theme !== theme) this.draw(this.answered);
-      return;
-    }
-    const { name } = this;
-    this.of = run;
+    const { name, app } = this;
+    const { run } = app;
     const statistic = STATISTICS[name];
     const found = statistic === undefined ? measured(run, name) : await this.fromStatistics(statistic);
-    if (this.app.run !== run || this.name !== name || found === null) return;
+    if (app.run !== run || this.name !== name || found === null) return;
     this.show(found);
   }
 
@@ -112,18 +99,19 @@ export class StatQuestions {
 
   /** @param {Answered} found */
   show(found) {
-    this.answered = found;
     this.answer.replaceChildren(...found.sentences.map((sentence) => el("p", {}, sentence)));
-    const place = words.where[this.name];
-    const go = () => (place.view === "compare" ? this.app.openView("compare") : this.view.openPart("overview"));
-    this.more.replaceChildren(buttonOf(place.label, go));
+    const inCompare = words.inCompare[this.name];
+    this.more.replaceChildren(
+      inCompare === undefined
+        ? buttonOf(words.allStatistics, () => this.view.openPart("overview"))
+        : buttonOf(inCompare, () => this.app.openView("compare")),
+    );
     this.draw(found);
   }
 
   /** @param {Answered} found */
   draw({ marks, axis, percent }) {
     const { root } = this.app;
-    this.theme = themeOf(root);
     this.figure.hidden = marks.length === 0;
     if (marks.length === 0) return;
     this.figure.style.height = `${FRAME + ROW * marks.length}px`;

@@ -253,6 +253,11 @@ def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
     return fetch(database, "centroid_files").to_pylist()
 
 
+def uploaded_row(database: Database, name: str) -> dict[str, Any] | None:
+    """The uploaded file of a hash, or the newest of a name; None where there is none."""
+    return next((row for row in uploaded_centroids(database) if name in (row["sha256"], row["name"])), None)
+
+
 def shipped_centroids() -> list[dict[str, Any]]:
     """The shipped files in the form of rows of `uploaded_centroids`, the default first."""
     return [_shipped_row(name) for name in SHIPPED_CENTROIDS]

@@ -8,7 +8,13 @@ from typing import Any
 
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.acting_user import check_owner
-from focus_explorer.services.centroids.files import kept_folder, shipped_name, shipped_names, uploaded_centroids
+from focus_explorer.services.centroids.files import (
+    kept_folder,
+    shipped_name,
+    shipped_names,
+    uploaded_centroids,
+    uploaded_row,
+)
 from focus_explorer.services.service import Service
 
 NAME_LENGTH = 120
@@ -66,8 +72,8 @@ def _own_row(service: Service, file: str, what: str) -> dict[str, Any]:
     shipped = file if file in shipped_names() else shipped_name(file)
     if shipped is not None:
         raise InputError(f"{shipped} ships with the project and cannot be {what}")
-    for row in uploaded_centroids(service.database):
-        if file in (row["sha256"], row["name"]):
-            check_owner(f"the file {row['name']}", row["owner"])
-            return row
-    raise NotFoundError(f"there is no centroid file {file[:64]!r}", fix="look at the list of files again")
+    row = uploaded_row(service.database, file)
+    if row is None:
+        raise NotFoundError(f"there is no centroid file {file[:64]!r}", fix="look at the list of files again")
+    check_owner(f"the file {row['name']}", row["owner"])
+    return row

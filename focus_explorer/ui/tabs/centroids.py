@@ -59,15 +59,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
             )
             report = gr.HTML(elem_id="fe-report", padding=False)
         with gr.Column(scale=3, min_width=280):
-            listing = gr.HTML(
-                value="",
-                html_template='<div class="fx-root"></div>',
-                js_on_load=ON_LOAD,
-                server_functions=of_objects(_server_functions(service)),
-                elem_id="fe-centroid-list",
-                padding=False,
-                apply_default_css=False,
-            )
+            listing = _listing(service)
 
     def add(path: str | None, model: str) -> tuple[Any, Any, Any]:
         """Check a centroid file made for a model, and keep it when it is one."""
@@ -119,14 +111,30 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
     tab.select(lambda: str(time.time()), None, listing, show_progress="hidden", api_visibility="private")
 
 
+def _listing(service: Service) -> gr.HTML:
+    return gr.HTML(
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ON_LOAD,
+        server_functions=of_objects(_server_functions(service)),
+        elem_id="fe-centroid-list",
+        padding=False,
+        apply_default_css=False,
+    )
+
+
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
     cards = service.part(CentroidCards)
 
-    def load_files(request: dict[str, Any]) -> dict[str, Any]:
+    def files_after(change: Callable[[], None]) -> dict[str, Any]:
         def files() -> CentroidCardsPayload:
+            change()
             return {"files": cards.cards()}
 
         return guarded(files)
+
+    def load_files(request: dict[str, Any]) -> dict[str, Any]:
+        return files_after(lambda: None)
 
     def file_detail(request: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: cards.detail(str(request.get("file"))))
@@ -138,17 +146,9 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
         return guarded(lambda: use_budget(service, str(request.get("file")), request.get("point")))  # type: ignore[arg-type]
 
     def rename(request: dict[str, Any]) -> dict[str, Any]:
-        def files() -> CentroidCardsPayload:
-            rename_file(service, str(request.get("file")), str(request.get("name") or ""))
-            return {"files": cards.cards()}
-
-        return guarded(files)
+        return files_after(lambda: rename_file(service, str(request.get("file")), str(request.get("name") or "")))
 
     def remove(request: dict[str, Any]) -> dict[str, Any]:
-        def files() -> CentroidCardsPayload:
-            remove_file(service, str(request.get("file")))
-            return {"files": cards.cards()}
-
-        return guarded(files)
+        return files_after(lambda: remove_file(service, str(request.get("file"))))
 
     return [load_files, file_detail, compare_files, use_file_budget, rename, remove]

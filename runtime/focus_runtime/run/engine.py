@@ -132,31 +132,44 @@ def analyze(
         focus.with_changes(options.changes, len(tokens.ids)),
         within_memory(model, read=lambda beginning: both_passes(focus, beginning)),
         stoppable(model, cancelled),
+        torch.no_grad(),
     ):
-        with torch.no_grad():
-            layers, predicted, timings = _measure(focus, ids, options, step)
-            trace = Trace(
-                tokens,
-                layers,
-                {mode: predictions.nll for mode, predictions in predicted.items()},
-                timings,
-                _info(model, focus, tokens, centroids, options, model_id, model_fingerprint),
-                _notes(model, tokens, focus, centroids, options, layers),
-                _with_pieces(tokenizer, predicted),
-            )
-            trace.check_finite()
-            if options.attention_mass or _repeats_seconds(options, timings) <= LONG_TIMING_SECONDS:
-                early = None
-            if early is not None:
-                early.measured(trace)
-            for more in _repeats(focus, ids, options, timings, step):
-                timings = timings + more
-                if early is not None:
-                    early.timed(more)
-            if options.attention_mass:  # after the timings, whose peak memory it would raise
-                step("Attention mass", 0.96)
-                layers = _with_mass(focus, ids, layers)
-        return replace(trace, layers=layers, timings=timings)
+        layers, predicted, timings = _measure(focus, ids, options, step)
+        trace = Trace(
+            tokens,
+            layers,
+            {mode: predictions.nll for mode, predictions in predicted.items()},
+            timings,
+            _info(model, focus, tokens, centroids, options, model_id, model_fingerprint),
+            _notes(model, tokens, focus, centroids, options, layers),
+            _with_pieces(tokenizer, predicted),
+        )
+        trace.check_finite()
+        return _timed_again(focus, ids, options, trace, early, step)
+
+
+def _timed_again(
+    focus: FocusModel,
+    ids: Tensor,
+    options: RunOptions,
+    trace: Trace,
+    early: Early | None,
+    step: Callable[[str, float], None],
+) -> Trace:
+    """The trace with all repeats of its timings, and what is measured after them."""
+    if options.attention_mass or _repeats_seconds(options, trace.timings) <= LONG_TIMING_SECONDS:
+        early = None
+    if early is not None:
+        early.measured(trace)
+    timings, layers = trace.timings, trace.layers
+    for more in _repeats(focus, ids, options, trace.timings, step):
+        timings = timings + more
+        if early is not None:
+            early.timed(more)
+    if options.attention_mass:  # after the timings, whose peak memory it would raise
+        step("Attention mass", 0.96)
+        layers = _with_mass(focus, ids, layers)
+    return replace(trace, layers=layers, timings=timings)
 
 
 @contextmanager

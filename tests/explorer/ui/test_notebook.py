@@ -35,7 +35,7 @@ def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
         assert inlined["answers"][what]
         assert "error" not in inlined["answers"][what]
     for name in MEASURED:
-        assert "error" not in inlined["answers"][f"{name} any"]
+        assert "error" not in inlined["answers"][f"{name} all"]
     assert len(inlined["predictions"]) == len(payload["pieces"])
     for token in range(0, len(payload["pieces"]), 29):
         one = predictions(service.database, run_id, token)

@@ -26,7 +26,9 @@ def test_they_are_those_of_all_logits(family, monkeypatch, fresh_seed):
     chosen = expected.gather(1, torch.from_numpy(made.token_ids))  # ties may go either way
     torch.testing.assert_close(chosen, best.values, rtol=1e-4, atol=1e-6)
     own = expected.gather(1, ids[0, 1:, None])
-    assert made.ranks.tolist() == (1 + (expected > own * (1 + 1e-6)).sum(dim=1)).tolist()
+    surely, perhaps = (1 + (expected > own * factor).sum(dim=1).numpy() for factor in (1 + 1e-5, 1 - 1e-5))
+    assert (surely <= made.ranks).all()  # where two probabilities differ by float32's rounding, either rank is right
+    assert (made.ranks < perhaps).all()  # `perhaps` counts the token itself
     assert np.allclose(made.nll, -own[:, 0].log().numpy(), atol=1e-4)
     assert np.array_equal(made.nll, token_nll(model, hidden, ids)[0].double().detach().numpy())
 

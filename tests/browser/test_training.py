@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.services.centroids.files import uploaded_centroids
 from focus_explorer.services.training.processes import Trainings
+from focus_explorer.services.training.request import snapshots_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
 from focus_runtime.training.loop import TrainStep
@@ -92,11 +95,35 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     page.get_by_test_id("fx-training-resume").click()  # a fast machine is done before the page asks again
     expect(page.locator(RUN)).to_have_text("done", timeout=300_000)
     assert Trainings(service).rows()[0]["step"] == STEPS
+    watch_the_film(page, service, Trainings(service).rows()[0])
     page.get_by_test_id("fx-training-use").click()
     expect(page.locator("#fe-run")).to_be_visible(timeout=60_000)
     [file] = [file for file in uploaded_centroids(service.database) if file["sha256"] not in before]
     assert file["name"] == "harbour"
     expect(page.locator("#fe-centroids input")).to_have_value(f"harbour ({file['sha256'][:8]})")
+
+
+def watch_the_film(page, service, row):
+    """Its frames are the kept files; the text has the groups of the answer, and the mask changes with the frame."""
+    page.get_by_test_id("fx-film-make").click()
+    steps = [*sorted(snapshots_of(row["out"])), STEPS]
+    assert len(steps) == 24  # every five steps
+    expect(page.get_by_test_id("fx-film-step")).to_have_text(f"step {STEPS}", timeout=60_000)  # played to its end
+    expect(page.get_by_test_id("fx-film-play")).to_have_text("Play")
+    film = Trainings(service).film(row["training_id"], None, "Novel")
+    tops = np.frombuffer(base64.b64decode(film["top"]), dtype=np.uint8).reshape(len(steps), -1)
+    picture = "document.querySelector('[data-testid=fx-film-mask]').toDataURL()"
+    last = page.evaluate(picture)
+    for frame in (0, len(steps) - 1):
+        page.get_by_test_id("fx-film-frame").fill(str(frame))
+        expect(page.get_by_test_id("fx-film-words")).to_contain_text(f"After step {steps[frame]},")
+        shades = page.locator(".fx-film-token").evaluate_all("nodes => nodes.map((node) => node.dataset.shade)")
+        assert shades == [f"g{group}" for group in tops[frame]]
+        assert (page.evaluate(picture) == last) == (frame == len(steps) - 1)
+    other = next(layer for layer in film["layers"] if layer != film["layer"])
+    page.get_by_test_id("fx-film-layer").select_option(str(other))
+    expect(page.get_by_test_id("fx-film-layer")).to_have_value(str(other))
+    expect(page.locator(".fx-film .fx-progress")).to_have_count(0)
 
 
 def record(service, name, loss, *, twin=False, held_out=False, layers=False):

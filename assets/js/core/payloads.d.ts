@@ -1075,6 +1075,27 @@ export interface TrainingsPayload {
   job: TrainingJobPayload | null;
 }
 
+/** Trainings.film; top, membership and places are base64 of (frames, tokens, ...) bytes, bytes and int16. */
+export interface FilmPayload {
+  training_id: string;
+  texts: string[];
+  text: string;
+  pieces: string[];
+  layers: number[];
+  layer: number;
+  num_groups: number;
+  top_k: number;
+  window: number;
+  num_sinks: number;
+  sliding_window: number | null;
+  steps: number[];
+  top: string;
+  membership: string;
+  places: string;
+  spread: number;
+  waiting: number;
+}
+
 /** Trainings.use. */
 export interface UsedTrainingPayload {
   sha256: string;

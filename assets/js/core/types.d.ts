@@ -199,6 +199,7 @@ export interface TrainingServer {
   stop: (request: { id: string | null }) => Promise<Answer<TrainingActions["stop"]>>;
   resume: (request: { id: string | null }) => Promise<Answer<TrainingActions["resume"]>>;
   use: (request: { id: string | null }) => Promise<Answer<TrainingActions["use"]>>;
+  film: (request: { id: string; layer?: number; text?: string }) => Promise<Answer<P.FilmPayload>>;
 }
 
 /** The server functions of the Centroids tab. */

@@ -143,5 +143,31 @@ export const training = {
   heldOutHelp: "Points: held-out text, scored as the file would be used; a symbol for each domain.",
   strideHelp: (stride) => `Long curves are drawn as means of ${stride} steps.`,
   zoomHelp: "Drag over a chart to enlarge a part of all; double-click to see everything.",
+  film: {
+    title: "Film",
+    help:
+      "How the groups came about: each frame is a centroid file that the training kept on the way, used on a text as " +
+      "a run would use it.",
+    make: "Make the film",
+    reading: "Reading the first files…",
+    read: (done, total) => `Read ${done} of ${total} files…`,
+    play: "Play",
+    pause: "Pause",
+    frame: "Frame",
+    step: (step) => `step ${step}`,
+    layer: "Layer",
+    text: "Text",
+    tokens: "The text, coloured by group",
+    map: "Tokens by group probabilities",
+    mask: "Kept pairs of tokens",
+    order: "Tokens in the order of",
+    orders: { group: "their groups at the end", text: "the text" },
+    spread: (share) =>
+      `The same plane in all frames, that of the largest differences: it shows ${share} of them. Tokens near each ` +
+      "other have similar probabilities.",
+    words: (step, share, moved, before) =>
+      `After step ${step}, ${share} of this text's pairs are kept` +
+      (moved === null ? "." : `; ${moved} of the tokens changed their group since step ${before}.`),
+  },
   noCurve: "The curve appears after the first steps.",
 };

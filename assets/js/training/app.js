@@ -13,6 +13,7 @@ import { training as text } from "../strings/training.js";
 import { TrainingCharts } from "./charts.js";
 import { Curve } from "./curve.js";
 import { Detail } from "./detail.js";
+import { Film } from "./film.js";
 import { List } from "./list.js";
 import { Newest } from "./newest.js";
 import { LIVE } from "./status.js";
@@ -94,6 +95,7 @@ export class App {
     this.list = new List(this);
     this.newest = new Newest(this.tooltip);
     this.charts = new TrainingCharts(this);
+    this.film = new Film(root, server);
     this.waiting = el("p", { class: "fx-muted fx-no-curve" }, text.noCurve);
     this.content = el(
       "div",
@@ -103,6 +105,7 @@ export class App {
       this.newest.node,
       this.waiting,
       this.charts.node,
+      this.film.node,
     );
     root.classList.add("fx-root");
     root.replaceChildren(this.message, this.content, this.tooltip.node);
@@ -114,6 +117,7 @@ export class App {
 
   dispose() {
     this.disposed = true;
+    this.film.reset("");
     clearTimeout(this.timer);
     this.themeObserver.disconnect();
     this.sizeObserver.disconnect();
@@ -224,6 +228,7 @@ export class App {
     if (this.content.hidden) return;
     const shown = this.shown.flatMap((id) => this.runs.filter((run) => run.training_id === id));
     this.detail.update(shown[0], this.busy);
+    this.film.update(shown[0]);
     this.list.update(this.runs);
     this.newest.update(shown, (id) => this.colourOf(id));
     const lines = shown.flatMap((run) =>

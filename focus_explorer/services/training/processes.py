@@ -34,12 +34,14 @@ from focus_explorer.services.acting_user import acting_user, check_owner
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES
+from focus_explorer.services.training.film import Films
 from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.request import TrainRequest, checkpoint_of, flag
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.settings import with_process_user
 from focus_explorer.views.payloads.trainings import (
     CurvePayload,
+    FilmPayload,
     TrainingJobPayload,
     TrainingJobState,
     TrainingsPayload,
@@ -78,6 +80,7 @@ class Trainings:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.films = Films(service)
         self._job: _Job | None = None
         self._stopping: set[str] = set()  # results of the trainings to which a stop was sent
         self._lock = threading.RLock()
@@ -109,7 +112,12 @@ class Trainings:
         row["usable"] = here and row["status"] == "done" and os.path.exists(row["out"])
         return row
 
-    def _get(self, training_id: str) -> dict[str, Any]:
+    def get(self, training_id: str) -> dict[str, Any]:
+        """One training, as `rows` has it.
+
+        Raises:
+            NotFoundError: there is none of that id.
+        """
         return self._with_status(fetch_training(self.service.database, training_id))
 
     def payload(self, shown: dict[str, dict[str, int]]) -> TrainingsPayload:
@@ -209,7 +217,7 @@ class Trainings:
         """
         with self._lock:
             self._refuse_a_second()
-            row = self._get(training_id)
+            row = self.get(training_id)
             check_owner(f"the training {row['name']}", row["owner"])
             if not row["resumable"]:
                 raise InputError(
@@ -295,7 +303,7 @@ class Trainings:
             check_owner(f"the training {job.name}", job.owner)
             out, pid = job.out, job.process.pid
         else:
-            row = self._get(training_id)
+            row = self.get(training_id)
             check_owner(f"the training {row['name']}", row["owner"])
             if row["status"] not in LIVE or row["host"] != socket.gethostname():
                 raise InputError(f"the training {row['name']} is not running on this machine")
@@ -310,6 +318,14 @@ class Trainings:
             return self._job.process.poll() is None
         return is_alive(socket.gethostname(), pid, 0)
 
+    def film(self, training_id: str, layer: int | None, text: str) -> FilmPayload:
+        """What the files a training kept on the way do with a sample text, see `Films.payload`.
+
+        Raises:
+            InputError: there is no such training, layer or text, or no film of it can be made here.
+        """
+        return self.films.payload(self.get(training_id), layer, text)
+
     def use(self, training_id: str) -> UsedTrainingPayload:
         """Make a finished training's result a centroid file one can choose.
 
@@ -319,7 +335,7 @@ class Trainings:
         Raises:
             InputError: it is not finished, or its file is gone or another one by now.
         """
-        row = self._get(training_id)
+        row = self.get(training_id)
         if not row["usable"]:
             raise InputError(f"the training {row['name']} has no finished file on this machine", fix="let it finish")
         digest = hashlib.sha256(Path(row["out"]).read_bytes()).hexdigest()

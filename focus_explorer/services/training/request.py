@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,20 @@ class TrainRequest:
 def checkpoint_of(out: str | Path) -> Path:
     """Where the checkpoint of a result is kept: in its folder."""
     return Path(os.path.expanduser(out)).with_suffix(".checkpoint")
+
+
+def snapshot_of(out: str | Path, step: int) -> Path:
+    """Where the centroids after `step` steps are kept: beside the result."""
+    result = Path(os.path.expanduser(out))
+    return result.with_name(f"{result.stem}.step-{step:06d}.safetensors")
+
+
+def snapshots_of(out: str | Path) -> dict[int, Path]:
+    """The centroids kept beside a result, by step."""
+    result = Path(out)
+    found = ((re.fullmatch(r"\.step-(\d+)", Path(path.stem).suffix), path) for path in result.parent.glob("*.step-*"))
+    steps = {int(match[1]): path for match, path in found if match}
+    return {step: path for step, path in steps.items() if path == snapshot_of(result, step)}
 
 
 def options() -> list[Any]:

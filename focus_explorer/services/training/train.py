@@ -23,7 +23,7 @@ from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.domains import DomainTexts, gather_domains
 from focus_explorer.services.training.held_out import describe_evaluation, describe_scores, held_out_sequences, score
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
-from focus_explorer.services.training.request import TrainRequest
+from focus_explorer.services.training.request import TrainRequest, snapshot_of
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.models.device_map import input_device
@@ -210,12 +210,6 @@ def _train(training: _Training, recorder: Any, bar: Bar, announce: Announce, *, 
                 snapshot_every=request.snapshots,
                 hashes=training.hashes,
             )
-
-
-def snapshot_of(out: str, step: int) -> Path:
-    """Where the centroids after `step` steps are kept."""
-    result = Path(os.path.expanduser(out))
-    return result.with_name(f"{result.stem}.step-{step:06d}.safetensors")
 
 
 def describe_step(step: Any) -> str:

@@ -26,6 +26,7 @@ const start = () => {
   const ask = (name) => (request) => server[name](request || {});
   const view = FocusTraining.create(element.querySelector('.fx-root'), {
     load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),
+    film: ask('training_film'),
   }, (chosen) => trigger('select', chosen));
   let shown = null;
   watch('value', () => { if (props.value && props.value !== shown) { shown = props.value; view.expect(shown); } });
@@ -66,6 +67,8 @@ _FIELDS = (
     "patience",
     "domains",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
 )
+FRAMES = 24  # files that a training keeps on the way, for its film
+FILM_TEXT = "Novel"
 DEFAULTS = TrainRequest(
     text=(), out="", name="my centroids", groups=GROUPS, top_k=1, dtype="auto", checkpoint_every=25
 )  # steps of a minute are common on a CPU: 25 of them are soon lost
@@ -232,6 +235,7 @@ def _request(values: dict[str, Any]) -> TrainRequest:
     chosen["val_every"] = chosen["val_every"] or None
     chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
     chosen["device"] = values["device"] or "auto"
+    chosen["snapshots"] = max(1, round(chosen["steps"] / FRAMES))
     return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
 
 
@@ -255,4 +259,10 @@ def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
     def use_training(request: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: trainings.use(str(request.get("id"))))
 
-    return [load_trainings, stop_training, resume_training, use_training]
+    def training_film(request: dict[str, Any]) -> dict[str, Any]:
+        layer = request.get("layer")
+        if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
+            return {"error": f"layer is {layer!r}; expected a layer number"}
+        return guarded(lambda: trainings.film(str(request.get("id")), layer, str(request.get("text", FILM_TEXT))))
+
+    return [load_trainings, stop_training, resume_training, use_training, training_film]

@@ -121,3 +121,29 @@ class ResumedTrainingPayload(TypedDict):
     """A resumed training."""
 
     out: str
+
+
+class FilmPayload(TypedDict):
+    """One layer's groups of a text under the files a training kept: F frames, T tokens.
+
+    `top` (F, T) bytes; `membership` (F, T, B) bytes, B as K needs; `places` (F, T, 2) int16, at one scale; all base64.
+    `spread`: share of the variance that the plane of the places shows. `waiting`: files that are not in yet.
+    """
+
+    training_id: str
+    texts: list[str]
+    text: str
+    pieces: list[str]
+    layers: list[int]
+    layer: int
+    num_groups: int
+    top_k: int
+    window: int
+    num_sinks: int
+    sliding_window: int | None
+    steps: list[int]
+    top: str
+    membership: str
+    places: str
+    spread: float
+    waiting: int

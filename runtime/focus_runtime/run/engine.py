@@ -26,6 +26,7 @@ from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.predictions import Predictions, token_predictions
 from focus_runtime.measure.timing import both_passes, peak_memory_bytes, timed_pass, warm_up
 from focus_runtime.models.device_map import device_names, input_device
+from focus_runtime.models.linear import linear_layers
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
@@ -324,7 +325,8 @@ def _info(
         "requested_backend": options.backend,
         "seed": options.seed,
         "changes": list(map(str, options.changes)),
-        "versions": versions() | {"threads": str(torch.get_num_threads())},  # they too decide the last digits
+        # what else decides the last digits
+        "versions": versions() | {"threads": str(torch.get_num_threads())} | linear_layers(model),
     }
 
 

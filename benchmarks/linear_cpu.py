@@ -39,11 +39,12 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def medians(model: nn.Module, work: Callable[[], Any], repeats: int) -> dict[str, float]:
     """Median seconds with torch's layers and with oneDNN's, in turns, and their ratio."""
     layers = [module for module in model.modules() if isinstance(module, OneDnnLinear)]
-    seconds: dict[str, list[float]] = {"torch": [], "onednn": []}
+    kinds: dict[str, Any] = {"torch": nn.Linear, "onednn": OneDnnLinear}
+    seconds: dict[str, list[float]] = {name: [] for name in kinds}
     for repeat in range(repeats + 1):
         for name, taken in seconds.items():
             for layer in layers:
-                layer.__class__ = OneDnnLinear if name == "onednn" else nn.Linear
+                layer.__class__ = kinds[name]
             taken.append(seconds_of(work))
             if repeat == 0:
                 taken.clear()  # the first of each prepares

@@ -1,7 +1,7 @@
 """Linear layers in float32 on the CPU by oneDNN, where that is faster than the library torch takes.
 
 torch multiplies float32 matrices with Intel's MKL, which takes half of what AMD's processors can do; oneDNN, which
-torch brings too, takes more of it: docs/backends.md has figures. Both compute in float32; only the order of sums differs.
+torch brings too, takes more of it: docs/backends.md has figures. Both compute in float32; the order of sums differs.
 """
 
 from __future__ import annotations

@@ -59,13 +59,19 @@ def run(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         out=arguments.out,
     )
-    written = bench(request, bar=stage_bar)
+    written = bench(request, _picture, bar=stage_bar)
     plot = None if written.plot is None else str(written.plot)
     if arguments.json:
         print(json.dumps({**written.result, "data": str(written.data), "plot": plot}))
         return
     print(describe(written.result))
     print(f"written      {written.data}" + (f" and {plot}" if plot else f"\nnote         {written.problem}"))
+
+
+def _picture(figure: Any, file_format: str) -> bytes:
+    from focus_explorer.exports.figures.render import picture
+
+    return picture(figure, file_format)
 
 
 def _lengths(text: str, option: str) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
+from focus_explorer.errors import InputError
+
 if TYPE_CHECKING:
     from focus_explorer.reproduce.report import Report, Series
 
@@ -66,11 +68,9 @@ def report_figure(report: Report) -> go.Figure:
 
 def draw(report: Report) -> bytes | None:
     """The figure as SVG; None where no browser can draw it."""
-    from choreographer.errors import DevtoolsProtocolError
-    from kaleido.errors import KaleidoError
+    from focus_explorer.exports.figures.render import picture
 
-    figure = report_figure(report)
     try:
-        return bytes(figure.to_image(format="svg"))
-    except (RuntimeError, ValueError, OSError, KaleidoError, DevtoolsProtocolError):  # as Chrome is missing or dies
+        return picture(report_figure(report), "svg")
+    except InputError:  # the table says the same
         return None

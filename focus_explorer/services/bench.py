@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from focus_explorer import settings
-from focus_explorer.errors import TextError
+from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
 from focus_runtime.budget import HeadException
@@ -68,23 +69,19 @@ class Written:
     problem: str = ""
 
 
-def bench(request: BenchRequest, *, bar: StageBar = no_stages) -> Written:
+def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: StageBar = no_stages) -> Written:
     """Measure, then write bench.json and bench.svg.
 
     Args:
         request: what to measure.
+        draw: a figure and a format -> the picture; an `InputError` of it leaves the plot out.
         bar: opens a progress display.
 
     Raises:
         InputError: text, model, centroids or settings cannot be used, or the folder not written.
     """
-    from choreographer.errors import DevtoolsProtocolError
-    from kaleido.errors import KaleidoError
-
     from focus_explorer.views.speed import speed_figure
 
-    # what is raised where Chrome is missing or dies
-    no_browser = (RuntimeError, ValueError, OSError, KaleidoError, DevtoolsProtocolError)
     target = Path(os.path.expanduser(request.out))
     explain = cannot_write("choose another --out folder", problem="cannot write to")
     check_writable_folder(target, explain=lambda _, error: explain(Path(request.out), error))
@@ -94,10 +91,10 @@ def bench(request: BenchRequest, *, bar: StageBar = no_stages) -> Written:
         data, plot = target / "bench.json", target / "bench.svg"
         data.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         try:
-            speed_figure(result).write_image(plot)
-        except no_browser as error:  # the numbers are written by now
-            problem = f"{type(error).__name__}: no plot was drawn; it needs Chrome or Chromium"
-            return Written(result, data, None, problem)
+            picture = draw(speed_figure(result), "svg")
+        except InputError as error:  # the numbers are written by now
+            return Written(result, data, None, f"no plot was drawn: {error}")
+        plot.write_bytes(picture)
     return Written(result, data, plot)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import plotly.graph_objects as go
@@ -19,6 +19,7 @@ import plotly.graph_objects as go
 from focus_explorer.errors import InputError
 
 TIMEOUT = 90.0  # seconds for one picture
+START, CLOSE = 60.0, 15.0  # seconds; on a busy machine a browser can hang at either
 PRINT_DPI = 300
 _open: Renderer | None = None
 _lock = threading.RLock()
@@ -32,7 +33,7 @@ class Renderer:
         self._thread = threading.Thread(target=self._loop.run_forever, name="figures", daemon=True)
         self._thread.start()
         try:
-            self._kaleido = self._wait(self._start())
+            self._kaleido = self._wait(self._start(), START)
         except BaseException:
             self._end()
             raise
@@ -50,8 +51,8 @@ class Renderer:
         await browser.open()
         return browser
 
-    def _wait(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * TIMEOUT)
+    def _wait(self, work: Any, seconds: float = 2 * TIMEOUT) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
 
     def draw(self, figure: go.Figure, file_format: str) -> bytes:
         """The figure at its own size; PNG at 300 pixels per inch."""
@@ -62,7 +63,7 @@ class Renderer:
     def close(self) -> None:
         """End the browser."""
         try:
-            self._wait(self._kaleido.close())
+            self._wait(self._kaleido.close(), CLOSE)
         finally:
             self._end()
 
@@ -91,7 +92,7 @@ def open_browser() -> Iterator[Renderer]:
             yield renderer
         finally:
             _open = None
-            with _explained():
+            with suppress(InputError), _explained():  # the pictures are made
                 renderer.close()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.maps import evenly_spaced
 from focus_explorer.services.run_model import device_here
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_text
@@ -24,7 +25,8 @@ from focus_runtime.failures import Advice
 
 TOKENS = 512
 SECONDS_OF_WORK = 2.0  # for one request; the page asks again for what is missing
-KEPT_FRAMES = 200  # of 30 layers, 8 groups: 0.7 MB each
+MOST_FRAMES = 32  # of one film; of more files as many are taken, evenly over the training
+KEPT_FRAMES = 128  # of all films; of 30 layers and 8 groups 0.4 MB each
 PLACE_UNITS = 32_000  # of a place's largest coordinate, so that it fits 16 bits
 SMALLER = Advice(fits="close other programs", otherwise="close other programs")
 
@@ -35,12 +37,14 @@ class Frame:
 
     Attributes:
         layers: numbers of the layers that ran Focus.
-        probabilities: (L, T, K) float32 of the groups.
+        top: (L, T) uint8 most probable group.
+        probabilities: (L, T, K) float16 of the groups, for their places.
         membership: (L, T) int64 bit sets of the configuration's top-k.
     """
 
     layers: list[int]
-    probabilities: NDArray[np.float32]
+    top: NDArray[np.uint8]
+    probabilities: NDArray[np.float16]
     membership: NDArray[np.int64]
 
 
@@ -94,6 +98,7 @@ class Films:
         chosen = shot.layers[len(shot.layers) // 2] if layer is None else layer
         at = shot.layers.index(chosen)
         steps = sorted(shot.frames)
+        top = np.stack([shot.frames[step].top[at] for step in steps])
         probabilities = np.stack([shot.frames[step].probabilities[at] for step in steps])
         membership = np.stack([shot.frames[step].membership[at] for step in steps])
         places, spread = common_places(probabilities)
@@ -111,7 +116,7 @@ class Films:
             "num_sinks": config["num_sinks"],
             "sliding_window": shot.sliding[chosen],
             "steps": steps,
-            "top": encode(probabilities.argmax(axis=-1).astype(np.uint8)),
+            "top": encode(top),
             "membership": encode(_bytes_of(membership, probabilities.shape[-1])),
             "places": encode(np.round(places * PLACE_UNITS).astype(np.int16)),
             "spread": spread,
@@ -163,7 +168,7 @@ class Films:
 
 
 def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:
-    """The centroid files a training kept on this machine, by step; the finished one is the last.
+    """Step and path of the centroid files a training kept on this machine, `MOST_FRAMES` at most, the last one last.
 
     Raises:
         InputError: it trains more than groups, ran on another machine, or kept fewer than two.
@@ -190,7 +195,8 @@ def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:
             if waits
             else "train again: trainings that start here keep some, on the command line those with --snapshots",
         )
-    return sorted(files.items())
+    chosen = evenly_spaced(len(files), MOST_FRAMES)
+    return [sorted(files.items())[at] for at in chosen]
 
 
 def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
@@ -206,16 +212,18 @@ def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
         with torch.no_grad():
             model.base_model(input_ids=torch.tensor([ids], device=input_device(model)), use_cache=False)
         made = focus.assignments()
+        probabilities = np.stack([made[layer].probabilities[0].float().cpu().numpy() for layer in made])
         return Frame(
             list(made),
-            np.stack([made[layer].probabilities[0].float().cpu().numpy() for layer in made]),
+            probabilities.argmax(axis=-1).astype(np.uint8),
+            probabilities.astype(np.float16),
             np.stack([made[layer].membership[0].cpu().numpy() for layer in made]),
         )
     finally:
         focus.detach()  # the model is shared
 
 
-def common_places(probabilities: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+def common_places(probabilities: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
     """Places of the tokens of all frames in one plane: two principal components of their square roots.
 
     The cosine of two square roots is the Bhattacharyya coefficient of the probabilities, so places are near each other

@@ -118,6 +118,12 @@ def replace_time(row):
     return row | {"created_at": row["created_at"].replace(year=row["created_at"].year + 1)}
 
 
+def test_of_many_files_some_are_taken_evenly(trainings, monkeypatch):
+    [row] = trainings.rows()
+    monkeypatch.setattr(film, "MOST_FRAMES", 2)
+    assert [step for step, _ in kept_files(row)] == [2, 6]
+
+
 def test_only_files_that_a_training_names_so_are_its(tmp_path):
     for name in ("a.step-000010", "a.step-000002", "a.step-3", "b.step-000004", "a.step-x", "a"):
         (tmp_path / f"{name}.safetensors").touch()

@@ -6,6 +6,7 @@ import { format, sentence } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { KEPT_CAUSES } from "../core/pair-rule.js";
 import { callServer } from "../core/server.js";
+import { themeOf } from "../core/theme.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { causeSwatch } from "../sparsity/causes.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
@@ -25,6 +26,8 @@ const REST_MS = 150; // of them the pictures stand still
 export class Film {
   /** @type {string} */
   trainingId;
+  /** That the pictures were drawn in. @type {string} */
+  theme;
 
   /**
    * @param {HTMLElement} root
@@ -135,7 +138,9 @@ export class Film {
   update(run) {
     if (run.training_id !== this.trainingId) this.reset(run.training_id);
     this.node.hidden = run.kind !== "centroids";
-    if (this.frames !== null) this.show(this.frame); // colours follow the theme
+    const theme = themeOf(this.root);
+    if (this.frames !== null && theme !== this.theme) this.show(this.frame);
+    this.theme = theme;
   }
 
   /**

@@ -195,8 +195,8 @@ def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:
             if waits
             else "train again: trainings that start here keep some, on the command line those with --snapshots",
         )
-    chosen = evenly_spaced(len(files), MOST_FRAMES)
-    return [sorted(files.items())[at] for at in chosen]
+    in_order = sorted(files.items())
+    return [in_order[at] for at in evenly_spaced(len(in_order), MOST_FRAMES)]
 
 
 def _frame(model: Any, path: Path, ids: list[int]) -> Frame:

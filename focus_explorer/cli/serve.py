@@ -6,11 +6,14 @@ import argparse
 
 from focus_explorer.cli.options import add_compute, add_settings
 from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.visitors.limits import VisitorLimits
 
 MODES = """
 modes of hosting, see docs/hosting.md:
   private  the default: this machine alone reaches the page, and whoever does may do everything
-  lab      --auth FILE or --trusted-header NAME: users log in; whoever has logged in may do everything
+  lab      --auth FILE or --trusted-header NAME: users log in, and change what is theirs
+  public   --public: visitors whom nobody knows explore short texts with models and centroids that you choose, each
+           within limits and apart from the others; no paths, uploads, trainings or SQL
 """
 
 
@@ -25,6 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mcp", action="store_true", help="offer its functions to language models too (needs mcp)")
     _add_hosting(parser.add_argument_group("hosting"))
+    _add_limits(parser.add_argument_group("limits"))
     parser.set_defaults(run=run)
 
 
@@ -59,6 +63,59 @@ def _add_hosting(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_limits(group: argparse._ArgumentGroup) -> None:
+    usual = VisitorLimits()
+    group.add_argument("--public", action="store_true", help="public: serve visitors whom nobody knows")
+    group.add_argument(
+        "--allow-model",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="public: another model that visitors may choose; may be repeated",
+    )
+    group.add_argument(
+        "--visitor-tokens", type=int, default=usual.tokens, metavar="N", help=f"longest text ({usual.tokens})"
+    )
+    group.add_argument(
+        "--visitor-runs", type=int, default=usual.runs, metavar="N", help=f"texts explored in an hour ({usual.runs})"
+    )
+    group.add_argument(
+        "--visitor-minutes",
+        type=float,
+        default=usual.minutes,
+        metavar="N",
+        help=f"that the model works for a visitor in an hour ({usual.minutes:g})",
+    )
+    group.add_argument(
+        "--visitor-kept-runs",
+        type=int,
+        default=usual.kept_runs,
+        metavar="N",
+        help=f"runs of a visitor at a time ({usual.kept_runs})",
+    )
+    group.add_argument(
+        "--visitor-hours",
+        type=float,
+        default=usual.hours,
+        metavar="N",
+        help=f"after the last visit, when a visitor's runs are removed ({usual.hours:g})",
+    )
+    group.add_argument(
+        "--address-header",
+        metavar="NAME",
+        help="public: the request header in which a proxy gives a visitor's network address, such as X-Forwarded-For",
+    )
+    group.add_argument(
+        "--job-minutes", type=float, metavar="N", help="that one job may work (private 720, lab 60, public 2)"
+    )
+    group.add_argument(
+        "--job-memory",
+        type=float,
+        metavar="GIB",
+        help="memory of the page at which the job begun last is ended (nine tenths of the machine's)",
+    )
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Serve the page until it is stopped."""
     from focus_explorer.ui.hosting.modes import Hosting
@@ -73,6 +130,18 @@ def run(arguments: argparse.Namespace) -> None:
         allow_paths=tuple(arguments.allow_path),
         metrics_port=arguments.metrics_port,
         log_json=arguments.log_json,
+        public=arguments.public,
+        visitors=VisitorLimits(
+            tokens=arguments.visitor_tokens,
+            runs=arguments.visitor_runs,
+            minutes=arguments.visitor_minutes,
+            kept_runs=arguments.visitor_kept_runs,
+            hours=arguments.visitor_hours,
+        ),
+        models=tuple(arguments.allow_model),
+        address_header=arguments.address_header,
+        job_minutes=arguments.job_minutes,
+        job_memory=arguments.job_memory,
     )
     hosting.check(mcp=arguments.mcp)
     from focus_explorer.ui.gradio_import import import_gradio

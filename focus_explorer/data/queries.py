@@ -62,6 +62,7 @@ QUERIES: dict[str, str] = {
     "runs": RUNS + " AND b.deleted_at IS NULL ORDER BY created_at DESC",
     "deleted_runs": RUNS + " AND b.deleted_at IS NOT NULL ORDER BY b.deleted_at DESC",
     "run": RUNS + " AND r.run_id = $run_id",
+    "all_run_ids": "SELECT run_id FROM runs",
     "model_ids": "SELECT DISTINCT model_id FROM runs WHERE status = 'complete'",
     "tokens": """
         SELECT position, token_id, piece, start_char, end_char

@@ -12,6 +12,8 @@ from focus_explorer.settings import process_user
 USER_SOURCES: list[Callable[[], str | None]] = []
 """Asked first, such as for the request of an event that a server took from its queue; None where there is none."""
 
+VISITOR = "visitor:"  # begins the name of a public page's visitor; no name in a file of users has a colon
+
 _USER: ContextVar[str | None] = ContextVar("user", default=None)
 
 
@@ -35,6 +37,17 @@ def acting_user() -> str | None:
     return process_user() if user is None else user
 
 
+def visitor_of(user: str | None) -> str | None:
+    """The visitor of a public page that a user is; None for any other user and for nobody."""
+    return user.removeprefix(VISITOR) if user is not None and user.startswith(VISITOR) else None
+
+
+def new_owner() -> str | None:
+    """Whom what is made now belongs to; None where a database has one user, as a visitor's own has."""
+    user = acting_user()
+    return None if visitor_of(user) is not None else user or None
+
+
 def check_owner(what: str, owner: str | None) -> None:
     """Refuse to change what belongs to somebody else.
 
@@ -46,7 +59,7 @@ def check_owner(what: str, owner: str | None) -> None:
         InputError: a lab's user wants to change what is not theirs.
     """
     user = acting_user()
-    if user is None or (user and user == owner):
+    if user is None or visitor_of(user) is not None or (user and user == owner):
         return
     whose = f"belongs to {owner}" if owner else "was made without a login"
     raise InputError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from focus_explorer import settings
 from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
 from focus_explorer.progress import Progress
-from focus_explorer.services.acting_user import acting_user
+from focus_explorer.services.acting_user import new_owner
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.service import Service
@@ -134,6 +134,7 @@ def analyze(
 
     check_text(text)
     request.check()
+    service.admit_run()
     with service.database.write():  # learn about a full disk or a foreign file before minutes of work
         pass
     progress("Loading the model", 0.0)
@@ -187,7 +188,7 @@ class _Kept:
         from focus_runtime.store.runs import write_run
 
         def write() -> str:
-            return write_run(self._service.database, trace, command=self._command, owner=acting_user() or None)
+            return write_run(self._service.database, trace, command=self._command, owner=new_owner())
 
         self._trace = trace
         self.run_id = self._patiently(write)

@@ -62,6 +62,11 @@ class FairLock:
                 self._take(_Ticket(None))
             return free
 
+    def is_mine(self) -> bool:
+        """Whether this thread holds it."""
+        with self._changed:
+            return self._is_mine()
+
     def release(self) -> None:
         """Give it back, as often as it was taken."""
         with self._changed:

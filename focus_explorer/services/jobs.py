@@ -7,12 +7,14 @@ import time
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from focus_explorer.errors import Cancelled, InputError, device_failure
 from focus_explorer.services.acting_user import acting_as, acting_user
+from focus_explorer.services.job_limits import job_limits, too_long
 from focus_explorer.services.logs import LOG, request_id, working_for
 from focus_explorer.views.payloads.jobs import JobPayload, JobState
 
@@ -67,11 +69,13 @@ class Job:
         result: return value of the work, once it is done.
         error: what the work raised, once it failed.
         steady: its fraction grows evenly with time, so that the time left is known from what was done.
+        user: for whom it works, see acting_user.py.
     """
 
     kind: str
     run_id: str = ""
     steady: bool = False
+    user: str | None = field(default_factory=acting_user)
     state: JobState = "waiting"
     stage: str = WAITING
     fraction: float = 0.0
@@ -80,6 +84,9 @@ class Job:
     result: Any = None
     error: Exception | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
+    _reached: InputError | None = None  # the limit that stopped it
+    _since: float | None = None  # when it last began to work; None while it does not
+    _worked: float = 0.0  # seconds before that
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _version: int = 0
     _begun: tuple[float, float] | None = None  # when the fraction began to grow, and the fraction then
@@ -95,21 +102,49 @@ class Job:
         """Grows with every change."""
         return self._version
 
+    @property
+    def working(self) -> bool:
+        """Whether it computes, and does not wait for its turn."""
+        return self._since is not None
+
+    @property
+    def seconds(self) -> float:
+        """How long it has worked; what it waited for its turn is not counted."""
+        since = self._since
+        return self._worked + (0.0 if since is None else time.monotonic() - since)
+
     def stop(self) -> None:
         """Request that it stops at its next step."""
         self._stop.set()
 
+    def end(self, reached: InputError) -> None:
+        """Request that it stops at its next step, and fails with the limit that it has reached."""
+        self._reached = self._reached or reached
+        self._stop.set()
+
     def stop_requested(self) -> bool:
-        """Whether `stop` was called; work passes this on as `cancelled`."""
+        """Whether it is to stop, also since it took too long; work passes this on as `cancelled`."""
+        most = job_limits().seconds
+        if most is not None and self.seconds > most:
+            self.end(too_long(most))
         return self._stop.is_set()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It waits for its turn while the block runs."""
+        self._rest()
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()
 
     def step(self, stage: str, fraction: float) -> None:
         """Publish the next step of the work.
 
         Raises:
-            Cancelled: a stop was requested.
+            Cancelled: a stop was requested, or it took too long.
         """
-        if self._stop.is_set():
+        if self.stop_requested():
             raise Cancelled("stopped")
         self._stepped = time.monotonic()
         if self._begun is None or fraction <= self._begun[1]:
@@ -158,11 +193,15 @@ class Job:
 
     def execute(self, work: Callable[[Job], Any]) -> None:
         """Do the work on this thread, record how it ended, and log it."""
-        started = time.monotonic()
+        started = self._since = time.monotonic()
+        token = _CURRENT.set(self)
         try:
             result = work(self)
         except Cancelled:
-            self._update(state="stopped")
+            if self._reached is None:
+                self._update(state="stopped")
+            else:
+                self._update(message=str(self._reached), error=self._reached, state="failed")
         except InputError as error:
             self._update(message=str(error), error=error, state="failed")
         except Exception as error:  # a thread has no caller to raise to: the log has the details, the page the fact
@@ -171,10 +210,15 @@ class Job:
         else:
             self._update(result=result, fraction=1.0, state="done")
         finally:
+            _CURRENT.reset(token)
+            self._rest()
             seconds = time.monotonic() - started
             _COUNTS.add(self.kind, self.state, seconds)
             fields = {"kind": self.kind, "state": self.state, "seconds": round(seconds, 3)}
             LOG.info("job ended", extra={"fields": fields})
+
+    def _rest(self) -> None:
+        self._worked, self._since = self.seconds, None
 
     def _update(self, **values: Any) -> None:
         """Set attributes in the given order: `state` last, since readers look at it first and take no lock."""
@@ -183,6 +227,46 @@ class Job:
                 setattr(self, name, value)
             self._version += 1
             self._changed.notify_all()
+
+
+_CURRENT: ContextVar[Job | None] = ContextVar("job", default=None)  # that this thread does
+
+
+@contextmanager
+def waiting_for_turn() -> Iterator[None]:
+    """The job that this thread does, if any, waits for its turn while the block runs."""
+    job = _CURRENT.get()
+    with nullcontext() if job is None else job.paused():
+        yield
+
+
+def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
+    """Do work on this thread as a job, within its limits, and return its result.
+
+    Args:
+        kind: of the job.
+        work: called with the job.
+
+    Raises:
+        InputError: what the work raised, the limit it reached, or the server ends.
+    """
+    job = Job(kind)
+    with _here_lock:
+        _here.add(job)
+    try:
+        job.execute(work)
+    finally:
+        with _here_lock:
+            _here.discard(job)
+    if job.error is not None:
+        raise job.error
+    if job.state == "stopped":
+        raise InputError("the server ended this", fix="try again once it is back")
+    return job.result
+
+
+_here: set[Job] = set()  # jobs that no runner has started
+_here_lock = threading.Lock()
 
 
 class JobRunner:
@@ -248,9 +332,7 @@ class JobRunner:
                 self._jobs.pop(key, None)
                 self._forget()
                 job = self._jobs[key] = Job(kind, run_id, steady)
-                threading.Thread(
-                    target=self._execute, args=(job, work, request_id(), acting_user()), daemon=True
-                ).start()
+                threading.Thread(target=self._execute, args=(job, work, request_id()), daemon=True).start()
             self._jobs.move_to_end(key)
         return job
 
@@ -274,9 +356,9 @@ class JobRunner:
         if job is not None:
             job.stop()
 
-    def _execute(self, job: Job, work: Callable[[Job], Any], identity: str, user: str | None) -> None:
+    def _execute(self, job: Job, work: Callable[[Job], Any], identity: str) -> None:
         # the log names the request that started it, and what it makes belongs to who did
-        with working_for(identity), acting_as(user), self._turn:
+        with working_for(identity), acting_as(job.user), self._turn:
             job.execute(work)
 
     def _forget(self) -> None:
@@ -288,14 +370,21 @@ class JobRunner:
 _RUNNERS: weakref.WeakSet[JobRunner] = weakref.WeakSet()  # of this process, whose end concerns them all
 
 
+def live_jobs() -> list[Job]:
+    """Jobs of this process that wait or run."""
+    with _here_lock:
+        here = list(_here)
+    return [*here, *(job for runner in list(_RUNNERS) for job in runner.live())]
+
+
 def job_counts() -> JobCounts:
     """How many jobs of this process wait and run, and how many ended in which state."""
-    return _COUNTS.copy([(job.kind, job.state) for runner in list(_RUNNERS) for job in runner.live()])
+    return _COUNTS.copy([(job.kind, job.state) for job in live_jobs()])
 
 
 def stop_all_jobs(seconds: float) -> list[Job]:
     """Request that every job of this process stops, and wait at most so many seconds; returns those still live."""
-    jobs = [job for runner in list(_RUNNERS) for job in runner.live()]
+    jobs = live_jobs()
     for job in jobs:
         job.stop()
     deadline = time.monotonic() + seconds

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from focus_explorer import settings
 from focus_explorer.progress import Progress, about
 from focus_explorer.services.acting_user import acting_user
 from focus_explorer.services.fair_lock import FairLock
-from focus_explorer.services.jobs import WAITING
+from focus_explorer.services.jobs import WAITING, waiting_for_turn
 from focus_runtime.failures import LONGEST_TEXT, Advice
 
 if TYPE_CHECKING:
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 
 
 Load = Callable[[str, "Placement", Progress], "LoadedModel"]
+
+
+class Meter(Protocol):
+    """Who may use the model for how long."""
+
+    def admit(self) -> None:
+        """Let whoever this code works for use the model, or raise an InputError."""
+
+    def spend(self, seconds: float) -> None:
+        """Count seconds that they used it."""
 
 
 @dataclass(slots=True)
@@ -44,10 +55,14 @@ class ModelStore:
     Args:
         load: loads a model by name, placement and progress; raises InputError where it cannot.
         device, dtype: where and in which precision models run whose lease does not say; see `place`.
+
+    Attributes:
+        meter: who may use it for how long; None where anybody may for ever.
     """
 
     def __init__(self, load: Load | None = None, *, device: str = "auto", dtype: str = "auto") -> None:
         self.device, self.dtype = device, dtype
+        self.meter: Meter | None = None
         self._load = load or load_by_name
         self._kept: LoadedModel | None = None
         self._placement: Placement | None = None
@@ -91,12 +106,30 @@ class ModelStore:
         from focus_runtime.measure.memory import within_memory
 
         placement = self.place(device, dtype)
-        with self._lock.held(acting_user(), lambda ahead, seconds: progress(in_line(ahead, seconds), 0.0)):
+        with self._turn(progress):
             if self._kept is None or self._kept.name != name or self._placement != placement:
                 self._kept = None  # two models at a time may not fit into memory
                 self._kept, self._placement = self._load(name, placement, progress), placement
             with within_memory(self._kept.model, advice):
                 yield self._kept
+
+    @contextmanager
+    def _turn(self, progress: Progress) -> Iterator[None]:
+        """The lock while the block runs; its time is counted, unless it lies within a turn of the same thread."""
+        meter = None if self._lock.is_mine() else self.meter
+        if meter is not None:
+            meter.admit()
+        with ExitStack() as held:
+            with waiting_for_turn():
+                held.enter_context(
+                    self._lock.held(acting_user(), lambda ahead, seconds: progress(in_line(ahead, seconds), 0.0))
+                )
+            since = time.monotonic()
+            try:
+                yield
+            finally:
+                if meter is not None:
+                    meter.spend(time.monotonic() - since)
 
     def tokenizer(self, name: str) -> Any | None:
         """The tokenizer of a model, loaded alone where another model is kept.

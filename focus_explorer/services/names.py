@@ -80,6 +80,17 @@ class KnownNames:
             fix=f"upload it, or {_FIX}",
         )
 
+    def request(self, request: AnalyzeRequest) -> AnalyzeRequest:
+        """A request from a page's fields, with names that the page may use.
+
+        Raises:
+            InputError: it names a model or centroids that the page does not know.
+        """
+        return replace(request, model=self.model(request.model), centroids=self.centroid_file(request.centroids))
+
+    def text(self, text: str) -> None:
+        """Any text: the analysis looks at its length."""
+
     def _inside(self, name: str) -> bool:
         """Whether a path lies in one of the folders, links followed."""
         if not self.folders or not name or "\x00" in name:
@@ -88,20 +99,21 @@ class KnownNames:
         return any(os.path.commonpath([path, str(folder)]) == str(folder) for folder in self.folders)
 
 
-def known_to_page(service: Service, request: AnalyzeRequest) -> AnalyzeRequest:
-    """A request from a page's fields, with names that the page may use.
+def known_to_page(service: Service, text: str, request: AnalyzeRequest) -> AnalyzeRequest:
+    """An analysis from a page's fields, as the page makes it.
 
     Args:
         service: of the page.
+        text: that is to be analysed.
         request: from its fields.
 
     Raises:
-        InputError: it names a model or centroids that the page does not know.
+        InputError: it names a model or centroids that the page does not know, or asks for more than the page gives.
     """
-    names = service.names
-    if names is None:
+    if service.names is None:
         return request
-    return replace(request, model=names.model(request.model), centroids=names.centroid_file(request.centroids))
+    service.names.text(text)
+    return service.names.request(request)
 
 
 def known_model(service: Service, name: str) -> str:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from focus_explorer import settings
+from focus_explorer.services.fair_lock import FairLock
 from focus_explorer.services.models import ModelStore
 from focus_runtime.store.database import Database
+
+if TYPE_CHECKING:
+    from focus_explorer.services.analyze import AnalyzeRequest
 
 Part = TypeVar("Part")
 
 
 class FieldNames(Protocol):
-    """What a page's fields may name."""
+    """What a page's fields may name and ask for."""
 
     def model(self, name: str) -> str:
         """The name of a model that the page knows."""
 
     def centroid_file(self, name: str) -> str:
         """The name or hash of a centroid file that the page knows."""
+
+    def request(self, request: AnalyzeRequest) -> AnalyzeRequest:
+        """An analysis that the page makes."""
+
+    def text(self, text: str) -> None:
+        """Refuse a text that the page does not take."""
 
 
 class Service:
@@ -29,21 +39,41 @@ class Service:
     Args:
         database: DuckDB file; the user's own when None.
         models: where models are leased from; a store of its own when None.
+        opened: the database itself, in place of a file.
 
     Attributes:
         names: models and centroid files that a page's fields may name; None where a command line names them.
-        database: the database.
         models: leases the model (`service.models.lease(name)`).
-        map_lock: held while a map is computed and stored, so that no map is made twice.
+        drawing: held while a file is drawn or written for a download, one at a time for all users in turn.
     """
 
-    def __init__(self, database: str | Path | None = None, *, models: ModelStore | None = None) -> None:
-        self.database = Database(database or settings.default_database())
+    def __init__(
+        self,
+        database: str | Path | None = None,
+        *,
+        models: ModelStore | None = None,
+        opened: Database | None = None,
+    ) -> None:
+        self._database = opened or Database(database or settings.default_database())
         self.models = models or ModelStore()
         self.names: FieldNames | None = None
-        self.map_lock = threading.Lock()
+        self.drawing = FairLock()
+        self._map_lock = threading.Lock()
         self._parts: dict[type[Any], Any] = {}
         self._lock = threading.RLock()
+
+    @property
+    def database(self) -> Database:
+        """The database."""
+        return self._database
+
+    @property
+    def map_lock(self) -> threading.Lock:
+        """Held while a map is computed and stored, so that no map is made twice."""
+        return self._map_lock
+
+    def admit_run(self) -> None:
+        """Count a run that is to be stored; a page for strangers refuses too many."""
 
     def part(self, kind: type[Part]) -> Part:
         """The one object of a class that belongs to this service, such as its jobs; `kind(service)` at first use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,13 +14,18 @@ from starlette.types import ASGIApp
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
+from focus_explorer.progress import stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest
-from focus_explorer.services.first_run import check_first_run
+from focus_explorer.services.first_run import analyze_sample, check_first_run
+from focus_explorer.services.job_limits import set_job_limits
 from focus_explorer.services.labels import purge_expired
 from focus_explorer.services.logs import JSONLog
+from focus_explorer.services.memory_watch import memory_watched
 from focus_explorer.services.models import ModelStore
 from focus_explorer.services.names import KnownNames, allowed_folders
+from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
+from focus_explorer.services.visitors.service import PublicNames, VisitorService
 from focus_explorer.ui.api import functions as api
 from focus_explorer.ui.browser import head_html, host_style, static_paths
 from focus_explorer.ui.downloads.files import routes
@@ -34,6 +40,7 @@ from focus_explorer.ui.hosting.modes import Hosting
 from focus_explorer.ui.hosting.observing import Observed
 from focus_explorer.ui.hosting.one_page import OnePage
 from focus_explorer.ui.hosting.stopping import end_jobs, exit_at_last, stop_signals, wait_for
+from focus_explorer.ui.hosting.visitors import Visitors
 from focus_explorer.ui.tabs import (
     centroids as centroids_tab,
 )
@@ -46,7 +53,7 @@ from focus_explorer.ui.tabs import (
 from focus_explorer.ui.tabs import (
     training as training_tab,
 )
-from focus_explorer.ui.text import SKIP, TABS, TAGLINE, TITLE
+from focus_explorer.ui.text import PUBLIC_NOTICE, SKIP, TABS, TAGLINE, TITLE
 
 THEME = gr.themes.Base(
     primary_hue=gr.themes.colors.indigo,
@@ -107,18 +114,32 @@ class App:
             api.check_mcp()
         free = _free_port(self.hosting.host, port or int(settings.SETTINGS["port"].default))
         _import_transformers()
-        purge_expired(self.service)
-        check_first_run(self.service, self.request)
+        self._prepare()
+        set_job_limits(self.hosting.limits)
         log = nullcontext() if self.log is None else self.log.alone()
         with log, stop_signals() as stopping, self.metrics.serving(self.hosting.metrics_port):
             served = self._serve(free, mcp=mcp)
+            if isinstance(self.service, VisitorService):
+                threading.Thread(target=self.service.sweep_for_ever, args=(stopping,), daemon=True).start()
             if block:
-                wait_for(stopping)
+                with memory_watched():
+                    wait_for(stopping)
                 if exits:
                     exit_at_last()
                 end_jobs()
                 self.blocks.close(verbose=False)
         return served
+
+    def _prepare(self) -> None:
+        """What the database needs before anybody visits: a public page's is written by its host alone."""
+        service = self.service
+        if isinstance(service, VisitorService):
+            service = Service(service.shown.path, models=service.models)
+        purge_expired(service)
+        check_first_run(service, self.request)
+        if service is not self.service and not list_runs(service.database):
+            with stage_bar() as progress:
+                analyze_sample(service, self.request, progress)
 
     def _serve(self, port: int, *, mcp: bool) -> Any:
         queued = self.blocks.queue(max_size=MOST_REQUESTS, default_concurrency_limit=8)
@@ -155,7 +176,11 @@ class App:
             inside = KnownFunctions(OnePage(KeepNamedByContent(inside)), functions)
             if self.log is not None:
                 self.log.take_over()  # the server has set up a log of its own
-            guarded = Guard(LoginRequired(inside, self.hosting, session_user(app)), addresses)
+            if isinstance(self.service, VisitorService):
+                known: ASGIApp = Visitors(inside, self.service.seen, self.hosting.address_header)
+            else:
+                known = LoginRequired(inside, self.hosting, session_user(app))
+            guarded = Guard(known, addresses)
             return Observed(guarded, self.metrics, functions, own)
 
         return {
@@ -213,22 +238,21 @@ def build_app(
     request = request or AnalyzeRequest()
     models = ModelStore(device=request.device or "auto", dtype=request.dtype or "auto")
     hosting = hosting or Hosting()
-    service = Service(database, models=models)
-    service.names = KnownNames(
-        database=service.database,
-        models=frozenset({request.model}),
-        centroids=frozenset({request.centroids}),
-        folders=allowed_folders(hosting.allow_paths),
-    )
+    service = _service(database, models, request, hosting)
     gr.set_static_paths(static_paths())
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=SWEEP) as blocks:
         skip = f'<a class="fe-skip" href="#fe-view">{SKIP}</a>'
         gr.HTML(f'{skip}<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
         with gr.Tabs(elem_id="fe-tabs") as tabs:
             with gr.Tab(TABS["explore"], id="explore"):
+                if hosting.public:
+                    limits = hosting.visitors
+                    notice = PUBLIC_NOTICE.format(tokens=limits.tokens, hours=limits.hours)
+                    gr.HTML(f'<p class="fe-intro">{notice}</p>', padding=False, elem_id="fe-public")
                 explore = explore_tab.build(service, request)
-            with gr.Tab(TABS["training"], id="training"):
-                training_tab.build(service, request, explore, tabs)
+            if not hosting.public:
+                with gr.Tab(TABS["training"], id="training"):
+                    training_tab.build(service, request, explore, tabs)
             with gr.Tab(TABS["centroids"], id="centroids") as files:
                 centroids_tab.build(service, request, explore, files, tabs)
             with gr.Tab(TABS["runs"], id="runs") as runs:
@@ -236,3 +260,19 @@ def build_app(
         explore_tab.connect_load(blocks, service, request, explore)
         api.build(service, request)
     return App(blocks, service, request, hosting)
+
+
+def _service(database: str | Path | None, models: ModelStore, request: AnalyzeRequest, hosting: Hosting) -> Service:
+    """What the page works on, and what its fields may name."""
+    known: dict[str, Any] = {
+        "models": frozenset({request.model, *hosting.models}),
+        "centroids": frozenset({request.centroids}),
+        "folders": allowed_folders(hosting.allow_paths),
+    }
+    if hosting.public:
+        service: Service = VisitorService(database or settings.default_database(), models, hosting.visitors)
+        service.names = PublicNames(database=service.database, limits=hosting.visitors, **known)
+    else:
+        service = Service(database, models=models)
+        service.names = KnownNames(database=service.database, **known)
+    return service

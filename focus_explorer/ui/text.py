@@ -10,6 +10,18 @@ TAGLINE = (
     "See how Focus sparse attention groups the tokens of your text, what each may attend to, "
     "and what that costs and saves."
 )
+PUBLIC_NOTICE = (
+    "Anyone may explore texts of up to {tokens:,} tokens here. Your runs are shown to this browser alone and removed "
+    "{hours:g} hours after your last visit; do not paste what is secret."
+)
+PUBLIC_CENTROIDS_INTRO = (
+    "Centroids decide which group a token belongs to. Choose a file for the Explore page, look inside it, or see what "
+    "changed between two. To upload your own, install Focus Explorer on your machine."
+)
+PUBLIC_RUNS_INTRO = (
+    "The runs this page shows to everyone, and yours, which nobody else sees. Find a run, name and tag it, open it "
+    "again, compare it with another, or export it."
+)
 CENTROIDS_INTRO = (
     "Centroids decide which group a token belongs to. Upload a trained file (.safetensors, or .pt "
     "with plain tensors); it is checked before anything is kept, and can then be chosen on the Explore page. "
@@ -53,6 +65,7 @@ HELP = {
     "text": "A text to explore",
     "sample": "Or try a sample",
     "model": "Embedded name or Hugging Face id; paths where serve --allow-path names their folder",
+    "public_model": "A model that this page offers",
     "centroids": "Who decides the groups; random is the untrained baseline",
     "top_k": "Groups per token: more keeps more pairs",
     "window": "Tokens this near always attend",
@@ -123,6 +136,7 @@ MESSAGES = {
         "something went wrong inside Focus Explorer; nothing of that run was kept, and the details are in "
         "the server's log"
     ),
+    "fixed": "the files of this page are its host's; install Focus Explorer on your machine to keep files of your own",
     "other_run": "the run {run} of this link is not in this database; the newest run is shown instead",
     "tokens": "{count:,} tokens",
     "cut": "{count:,} tokens: will be cut to the first {limit:,}",

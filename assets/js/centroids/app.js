@@ -27,6 +27,8 @@ export class App {
   server;
   /** @type {CentroidCardPayload[]} */
   files;
+  /** @type {boolean} */
+  fixed;
   /** @type {number} */
   requestId;
   /** @type {CentroidDetailPayload} */
@@ -45,6 +47,7 @@ export class App {
    */
   constructor(root, server, choose, listChanged) {
     Object.assign(this, { root, server, choose, listChanged, files: [], requestId: 0 });
+    this.fixed = "fixed" in root.dataset; // whoever reads this page may change no file
     installShades();
     this.tooltip = new Tooltip(root);
     this.message = el("div", { class: "fx-message" }, progressBox(text.loading));

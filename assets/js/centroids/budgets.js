@@ -81,16 +81,23 @@ export class Budgets {
         text.worst(percentChange(change), domain),
         changed(heads.full, layers.full),
         changed(heads.topK + heads.other, layers.topK + layers.other),
-        point.own
-          ? el("span", { class: "fx-budget-own" }, text.ownBudget)
-          : buttonOf(text.useBudget, () => this.use(i), {
-              class: "fx-button fx-budget-use",
-              "aria-label": text.useBudgetLabel(share),
-              "data-testid": "fx-budget-use",
-            }),
+        point.own ? el("span", { class: "fx-budget-own" }, text.ownBudget) : this.useButton(i, share),
       ];
     });
     return stacked(text.budgetColumns, rows);
+  }
+
+  /**
+   * @param {number} point
+   * @param {string} share of pairs that it keeps
+   */
+  useButton(point, share) {
+    if (this.app.fixed) return "";
+    return buttonOf(text.useBudget, () => this.use(point), {
+      class: "fx-button fx-budget-use",
+      "aria-label": text.useBudgetLabel(share),
+      "data-testid": "fx-budget-use",
+    });
   }
 
   /** @param {BudgetRecordPayload} record */

@@ -15,7 +15,7 @@ import { centroids as text } from "../strings/centroids.js";
  */
 export function fileActions(app, file) {
   const node = el("div", { class: "fx-file-actions" });
-  const isUploaded = file.added !== null;
+  const isChangeable = file.added !== null && !app.fixed;
   /** @param {(Node | null)[]} nodes */
   const show = (...nodes) => node.replaceChildren(...nodes.filter((one) => one !== null));
   /** @param {string} label @param {() => unknown} act @param {string} what @param {Attributes} [more] */
@@ -55,8 +55,8 @@ export function fileActions(app, file) {
     show(
       file.problem ? null : button(text.use, () => app.use(file), "use", { class: "fx-button fx-primary" }),
       file.problem ? null : button(text.inspect, () => app.inspect(file), "inspect"),
-      isUploaded ? button(text.rename, rename, "rename") : null,
-      isUploaded ? button(text.remove, ask, "remove") : null,
+      isChangeable ? button(text.rename, rename, "rename") : null,
+      isChangeable ? button(text.remove, ask, "remove") : null,
     );
   }
   usual();

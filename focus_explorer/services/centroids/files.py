@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.services.acting_user import acting_user
+from focus_explorer.services.acting_user import new_owner
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.service import Service
@@ -167,7 +167,7 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
     _check_space(service.database, Path(path).stat().st_size)
     with replacing(target, explain=_cannot_keep) as part:
         shutil.copyfile(path, part)
-    register_centroids(service.database, centroids, report, str(target), owner=acting_user() or None)
+    register_centroids(service.database, centroids, report, str(target), owner=new_owner())
     return AddedCentroids(centroids.sha256, name, report, known=False)
 
 

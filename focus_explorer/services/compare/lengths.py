@@ -11,6 +11,7 @@ from focus_explorer.data.parts import PartGroups, executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, MemoryShortError
 from focus_explorer.progress import Progress, held_at
+from focus_explorer.services.job_limits import job_limits
 from focus_explorer.services.run_model import lease_run_model
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
@@ -33,10 +34,11 @@ def check_seconds(seconds: float) -> None:
     """Refuse a budget out of range.
 
     Raises:
-        ConfigError: it is not between a second and an hour.
+        ConfigError: it is not between a second and an hour, or longer than a job may work.
     """
-    if not 1 <= seconds <= 3600:
-        raise ConfigError(f"the time is {seconds:g} seconds", expected="1 to 3,600")
+    most = min(3600.0, job_limits().seconds or 3600.0)
+    if not 1 <= seconds <= most:
+        raise ConfigError(f"the time is {seconds:g} seconds", expected=f"1 to {most:,.0f}")
 
 
 def measure_lengths(

@@ -17,7 +17,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError, TrainingStopped
 from focus_explorer.progress import Bar, bars_hidden, no_bar, stage_bar, step_bar
-from focus_explorer.services.acting_user import acting_user
+from focus_explorer.services.acting_user import new_owner
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.domains import DomainTexts, gather_domains
@@ -276,7 +276,7 @@ def _recorder(training: _Training, database: Any, command: str, announce: Announ
         versions=versions(),
         command=command,
         folder=os.getcwd(),
-        owner=acting_user() or None,
+        owner=new_owner(),
     )
     return TrainingRecorder(database, info, resume=request.resume, warn=announce)
 

@@ -12,16 +12,18 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.analyze import analyze as analyze_text
-from focus_explorer.services.jobs import DEFECT
+from focus_explorer.services.jobs import DEFECT, Job, done_here
 from focus_explorer.services.logs import LOG
 from focus_explorer.services.names import known_to_page
 from focus_explorer.services.service import Service
+from focus_explorer.services.visitors.service import visitor_limits
 from focus_explorer.ui.api import centroids, comparisons, groups, labels, pairs, runs, statistics
 from focus_explorer.ui.api.arguments import checked
 from focus_explorer.ui.api.request import shown_summary
 from focus_explorer.ui.tabs.explore import MODEL_WORK
 
 READING = (runs, centroids, groups, pairs, comparisons, statistics, labels)
+NOT_FOR_VISITORS = ("sql", "use_budget")
 READ: dict[str, Any] = {"concurrency_limit": 4, "concurrency_id": "api"}
 
 
@@ -37,10 +39,12 @@ def check_mcp() -> None:
 
 def build(service: Service, request: AnalyzeRequest) -> None:
     """Register the functions; their names, arguments and answers are documented in docs/howto-api.md."""
+    public = visitor_limits(service) is not None
     gr.api(readable_errors(_analyze(service, request)), api_name="analyze", **MODEL_WORK)
     for module in READING:
         for name, function in module.functions(service).items():
-            gr.api(readable_errors(function), api_name=name, **READ)
+            if not (public and name in NOT_FOR_VISITORS):
+                gr.api(readable_errors(function), api_name=name, **READ)
 
 
 def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,8 +112,12 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             backend=backend,
             repeats=request.repeats,
         )
-        chosen = known_to_page(service, chosen)
-        run_id = analyze_text(service, text, chosen, command="focus-explorer serve (API)")
-        return shown_summary(service, run_id)
+        chosen = known_to_page(service, text, chosen)
+
+        def work(job: Job) -> str:
+            how: dict[str, Any] = {"progress": job.step, "cancelled": job.stop_requested}
+            return analyze_text(service, text, chosen, command="focus-explorer serve (API)", **how)
+
+        return shown_summary(service, done_here("analysis", work))
 
     return analyze

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import write_figure
 from focus_explorer.exports.mask.write import write_mask
 from focus_explorer.exports.tables.write import write_table
-from focus_explorer.services.jobs import Job, JobRunner
+from focus_explorer.services.jobs import Job, JobRunner, waiting_for_turn
 from focus_explorer.services.maps import has_map, map_payload
 from focus_explorer.services.service import Service
 from focus_explorer.ui.downloads.request import ExportRequest
@@ -27,6 +28,7 @@ from focus_explorer.views.payloads.exports import ExportFilePayload, ExportPaylo
 
 ADDRESS = "focus-explorer/export"
 MOST_FILES, MOST_AT_ONCE, KEPT_SECONDS = 8, 2, 900
+IN_LINE = "Waiting for other files"
 BUSY = ("other files are being made at the moment", "wait for them, or stop one")
 
 
@@ -115,7 +117,10 @@ class Downloads:
 
         def work(job: Job) -> Path:
             folder.mkdir()
-            return make(self.service, request, folder, job)
+            with ExitStack() as turn:
+                with waiting_for_turn():
+                    turn.enter_context(self.service.drawing.held(job.user, lambda ahead, _: job.step(IN_LINE, 0.0)))
+                return make(self.service, request, folder, job)
 
         with self._lock:
             self._forget()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS
 from focus_explorer.exports.mask.choices import kept_by_layer, num_queries
 from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS
+from focus_explorer.services.acting_user import acting_user
 from focus_explorer.services.runs import run_title
 from focus_explorer.services.service import Service
 from focus_explorer.ui.downloads.files import Downloads
@@ -54,7 +57,10 @@ def _mask(service: Service, run_id: str) -> MaskChoicesPayload:
 
 def command(service: Service, request: Request) -> ExportCommandPayload:
     """The command that writes the same file: run, and the file as `read_request` takes it."""
-    return {"command": read_request(service, request).command(service.database.path)}
+    shown = service.database.path
+    if acting_user() is not None:  # folders of the machine are nobody's business who does not own it
+        shown = Path(shown.name)
+    return {"command": read_request(service, request).command(shown)}
 
 
 def start(service: Service, request: Request) -> ExportPayload:

@@ -17,10 +17,11 @@ from focus_explorer.services.centroids.files import add_centroids, shipped_name
 from focus_explorer.services.centroids.own_files import remove_file, rename_file
 from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
-from focus_explorer.ui.requests.answers import of_objects
+from focus_explorer.services.visitors.service import visitor_limits
+from focus_explorer.ui.requests.answers import of_objects, renamed
 from focus_explorer.ui.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
 from focus_explorer.ui.tabs.run_form import centroid_choices
-from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS
+from focus_explorer.ui.text import CENTROIDS_INTRO, LABELS, MESSAGES, PUBLIC_CENTROIDS_INTRO
 from focus_explorer.views.centroids import report_html
 from focus_explorer.views.payloads.centroids import CentroidCardsPayload
 
@@ -51,15 +52,14 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         tab: this tab.
         tabs: of the page.
     """
-    gr.HTML(f'<p class="fe-intro">{CENTROIDS_INTRO}</p>', padding=False)
+    public = visitor_limits(service) is not None
+    gr.HTML(f'<p class="fe-intro">{PUBLIC_CENTROIDS_INTRO if public else CENTROIDS_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
-        with gr.Column(scale=1, min_width=300):
-            upload = gr.File(
-                label=LABELS["upload"], file_types=[".safetensors", ".pt", ".pth"], type="filepath", elem_id="fe-upload"
-            )
-            report = gr.HTML(elem_id="fe-report", padding=False)
+        if not public:
+            with gr.Column(scale=1, min_width=300):
+                upload, report = _upload()
         with gr.Column(scale=3, min_width=280):
-            listing = _listing(service)
+            listing = _listing(service, public=public)
 
     def add(path: str | None, model: str) -> tuple[Any, Any, Any]:
         """Check a centroid file made for a model, and keep it when it is one."""
@@ -100,36 +100,44 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
     listing.input(
         offered, explore.centroids, explore.centroids, show_progress="hidden", queue=False, api_visibility="private"
     )
-    upload.change(
-        add,
-        [upload, explore.model],
-        [report, explore.centroids, listing],
-        show_progress_on=report,
-        api_name="upload_centroids",
-        **MODEL_WORK,
-    )
+    if not public:
+        upload.change(
+            add,
+            [upload, explore.model],
+            [report, explore.centroids, listing],
+            show_progress_on=report,
+            api_name="upload_centroids",
+            **MODEL_WORK,
+        )
     tab.select(lambda: str(time.time()), None, listing, show_progress="hidden", api_visibility="private")
 
 
-def _listing(service: Service) -> gr.HTML:
+def _upload() -> tuple[gr.File, gr.HTML]:
+    """The field for a file, and where it is told what is in it."""
+    upload = gr.File(
+        label=LABELS["upload"], file_types=[".safetensors", ".pt", ".pth"], type="filepath", elem_id="fe-upload"
+    )
+    return upload, gr.HTML(elem_id="fe-report", padding=False)
+
+
+def _listing(service: Service, *, public: bool) -> gr.HTML:
     return gr.HTML(
         value="",
-        html_template='<div class="fx-root"></div>',
+        html_template=f'<div class="fx-root"{" data-fixed" if public else ""}></div>',
         js_on_load=ON_LOAD,
-        server_functions=of_objects(_server_functions(service)),
+        server_functions=of_objects(_server_functions(service, public=public)),
         elem_id="fe-centroid-list",
         padding=False,
         apply_default_css=False,
     )
 
 
-def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    cards = service.part(CentroidCards)
+def _server_functions(service: Service, *, public: bool) -> list[Callable[..., Any]]:
 
     def files_after(change: Callable[[], None]) -> dict[str, Any]:
         def files() -> CentroidCardsPayload:
             change()
-            return {"files": cards.cards()}
+            return {"files": service.part(CentroidCards).cards()}
 
         return guarded(files)
 
@@ -137,10 +145,11 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
         return files_after(lambda: None)
 
     def file_detail(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: cards.detail(str(request.get("file"))))
+        return guarded(lambda: service.part(CentroidCards).detail(str(request.get("file"))))
 
     def compare_files(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: cards.compare(str(request.get("first")), str(request.get("second"))))
+        first, second = str(request.get("first")), str(request.get("second"))
+        return guarded(lambda: service.part(CentroidCards).compare(first, second))
 
     def use_file_budget(request: dict[str, Any]) -> dict[str, Any]:
         return guarded(lambda: use_budget(service, str(request.get("file")), request.get("point")))  # type: ignore[arg-type]
@@ -151,4 +160,9 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
     def remove(request: dict[str, Any]) -> dict[str, Any]:
         return files_after(lambda: remove_file(service, str(request.get("file"))))
 
-    return [load_files, file_detail, compare_files, use_file_budget, rename, remove]
+    def fixed(request: dict[str, Any]) -> dict[str, Any]:
+        return {"error": MESSAGES["fixed"]}
+
+    reading = [load_files, file_detail, compare_files]
+    changing = [use_file_budget, rename, remove]
+    return [*reading, *([renamed(fixed, each.__name__) for each in changing] if public else changing)]

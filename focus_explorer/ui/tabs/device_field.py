@@ -7,10 +7,10 @@ import gradio as gr
 from focus_explorer.services.models import device_choices
 
 
-def device_field(value: str, *, label: str, info: str, elem_id: str) -> gr.Dropdown:
+def device_field(value: str, *, label: str, info: str, elem_id: str, visible: bool = True) -> gr.Dropdown:
     """A dropdown; `list_devices` fills it."""
     listed = list(dict.fromkeys(["auto", "cpu", value]))
-    return gr.Dropdown(listed, value=value, label=label, info=info, min_width=120, elem_id=elem_id)
+    return gr.Dropdown(listed, value=value, label=label, info=info, min_width=120, elem_id=elem_id, visible=visible)
 
 
 def list_devices(opened: gr.Accordion, field: gr.Dropdown, *, training: bool = False) -> None:

@@ -184,7 +184,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    kept = KeptAnswers(service.database.state)
+    kept = KeptAnswers(lambda: service.database.state())
 
     def load_run(request: dict[str, Any]) -> Response:
         run_id = str(request.get("run"))
@@ -249,7 +249,7 @@ class Runner:
             return analyze(
                 self.service,
                 text,
-                known_to_page(self.service, chosen),
+                known_to_page(self.service, text, chosen),
                 command="focus-explorer serve",
                 cancelled=job.stop_requested,
                 progress=job.step,

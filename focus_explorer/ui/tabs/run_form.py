@@ -11,6 +11,8 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import shipped_names, uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids
 from focus_explorer.services.service import Service
+from focus_explorer.services.visitors.limits import VisitorLimits
+from focus_explorer.services.visitors.service import PublicNames, visitor_limits
 from focus_explorer.settings import BACKENDS, DTYPES
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.text import HELP, LABELS
@@ -28,7 +30,7 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
     """
     form = _model_and_pairs(service, request)
     with gr.Accordion(LABELS["more"], open=False) as more:
-        form |= _more(request)
+        form |= _more(request, visitor_limits(service))
         with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
             form |= _random_centroids(request)
     list_devices(more, form["device"])
@@ -44,13 +46,15 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
 
 
 def _model_and_pairs(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
+    fixed = isinstance(service.names, PublicNames)
+    names = sorted(service.names.models) if isinstance(service.names, PublicNames) else [request.model]
     with gr.Group():
         model = gr.Dropdown(
-            [request.model],
+            names,
             value=request.model,
             label=LABELS["model"],
-            info=HELP["model"],
-            allow_custom_value=True,
+            info=HELP["public_model" if fixed else "model"],
+            allow_custom_value=not fixed,
             elem_id="fe-model",
         )
         centroids = gr.Dropdown(
@@ -65,9 +69,10 @@ def _model_and_pairs(service: Service, request: AnalyzeRequest) -> dict[str, Any
     return {"model": model, "centroids": centroids, "top_k": top_k, "window": window}
 
 
-def _more(request: AnalyzeRequest) -> dict[str, Any]:
+def _more(request: AnalyzeRequest, limits: VisitorLimits | None) -> dict[str, Any]:
+    longest = DEFAULT_LIMIT if limits is None else min(DEFAULT_LIMIT, limits.tokens)
     with gr.Row():
-        sinks, limit = _number(4, "sinks"), _number(DEFAULT_LIMIT, "limit")
+        sinks, limit = _number(4, "sinks"), _number(longest, "limit")
     assignment = gr.Radio(
         ["causal", "sinkhorn"],
         value="causal",
@@ -75,9 +80,16 @@ def _more(request: AnalyzeRequest) -> dict[str, Any]:
         info=HELP["assignment"],
         elem_id="fe-assignment",
     )
-    device = device_field(request.device or "auto", label=LABELS["device"], info=HELP["device"], elem_id="fe-device")
+    own = limits is None  # visitors compute where and how the page does
+    device = device_field(
+        (request.device or "auto") if own else "auto",
+        label=LABELS["device"],
+        info=HELP["device"],
+        elem_id="fe-device",
+        visible=own,
+    )
     with gr.Row():
-        dtype = _choice(request.dtype or "auto", ["auto", *DTYPES], "dtype")
+        dtype = _choice((request.dtype or "auto") if own else "auto", ["auto", *DTYPES], "dtype", visible=own)
         backend = _choice(request.backend, BACKENDS, "backend")
     return {
         "num_sinks": sinks,
@@ -105,9 +117,17 @@ def _number(value: int, name: str) -> gr.Number:
     )
 
 
-def _choice(value: str, choices: Sequence[str], name: str) -> gr.Dropdown:
+def _choice(value: str, choices: Sequence[str], name: str, *, visible: bool = True) -> gr.Dropdown:
     listed = list(dict.fromkeys([*choices, value]))
-    return gr.Dropdown(listed, value=value, label=LABELS[name], info=HELP[name], min_width=120, elem_id=f"fe-{name}")
+    return gr.Dropdown(
+        listed,
+        value=value,
+        label=LABELS[name],
+        info=HELP[name],
+        min_width=120,
+        elem_id=f"fe-{name}",
+        visible=visible,
+    )
 
 
 def read_form(chosen: dict[str, Any]) -> AnalyzeRequest:

@@ -12,10 +12,11 @@ from fastapi import Response
 from focus_explorer.services.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import EXAMPLES, Limits, run_sql
+from focus_explorer.services.visitors.service import visitor_limits
 from focus_explorer.ui.requests.answers import guarded, of_objects, packed
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs.explore import Explore
-from focus_explorer.ui.text import RUNS_INTRO
+from focus_explorer.ui.text import PUBLIC_RUNS_INTRO, RUNS_INTRO
 from focus_explorer.views.payloads.stored_runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
 from focus_explorer.views.runs import run_card
 
@@ -50,7 +51,8 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
         tab: this tab.
         blocks: the page.
     """
-    gr.HTML(f'<p class="fe-intro">{RUNS_INTRO}</p>', padding=False)
+    public = visitor_limits(service) is not None
+    gr.HTML(f'<p class="fe-intro">{PUBLIC_RUNS_INTRO if public else RUNS_INTRO}</p>', padding=False)
     listing = gr.HTML(
         value="",
         html_template='<div class="fx-root"></div>',
@@ -60,15 +62,16 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
         padding=False,
         apply_default_css=False,
     )
-    gr.HTML(
-        value="",
-        html_template='<div class="fx-root"></div>',
-        js_on_load=ON_LOAD_SQL,
-        server_functions=of_objects(_sql_functions(service)),
-        elem_id="fe-sql",
-        padding=False,
-        apply_default_css=False,
-    )
+    if not public:
+        gr.HTML(
+            value="",
+            html_template='<div class="fx-root"></div>',
+            js_on_load=ON_LOAD_SQL,
+            server_functions=of_objects(_sql_functions(service)),
+            elem_id="fe-sql",
+            padding=False,
+            apply_default_css=False,
+        )
 
     def refresh() -> str:
         return str(time.time())  # the list reads itself again

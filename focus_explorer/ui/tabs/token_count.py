@@ -10,6 +10,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import count_tokens
+from focus_explorer.services.visitors.service import visitor_limits
 from focus_explorer.ui.text import MESSAGES
 
 # The text of the run that the page opened with is not sent: it is known, and a tokenizer takes seconds to import.
@@ -18,6 +19,8 @@ SENT = "(words, model, limit, run) => [run && run.text === words ? '' : words, m
 
 def _count(service: Service, name: str, words: str) -> int | None:
     try:
+        if service.names is not None:
+            service.names.text(words)
         return count_tokens(service, known_model(service, name), words)
     except InputError:
         return None
@@ -37,13 +40,16 @@ def connect(
         whole: button that takes the limit away, shown where the text would be cut.
     """
     model, limit = form["model"], form["max_tokens"]
+    fixed = visitor_limits(service) is not None  # nobody may take the limit away
 
     def counted(words: str, name: str | None, most: float | None, _: Any) -> tuple[str, Any]:
         tokens = _count(service, name or "", words) if words else None
         cut = bool(tokens and most and tokens > most)
         if tokens is None:
             return "", gr.update(visible=False)
-        return MESSAGES["cut" if cut else "tokens"].format(count=tokens, limit=int(most or 0)), gr.update(visible=cut)
+        return MESSAGES["cut" if cut else "tokens"].format(count=tokens, limit=int(most or 0)), gr.update(
+            visible=cut and not fixed
+        )
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     # `change`, for Gradio keeps the first `input` after it filled a field to itself.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from focus_runtime.files import replacing
@@ -22,15 +23,28 @@ def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], vers
         InputError: the copy cannot be written.
         duckdb.Error: the database cannot be read, or the disk is full.
     """
-    name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
     with replacing(f"{os.fspath(path)}.before-{version}", sync=True) as part:
-        part.unlink()  # an empty file is no database
-        connection.execute(f"ATTACH {sql_string(part)} AS copy_of_database")
-        try:
-            connection.execute(f'COPY FROM DATABASE "{name}" TO copy_of_database')
-            connection.execute("CHECKPOINT copy_of_database")
-        finally:
-            connection.execute("DETACH copy_of_database")
+        copy_database(connection, part)
+
+
+def copy_database(connection: Any, part: Path) -> None:
+    """Copy all tables of an open database into a new file.
+
+    Args:
+        connection: of the database, outside a transaction; it may be read-only.
+        part: empty file of `replacing`, which becomes the copy.
+
+    Raises:
+        duckdb.Error: the database cannot be read, or the disk is full.
+    """
+    name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
+    part.unlink()  # an empty file is no database
+    connection.execute(f"ATTACH {sql_string(part)} AS copy_of_database (READ_WRITE)")
+    try:
+        connection.execute(f'COPY FROM DATABASE "{name}" TO copy_of_database')
+        connection.execute("CHECKPOINT copy_of_database")
+    finally:
+        connection.execute("DETACH copy_of_database")
 
 
 def sql_string(path: str | os.PathLike[str]) -> str:

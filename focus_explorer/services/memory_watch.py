@@ -1,0 +1,67 @@
+"""A thread that ends the job which takes more memory than one may, before the system ends the whole server."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from focus_explorer.services.job_limits import job_limits, too_large
+from focus_explorer.services.jobs import Job, live_jobs
+from focus_explorer.services.logs import LOG
+
+LOOK_SECONDS = 0.2
+LAST_LOOKS = 25  # for a job to reach its next step, before the next one is ended too
+
+
+@contextmanager
+def memory_watched() -> Iterator[None]:
+    """Watch the memory of this process while the block runs."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def resident_bytes() -> int:
+    """Memory that this process takes now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def give_back_memory() -> None:
+    """Collect what is garbage, and let the C library return what it keeps for later, where it does."""
+    gc.collect()
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _watch(ended: threading.Event) -> None:
+    patience, job = 0, None
+    while not ended.wait(LOOK_SECONDS):
+        if job is not None and not job.live:
+            job = None
+            give_back_memory()
+        most = job_limits().memory_bytes
+        patience = max(0, patience - 1)
+        if most is None or patience or resident_bytes() <= most:
+            continue
+        patience, job = LAST_LOOKS, _newest_at_work()
+        if job is None:  # nothing to end: garbage, or what the page itself keeps
+            give_back_memory()
+        else:
+            job.end(too_large(most))
+            LOG.warning("a job took too much memory", extra={"fields": {"kind": job.kind}})
+
+
+def _newest_at_work() -> Job | None:
+    """The job begun last of those that compute and were not ended yet."""
+    jobs = [job for job in live_jobs() if job.working and not job.stop_requested()]
+    return min(jobs, key=lambda job: job.seconds, default=None)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from focus_explorer import settings
 from focus_explorer.services.fair_lock import FairLock
 from focus_explorer.services.models import ModelStore
 from focus_runtime.store.database import Database
-
-if TYPE_CHECKING:
-    from focus_explorer.services.analyze import AnalyzeRequest
 
 Part = TypeVar("Part")
 
@@ -26,8 +23,8 @@ class FieldNames(Protocol):
     def centroid_file(self, name: str) -> str:
         """The name or hash of a centroid file that the page knows."""
 
-    def request(self, request: AnalyzeRequest) -> AnalyzeRequest:
-        """An analysis that the page makes."""
+    def request(self, request: Any) -> Any:
+        """An `AnalyzeRequest` as the page makes it."""
 
     def text(self, text: str) -> None:
         """Refuse a text that the page does not take."""

@@ -248,7 +248,7 @@ def build_app(
                 if hosting.public:
                     limits = hosting.visitors
                     notice = PUBLIC_NOTICE.format(tokens=limits.tokens, hours=limits.hours)
-                    gr.HTML(f'<p class="fe-intro">{notice}</p>', padding=False, elem_id="fe-public")
+                    gr.HTML(f'<p class="fe-notice">{notice}</p>', padding=False, elem_id="fe-public")
                 explore = explore_tab.build(service, request)
             if not hosting.public:
                 with gr.Tab(TABS["training"], id="training"):

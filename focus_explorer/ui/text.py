@@ -72,6 +72,7 @@ HELP = {
     "sinks": "First tokens that all may see",
     "assignment": "Causal never looks at later tokens; Sinkhorn balances over the whole text",
     "limit": "Longer texts are cut here; 0 means no cut",
+    "public_limit": "Longer texts are cut here; at most {tokens:,}",
     "device": "What computes: the processor or a graphics card",
     "dtype": "Number format of the model; bfloat16 halves its memory and rounds more",
     "backend": "What computes Focus attention: the same pairs, at another speed",

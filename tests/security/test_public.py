@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import shutil
+import threading
 import time
 from types import SimpleNamespace
 
@@ -12,6 +15,7 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError, StoreError
 from focus_explorer.services.acting_user import VISITOR, acting_as
+from focus_explorer.services.analyze import analyze
 from focus_explorer.services.labels import all_runs
 from focus_explorer.services.models import ModelStore
 from focus_explorer.services.service import Service
@@ -27,12 +31,17 @@ from tests.security.conftest import serving
 FIELDS = {"top_k": 1, "window": 8, "sinks": 2}
 
 
-@pytest.fixture
-def public(stored, tmp_path):
-    """A public page over a copy of the stored run."""
-    import shutil
+@pytest.fixture(scope="session")
+def shown(stored, tmp_path_factory):
+    """(database, run, request): a database with one run, to which no other test adds any."""
+    database, request = tmp_path_factory.mktemp("shown") / "shown.duckdb", stored[2]
+    return database, analyze(Service(database), TEXT, request, command="focus-explorer test"), request
 
-    database, run_id, request = stored
+
+@pytest.fixture
+def public(shown, tmp_path):
+    """A public page over a copy of that database."""
+    database, run_id, request = shown
     own = tmp_path / "shown.duckdb"
     shutil.copyfile(database, own)
     with serving(own, request, public=True, visitors=VisitorLimits(tokens=400)) as page:
@@ -215,7 +224,7 @@ def test_who_works_for_no_visitor_writes_nothing(public):
         service.admit_run()
 
 
-def test_kept_runs_are_counted_with_the_deleted_ones(public, monkeypatch):
+def test_kept_runs_are_counted_with_the_deleted_ones(public):
     service = VisitorService(public.database, ModelStore(), VisitorLimits(kept_runs=1, runs=50))
     with acting_as(VISITOR + "ada"):
         service.admit_run()
@@ -269,9 +278,6 @@ async def _asked(app, address="1.2.3.4", path="/", headers=()):
 
 
 def test_too_many_requests_of_one_address_are_turned_away():
-    import asyncio
-    import threading
-
     async def ok(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
 

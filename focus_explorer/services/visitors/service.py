@@ -21,10 +21,10 @@ from focus_explorer.services.names import KnownNames
 from focus_explorer.services.service import Part, Service
 from focus_explorer.services.visitors.database import ShownDatabase, VisitorDatabase
 from focus_explorer.services.visitors.limits import CHARACTERS_OF_TOKEN, MOST_REMEMBERED, Shares, VisitorLimits
+from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
     from focus_explorer.services.analyze import AnalyzeRequest
-    from focus_runtime.store.database import Database
 
 IDLE_SECONDS = 1800.0  # after which what is kept in memory for a visitor goes
 SWEEP_SECONDS = 300.0
@@ -118,6 +118,9 @@ class VisitorService(Service):
     """
 
     def __init__(self, database: str | Path, models: ModelStore, limits: VisitorLimits) -> None:
+        if not Database(database).path.exists():
+            with Database(database).write():  # by the host, for whom this is made
+                pass
         self.shown = ShownDatabase(database)
         super().__init__(models=models, opened=self.shown)
         self.limits, self.shares = limits, Shares(limits)

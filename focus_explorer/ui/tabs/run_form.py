@@ -73,6 +73,8 @@ def _more(request: AnalyzeRequest, limits: VisitorLimits | None) -> dict[str, An
     longest = DEFAULT_LIMIT if limits is None else min(DEFAULT_LIMIT, limits.tokens)
     with gr.Row():
         sinks, limit = _number(4, "sinks"), _number(longest, "limit")
+    if limits is not None:
+        limit.info = HELP["public_limit"].format(tokens=limits.tokens)
     assignment = gr.Radio(
         ["causal", "sinkhorn"],
         value="causal",

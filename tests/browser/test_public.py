@@ -1,0 +1,47 @@
+"""A public page in two browsers."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.service import Service
+from tests.browser.conftest import HARBOUR, opening, serving
+from tests.helpers import build_model, build_tokenizer
+
+pytestmark = pytest.mark.browser
+
+
+def test_two_visitors_explore_apart_and_meet_their_limit(chromium, tmp_path):
+    build_model(vocab_size=512).save_pretrained(tmp_path / "tiny")
+    build_tokenizer().save_pretrained(tmp_path / "tiny")
+    chosen = AnalyzeRequest(model=str(tmp_path / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
+    service = Service(tmp_path / "shown.duckdb")
+    shown = analyze(service, HARBOUR[:600], chosen)
+    flags = ("--db", service.database.path, "--model", tmp_path / "tiny", "--centroids", "random")
+    with (
+        serving(*flags, "--public", "--visitor-runs", "1", "--visitor-tokens", "300", port=7956) as url,
+        opening(chromium, url) as open_one,
+    ):
+        page, other = open_one(), open_one(size="narrow")  # of different contexts: two browsers
+        assert [tab.inner_text() for tab in page.get_by_role("tab").all()[:3]] == ["Explore", "Centroids", "Runs"]
+        expect(page.locator("#fe-public")).to_contain_text("texts of up to 300 tokens")
+        _explore(page, "A text of my own about the harbour. " * 8)
+        page.wait_for_function("old => new URLSearchParams(location.search).get('run') !== old", arg=shown)
+        own = page.evaluate("new URLSearchParams(location.search).get('run')")
+        _explore(page, "Another text of my own. " * 8)
+        expect(page.locator("#fe-status [role=alert]")).to_contain_text("what one visitor may use of this page")
+        other.goto(f"{url}?run={own}")
+        expect(other.locator("#fe-notice")).to_contain_text(f"The run {own} of this link is not in this database")
+        other.get_by_role("tab", name="Runs").click()
+        expect(other.locator("#fe-runs .fx-runs-name")).to_have_count(1)
+        page.get_by_role("tab", name="Centroids").click()
+        expect(page.locator("[data-testid=fx-file-use]").first).to_be_visible()
+        expect(page.locator("#fe-upload")).to_have_count(0)
+
+
+def _explore(page, text):
+    page.evaluate("window.FocusForm.open()")
+    page.locator("#fe-text textarea").fill(text)
+    page.locator("#fe-run").click()

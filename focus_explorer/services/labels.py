@@ -8,6 +8,7 @@ from typing import Any
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.acting_user import check_owner
+from focus_explorer.services.logs import log_change
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.stored_runs import RunLabelPayload
 from focus_runtime.store.labels import purge_runs, write_label
@@ -148,6 +149,8 @@ def _write(service: Service, run_id: str, **changes: Any) -> None:
     check_owner(f"the run {run_id}", owners[0])
     if not write_label(service.database, run_id, **changes):
         raise _unknown(service, run_id)
+    deleted = changes.get("deleted")
+    log_change("run labelled" if deleted is None else "run deleted" if deleted else "run undeleted", run=run_id)
 
 
 def _unknown(service: Service, run_id: str) -> NotFoundError:

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
+from focus_explorer.services.acting_user import acting_user
+
 LOG = logging.getLogger("focus_explorer")
 REQUEST_ID_SOURCES: list[Callable[[], str]] = []
 """Asked first, such as for the request of an event that a server took from its queue."""
@@ -55,8 +57,18 @@ def request_id() -> str:
     return found or ("" if request is None or request.ended else request.identity)
 
 
+def log_change(what: str, **names: str) -> None:
+    """Log who has changed what for good, for a host's audit trail.
+
+    Args:
+        what: such as "run deleted"; no word of a user's.
+        names: ids of what was changed.
+    """
+    LOG.info(what, extra={"fields": dict(names)})
+
+
 class JSONFormatter(logging.Formatter):
-    """One JSON object a record: time, level, logger, event, request, and the `fields` it was logged with.
+    """One JSON object a record: time, level, logger, event, request, user if any, and the `fields` it was logged with.
 
     Messages of other libraries and of exceptions may quote what a user wrote. So of the former only the place they
     come from is kept, of the latter their type and their frames.
@@ -72,6 +84,8 @@ class JSONFormatter(logging.Formatter):
             "event": record.getMessage() if own else f"message at {record.pathname}:{record.lineno}",
             "request": request_id(),
         }
+        if user := acting_user():
+            entry["user"] = user
         entry |= getattr(record, "fields", {}) if own else {}
         if record.exc_info and record.exc_info[0] is not None:
             entry["error"] = record.exc_info[0].__qualname__

@@ -15,6 +15,7 @@ from focus_explorer.services.jobs import Job, live_jobs
 from focus_explorer.services.logs import LOG
 
 LOOK_SECONDS = 0.2
+TRIM_LOOKS = 150  # between two times that freed memory is given back, which the C library would keep
 LAST_LOOKS = 25  # for a job to reach its next step, before the next one is ended too
 
 
@@ -36,16 +37,24 @@ def resident_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def give_back_memory() -> None:
-    """Collect what is garbage, and let the C library return what it keeps for later, where it does."""
-    gc.collect()
+def give_back_memory(*, garbage: bool = True) -> None:
+    """Let the C library return what it keeps for later, where it does.
+
+    Args:
+        garbage: collect Python's first, for which everything else waits half a second.
+    """
+    if garbage:
+        gc.collect()
     with suppress(OSError, AttributeError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _watch(ended: threading.Event) -> None:
-    patience, job = 0, None
+    patience, job, look = 0, None, 0
     while not ended.wait(LOOK_SECONDS):
+        look += 1
+        if look % TRIM_LOOKS == 0:
+            give_back_memory(garbage=False)
         if job is not None and not job.live:
             job = None
             give_back_memory()

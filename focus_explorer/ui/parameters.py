@@ -11,6 +11,29 @@ Request = dict[str, Any]
 Payload = Mapping[str, Any]  # one of focus_explorer.views.payloads
 
 
+LARGEST = 2**53  # up to which JSON's numbers are exact
+
+
+def check_values(value: Any) -> None:
+    """Refuse what JSON can say and nothing here can use, wherever it stands in a request.
+
+    Raises:
+        InputError: a text with half of a surrogate pair, a number that is none, or one too large.
+    """
+    if isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise InputError("the request has half of a surrogate pair in a text", expected="valid Unicode")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            check_values(key)
+            check_values(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            check_values(inner)
+    elif isinstance(value, int | float) and not abs(value) <= LARGEST:
+        raise InputError("the request has a number that is too large, or none", expected="numbers up to 2^53")
+
+
 def run_of(request: Request, name: str = "run") -> str:
     """A run's id; whether there is such a run is checked by the use case."""
     return str(request.get(name))
@@ -112,6 +135,6 @@ def one_of(request: Request, name: str, known: Any) -> str:
         InputError: it is none of them.
     """
     value = request.get(name)
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise InputError(f"there is no {name} {value!r}", expected=" or ".join(known))
-    return str(value)
+    return value

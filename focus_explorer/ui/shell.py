@@ -240,7 +240,7 @@ def build_app(
     hosting = hosting or Hosting()
     service = _service(database, models, request, hosting)
     gr.set_static_paths(static_paths())
-    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=SWEEP) as blocks:
+    with api.Page(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=SWEEP) as blocks:
         skip = f'<a class="fe-skip" href="#fe-view">{SKIP}</a>'
         gr.HTML(f'{skip}<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
         with gr.Tabs(elem_id="fe-tabs") as tabs:

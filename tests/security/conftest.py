@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from contextlib import contextmanager
 
 import pytest
@@ -14,6 +15,23 @@ from focus_explorer.ui.gradio_import import import_gradio
 from focus_explorer.ui.hosting.login import login
 from focus_explorer.ui.hosting.modes import Hosting
 from tests.explorer.conftest import TEXT, model_folder  # noqa: F401
+from tests.security.watch import watched_files
+
+MOST_BYTES = 2**30  # that hostile input may make a process take in addition
+
+
+@pytest.fixture(autouse=True)
+def bounded(request):
+    """What is marked `fuzz` leaves the folders it was given, and the memory of the machine, alone."""
+    if request.node.get_closest_marker("fuzz") is None:
+        yield
+        return
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with watched_files():
+        yield
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown < MOST_BYTES, f"{grown / 2**20:.0f} MiB"
+
 
 import_gradio()  # before a test imports it in twice the time
 HERE = "http://127.0.0.1:7860"

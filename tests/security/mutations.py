@@ -18,7 +18,7 @@ FUZZ = settings(
 )
 FUZZ_SLOW = settings(FUZZ, max_examples=max(5, EXAMPLES // 12))  # a model is loaded each time
 REMOVED = object()
-HOSTILE_TEXTS = ["", "x", "\x00", "../../etc/passwd", "\ud800", "=1+1", "__proto__", "NaN"]
+HOSTILE_TEXTS = ["", "x", "\x00", "../../../../../../etc/passwd", "/etc/passwd", "\ud800", "=1+1", "__proto__", "NaN"]
 HOSTILE_NUMBERS = [0, -1, 1, 2**31, 2**63, 10**30, 10**400, 1e308, 1e-320, float("nan"), float("inf")]
 HOSTILE = [None, True, False, *HOSTILE_TEXTS, *HOSTILE_NUMBERS, [], {}, [[]], {"": []}, [None] * 1000]
 VALUES = st.one_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,3 +68,12 @@ def test_l_the_argument_is_named(private, stored, name, values, said):
     answer, problem = private.call(name, *(stored[1] if value == "R" else value for value in values))
     assert answer is None
     assert said in problem
+
+
+def test_a_call_with_too_few_values_is_one_sentence(private, capfd):
+    answer, problem = private.call("analyze", "A secret text")
+    assert answer is None
+    assert json.loads(problem)["error"] == "analyze got 1 of 11 values; /gradio_api/info lists them"
+    log = "".join(capfd.readouterr())
+    assert "Traceback" not in log
+    assert "secret" not in log

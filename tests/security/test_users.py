@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import os
 import shutil
 import stat
@@ -15,6 +16,7 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.services.labels import all_runs
+from focus_explorer.services.logs import JSONFormatter
 from focus_explorer.services.service import Service
 from focus_explorer.services.users import add_user, is_password, read_users
 from focus_explorer.ui.hosting.lab import USER_HEADER
@@ -135,6 +137,22 @@ def test_a_labs_page_answers_nobody_without_login(stored, users):
         answer, problem = page.call("run", run_id)
         assert (answer["run_id"], problem) == (run_id, "")
         assert page.other_browser().call("run", run_id)[1].startswith("401")
+
+
+def test_the_log_says_who_has_changed_what(stored, caplog):
+    database, _, request = stored
+    with serving(database, request, trusted_header="X-Remote-User") as page:
+        page.client.headers["X-Remote-User"] = "ada"
+        shown = (request.model, "random", 1, 8, 2, "causal", 0, "auto", "auto", "auto")
+        made, _ = page.call("analyze", TEXT, *shown)
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "focus_explorer"):
+            page.server("fe-runs", "remove", {"run": made["run_id"]})
+        lines = [json.loads(JSONFormatter().format(record)) for record in caplog.records]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert requests
+    assert {line["user"] for line in requests} == {"ada"}
+    assert [line["run"] for line in lines if line["event"] == "run deleted"] == [made["run_id"]]
 
 
 def test_a_proxy_names_the_user_once(stored):

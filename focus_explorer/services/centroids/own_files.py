@@ -15,6 +15,7 @@ from focus_explorer.services.centroids.files import (
     uploaded_centroids,
     uploaded_row,
 )
+from focus_explorer.services.logs import log_change
 from focus_explorer.services.service import Service
 
 NAME_LENGTH = 120
@@ -44,6 +45,7 @@ def rename_file(service: Service, file: str, name: str) -> None:
     if name in (*others, "random") or name in shipped_names():
         raise InputError(f"another file is called {name!r}", fix="choose a name that no file has yet")
     rename_centroids(service.database, row["sha256"], name)
+    log_change("file renamed", file=row["sha256"])
 
 
 def remove_file(service: Service, file: str) -> None:
@@ -66,6 +68,7 @@ def remove_file(service: Service, file: str) -> None:
     if path.parent == kept_folder(service.database):
         with suppress(OSError):  # it is in no list any more
             path.unlink()
+    log_change("file removed", file=row["sha256"])
 
 
 def _own_row(service: Service, file: str, what: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from focus_explorer.data.queries import fetch, fetch_training
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.acting_user import acting_user, check_owner
 from focus_explorer.services.centroids.files import add_centroids
+from focus_explorer.services.logs import log_change
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES
 from focus_explorer.services.training.film import Films
@@ -229,6 +230,7 @@ class Trainings:
             words += [] if "--resume" in words else ["--resume"]
             log = self._folder / f"{training_id}.log"  # not in the result's folder, which may hold a file of that name
             self._spawn(words, row["out"], row["name"], Path(row["folder"]), log)
+            log_change("training continued", training=training_id)
             return str(row["out"])
 
     @property
@@ -311,6 +313,7 @@ class Trainings:
         if out not in self._stopping:  # a second signal would not wait for the step under way
             self._stopping.add(out)
             os.kill(pid, signal.SIGINT)
+            log_change("training stopped", training=training_id or "")
         return int(pid)
 
     def _runs(self, pid: int) -> bool:

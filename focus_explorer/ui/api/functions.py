@@ -37,6 +37,25 @@ def check_mcp() -> None:
         raise InputError("--mcp needs the package `mcp`", fix="install it with `pip install 'focus-explorer[mcp]'`")
 
 
+class Page(gr.Blocks):
+    """Gradio's page; a call with too few values is answered in one sentence, not with objects of Python and texts."""
+
+    def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
+        """Refuse a call of a function with fewer values than it takes.
+
+        Args:
+            block_fn: the function.
+            inputs: the values.
+
+        Raises:
+            gr.Error: there are too few.
+        """
+        needed = len(block_fn.inputs)
+        if len(inputs) < needed:
+            problem = f"{block_fn.api_name or 'this function'} got {len(inputs)} of {needed} values"
+            raise gr.Error(f"{problem}; /gradio_api/info lists them", print_exception=False)
+
+
 def build(service: Service, request: AnalyzeRequest) -> None:
     """Register the functions; their names, arguments and answers are documented in docs/howto-api.md."""
     public = visitor_limits(service) is not None

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from focus_explorer.services.logs import LOG, REQUEST_ID_SOURCES, working_for
+from focus_explorer.ui.hosting.lab import USER_HEADER
 from focus_explorer.ui.hosting.metrics import Metrics
 
 HEADER = "x-request-id"
@@ -71,6 +72,8 @@ class Observed:
         method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "OPTIONS") else OTHER
         self.metrics.count_request(method, route, function, status, seconds)
         fields = {"method": method, "route": route, "function": function, "status": status}
+        if user := Headers(scope=scope).get(USER_HEADER):  # which what lies inside has put there
+            fields["user"] = user
         LOG.info("request", extra={"fields": fields | {"seconds": round(seconds, 4)}})
 
 

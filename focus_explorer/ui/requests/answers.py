@@ -14,7 +14,7 @@ from fastapi import Response
 from fastapi.encoders import jsonable_encoder
 
 from focus_explorer.errors import DeletedRunError, InputError
-from focus_explorer.ui.parameters import Payload
+from focus_explorer.ui.parameters import Payload, check_values
 
 PACKED_FROM = 4096  # bytes; below, compression costs more than it saves
 MOST_KEPT_BYTES = 64 * 1024 * 1024
@@ -46,6 +46,10 @@ def of_objects(functions: Sequence[Callable[[Any], Any]]) -> list[Callable[[Any]
         def call(request: Any) -> Any:
             if request is not None and not isinstance(request, dict):
                 return {"error": f"the request is a {type(request).__name__}; expected a JSON object"}
+            try:
+                check_values(request)
+            except InputError as error:
+                return {"error": str(error)}
             return function(request or {})
 
         return call

@@ -7,7 +7,7 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.service import Service
-from focus_explorer.ui.parameters import Payload
+from focus_explorer.ui.parameters import Payload, check_values
 from focus_explorer.ui.requests import compare, exports, groups, run, sparsity, statistics
 
 Handler = Callable[[Service, dict[str, Any]], Payload]
@@ -29,7 +29,8 @@ def dispatch(service: Service, request: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: there is no such request, or its parameters make no sense.
     """
+    check_values(request)
     what = request.get("what")
-    if what not in HANDLERS:
+    if not isinstance(what, str) or what not in HANDLERS:
         raise InputError(f"the page requested {what!r}", expected="a request this version knows", fix="reload the page")
     return dict(HANDLERS[what](service, request))

@@ -229,15 +229,24 @@ class Source:
     def _rows(self, file: Path) -> Iterator[tuple[str, Any]]:
         name, number = self._name(file), 0
         with self._table(file) as table:
-            for batch in table.iter_batches(batch_size=ROWS_AT_ONCE, columns=[self.text_column]):
-                for value in batch.column(0).to_pylist():
+            batches = table.iter_batches(batch_size=ROWS_AT_ONCE, columns=[self.text_column])
+            while True:
+                try:
+                    values = next(batches).column(0).to_pylist()
+                except StopIteration:
+                    return
+                except (OSError, ValueError, pa.ArrowException) as error:  # also text that is not UTF-8
+                    raise InputError(
+                        f"{file} cannot be read from row {number:,} on", expected="a whole Parquet file of UTF-8 text"
+                    ) from error
+                for value in values:
                     yield f"{name}:{number}", value
                     number += 1
 
     def _table(self, file: Path) -> pq.ParquetFile:
         try:
             table = pq.ParquetFile(file)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(f"{file} is no Parquet file that can be read", expected="a Parquet file") from error
         schema = table.schema_arrow
         if self.text_column not in schema.names:

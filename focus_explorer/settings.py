@@ -8,6 +8,7 @@ from pathlib import Path
 
 from focus_runtime.config import BACKENDS as BACKENDS
 from focus_runtime.config import DTYPES as DTYPES
+from focus_runtime.files import process_runs as process_runs
 from focus_runtime.version import __version__
 
 VERSION = __version__

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -20,6 +21,7 @@ from focus_runtime.errors import InputError
 
 PART = ".part-"  # how temporary names begin
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+STALE_SECONDS = 3600  # without a change, before what a dead process left is removed
 RENAMES = 3  # attempts to take an occupied target's place
 
 Explain = Callable[[Path, OSError], Exception]
@@ -73,7 +75,8 @@ def replacing(
     target = Path(target)
     with _explained(target, explain):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=PART, suffix=target.suffix)
+        sweep_parts(target.parent)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(), suffix=target.suffix)
         os.close(handle)
         part = Path(name)
         try:
@@ -112,7 +115,8 @@ def replacing_folder(
     target = Path(target)
     with _explained(target, explain):
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=PART))
+        sweep_parts(target.parent)
+        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix()))
         try:
             yield part
             part.chmod(mode)
@@ -202,6 +206,44 @@ def check_writable_folder(folder: str | os.PathLike[str], *, explain: Explain | 
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+
+
+def sweep_parts(folder: Path) -> None:
+    """Remove what processes that were killed have left in a folder; looked at once by each process.
+
+    Only what is an hour old and names a process that is no more: another machine may write to the same folder.
+
+    Args:
+        folder: of the files that are written.
+    """
+    folder = folder.absolute()
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    with suppress(OSError):
+        for path in folder.glob(f"{PART}*"):
+            named = re.match(rf"{re.escape(PART)}(\d+)-", path.name)
+            with suppress(OSError):
+                if named and path.lstat().st_mtime < time.time() - STALE_SECONDS and not process_runs(int(named[1])):
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+_swept: set[Path] = set()
+
+
+def _prefix() -> str:
+    return f"{PART}{os.getpid()}-"
+
+
+def process_runs(pid: int) -> bool:
+    """Whether this machine has a process of a number, also another user's."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def remove_parts(folder: Path) -> None:

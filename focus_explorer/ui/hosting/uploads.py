@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from focus_explorer.settings import set_upload_folder
+from focus_explorer.settings import process_runs, set_upload_folder
 
 _NAME = re.compile(r"focus-explorer-uploads-(\d+)-\w+")
 
@@ -32,7 +32,7 @@ def sweep(parent: Path) -> None:
     """Remove this user's folders of servers that no longer run."""
     for folder in parent.glob("focus-explorer-uploads-*"):
         named = _NAME.fullmatch(folder.name)
-        if named and not folder.is_symlink() and _is_ours(folder) and not _is_alive(int(named[1])):
+        if named and not folder.is_symlink() and _is_ours(folder) and not process_runs(int(named[1])):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -41,13 +41,3 @@ def _is_ours(folder: Path) -> bool:
         return folder.stat().st_uid == os.getuid()
     except (OSError, AttributeError):  # gone meanwhile, or a system without users
         return False
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

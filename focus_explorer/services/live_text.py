@@ -29,6 +29,8 @@ SHORTER = Advice(fits="type at most {0} tokens", otherwise="type a shorter text,
 class LiveTexts:
     """Texts that visitors are typing, the latest few; safe to use from several threads."""
 
+    LARGE = True  # see `VisitorService.part`
+
     def __init__(self, service: Service) -> None:
         self.service = service
         self._texts: OrderedDict[tuple[str, str], LiveText] = OrderedDict()

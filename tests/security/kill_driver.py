@@ -1,4 +1,4 @@
-"""Kills operations again and again at moments drawn at random, and looks at what is left: run by test_kills.py.
+"""Kills operations at moments drawn at random, or fills the disk, and looks at what is left: run by test_kills.py.
 
     python -m tests.security.kill_driver OPERATION[,OPERATION...] FOLDER COUNT SEED
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -18,6 +19,8 @@ import time
 import zipfile
 from pathlib import Path
 
+FULL_DISKS = 0.3  # of the attempts
+LARGE = (".safetensors", ".zip", ".csv", ".json", ".parquet")
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -78,14 +81,17 @@ def operations(folder):
     }
 
 
-def forked(work):
-    """Pid of a child that does the work and ends."""
+def forked(work, most_bytes=None):
+    """Pid of a child that does the work and ends; it meets files beyond a size as a full disk."""
     pid = os.fork()
     if pid:
         return pid
     quiet = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(quiet, stream)
+    if most_bytes is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
     code = 1
     try:
         work()
@@ -155,14 +161,18 @@ def tortured(name, work, folder, count, draw):
     started = time.monotonic()
     _, status = os.waitpid(forked(work), 0)
     seconds = time.monotonic() - started
+    largest = max(path.stat().st_size for path in folder.rglob("*") if path.suffix in (".duckdb", *LARGE))
     wrong = looked_at(folder) + ([f"it fails unharmed: status {status}"] if status else [])
     killed = 0
     for number in range(count):
         if name != "analyze" or number % 4 == 0:  # runs of the killed ones before may stay
             anew(name, folder)
-        pid = forked(work)
-        time.sleep(draw.uniform(0, 1.1) * seconds)
-        os.kill(pid, draw.choice(SIGNALS))
+        if draw.random() < FULL_DISKS:
+            pid = forked(work, int(draw.uniform(0, 1) * largest))
+        else:
+            pid = forked(work)
+            time.sleep(draw.uniform(0, 1.1) * seconds)
+            os.kill(pid, draw.choice(SIGNALS))
         _, status = os.waitpid(pid, 0)
         killed += status != 0
         wrong += looked_at(folder)

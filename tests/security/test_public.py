@@ -20,7 +20,7 @@ from focus_explorer.services.labels import all_runs
 from focus_explorer.services.models import ModelStore
 from focus_explorer.services.service import Service
 from focus_explorer.services.visitors.limits import Share, Shares, VisitorLimits
-from focus_explorer.services.visitors.service import VisitorService
+from focus_explorer.services.visitors.service import MOST_LARGE, VisitorService
 from focus_explorer.ui.api.functions import NOT_FOR_VISITORS
 from focus_explorer.ui.hosting.lab import USER_HEADER
 from focus_explorer.ui.hosting.modes import Hosting
@@ -234,6 +234,33 @@ def test_kept_runs_are_counted_with_the_deleted_ones(public):
             connection.execute(f"INSERT INTO runs SELECT {values} FROM runs")
         with pytest.raises(InputError, match="you have 1 runs on this page; expected at most 1, deleted ones included"):
             service.admit_run()
+
+
+def test_large_parts_are_kept_for_the_latest_visitors(public):
+    class Large:
+        LARGE = True
+
+        def __init__(self, service):
+            self.service = service
+
+    class Small(Large):
+        LARGE = False
+
+    service = VisitorService(public.database, ModelStore(), VisitorLimits())
+    made = {}
+    for number in range(MOST_LARGE + 1):
+        with acting_as(f"{VISITOR}{number}"):
+            made[number] = service.part(Large), service.part(Small)
+            assert service.part(Large) is made[number][0]
+            assert made[number][0].service.database.path == public.database  # until something is written
+    for number, (large, small) in made.items():
+        with acting_as(f"{VISITOR}{number}"):
+            assert service.part(Small) is small
+            if number:
+                assert service.part(Large) is large
+    with acting_as(f"{VISITOR}0"):
+        assert service.part(Large) is not made[0][0]
+    assert len({id(small.service) for _, small in made.values()}) == MOST_LARGE + 1
 
 
 def test_what_a_visitor_left_is_removed_in_time(public):

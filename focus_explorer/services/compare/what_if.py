@@ -122,6 +122,8 @@ def save_changed(
 class WhatIfs:
     """Changed runs of one service, the latest few; safe to use from several threads."""
 
+    LARGE = True  # see `VisitorService.part`
+
     def __init__(self, service: Service) -> None:
         self.service = service
         self._kept: tuple[str, KeptPass] | None = None

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import ConfigError, InputError, StoreError, TextError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 1800.0  # after which what is kept in memory for a visitor goes
 SWEEP_SECONDS = 300.0
+MOST_LARGE = 6  # a hundred megabytes each
 MOST_BYTES = 8 * 2**30  # of all visitors' databases together
 _FOLDER = re.compile(r"[0-9a-f]{16,64}")
 
@@ -99,6 +100,11 @@ class OwnService(Service):
         self.visitor, self.folder, self._page = visitor, folder, page
         self.used = 0.0  # when it was last asked for
 
+    def drop(self, kind: type[Any]) -> None:
+        """Forget the object of a class; who works with it keeps it until then."""
+        with self._lock:
+            self._parts.pop(kind, None)
+
     def admit_run(self) -> None:
         """Count a run that is to be stored.
 
@@ -127,6 +133,7 @@ class VisitorService(Service):
         self.folder = self.shown.path.with_name(f"{self.shown.path.name}.visitors")
         self.addresses: OrderedDict[str, str] = OrderedDict()  # by visitor, where they were last seen
         self._services: OrderedDict[str, OwnService] = OrderedDict()
+        self._large: OrderedDict[tuple[str, type[Any]], OwnService] = OrderedDict()
         self._own_lock = threading.Lock()
         models.meter = self
 
@@ -137,9 +144,21 @@ class VisitorService(Service):
         return self.shown if own is None else own.database
 
     def part(self, kind: type[Part]) -> Part:
-        """The one object of a class that belongs to the visitor this code works for."""
+        """The one object of a class that belongs to the visitor this code works for.
+
+        Of a class that says it is `LARGE`, as it keeps passes of the model, only the latest few visitors have one.
+        """
         own = self._own()
-        return super().part(kind) if own is None else own.part(kind)
+        if own is None:
+            return super().part(kind)
+        if getattr(kind, "LARGE", False):
+            with self._own_lock:
+                self._large.pop((own.visitor, kind), None)
+                self._large[own.visitor, kind] = own
+                while len(self._large) > MOST_LARGE:
+                    (_, oldest), other = self._large.popitem(last=False)
+                    other.drop(oldest)
+        return own.part(kind)
 
     def admit_run(self, own: OwnService | None = None) -> None:
         """Count a run that is to be stored.
@@ -207,6 +226,8 @@ class VisitorService(Service):
             for visitor, own in list(self._services.items()):
                 if own.used < time.monotonic() - IDLE_SECONDS and VISITOR + visitor not in busy:
                     del self._services[visitor]
+                    for key in [key for key in self._large if key[0] == visitor]:
+                        del self._large[key]
             for folder in self.folder.glob("*"):
                 old = _FOLDER.fullmatch(folder.name) and folder.name not in self._services
                 with suppress(OSError):

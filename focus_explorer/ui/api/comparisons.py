@@ -12,6 +12,7 @@ from focus_explorer.services.compare.heads import measure_heads, measured_heads
 from focus_explorer.services.compare.missing_links import explain_token, measured_links
 from focus_explorer.services.compare.runs import NO_PARTNER
 from focus_explorer.services.compare.what_if import WhatIfs
+from focus_explorer.services.jobs import Job, done_here
 from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api.request import ask
@@ -71,7 +72,9 @@ class ComparisonFunctions:
         service = self.service
         check_run(service.database, run_id)
         stored = measured_links(service, run_id, token)["explained"]
-        return dict(explain_token(service, run_id, token) if stored is None else stored)
+        if stored is None:
+            stored = done_here("links", lambda job: explain_token(service, run_id, token, **_followed(job)))
+        return dict(stored)
 
     def head_costs(self, run_id: str) -> dict:
         """What the mask costs in each key-value head; measured unless stored, which takes about half a minute.
@@ -86,7 +89,9 @@ class ComparisonFunctions:
             of full attention outside the mask, null until measured).
         """
         stored = measured_heads(self.service, run_id)
-        return dict(stored if stored["heads"] else measure_heads(self.service, run_id))
+        if not stored["heads"]:
+            stored = done_here("heads", lambda job: measure_heads(self.service, run_id, **_followed(job)))
+        return dict(stored)
 
     def what_if(self, run_id: str, changes: list) -> dict:
         """A run with changes made by hand, read again from the first changed layer on; nothing is stored.
@@ -103,7 +108,8 @@ class ComparisonFunctions:
             (tokens in another group), kept_before and kept_after (share of pairs).
         """
         texts = words({"changes": changes}, "changes")
-        payload = self.service.part(WhatIfs).measure(run_id, texts)
+        measured = self.service.part(WhatIfs)
+        payload = done_here("what_if", lambda job: measured.measure(run_id, texts, **_followed(job)))
         values = np.frombuffer(base64.b64decode(payload["changes"]), dtype=np.float32)
         return {**payload, "changes": values.tolist()}
 
@@ -126,6 +132,11 @@ class ComparisonFunctions:
         groups = groups.reshape(len(payload["layers"]), len(payload["losses"]))
         top = [[None if group == NO_PARTNER else group for group in row] for row in groups.tolist()]
         return payload | {"top": top}
+
+
+def _followed(job: Job) -> dict[str, Any]:
+    """Arguments by which work is limited and stopped."""
+    return {"progress": job.step, "cancelled": job.stop_requested}
 
 
 def functions(service: Service) -> dict[str, Callable[..., Any]]:

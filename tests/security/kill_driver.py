@@ -41,7 +41,7 @@ def operations(folder):
     db, model = ["--db", folder / "runs.duckdb"], ["--model", folder / "tiny"]
     chosen = [*model, "--centroids", folder / "c.safetensors"]
 
-    steps = ["--steps", "4", "--seq-len", "32", "--save-every", "1", "--groups", "4", "--window", "8", "--top-k", "1"]
+    steps = ["--steps", "4", "--seq-len", "32", "--checkpoint-every", "1", "--groups", "4", "--window", "8", "--top-k", "1"]
 
     def delete():
         service = Service(folder / "runs.duckdb")
@@ -94,8 +94,8 @@ def forked(work, most_bytes=None):
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
     code = 1
     try:
-        work()
-        code = 0
+        code = work()
+        code = code if isinstance(code, int) else 0
     except KeyboardInterrupt:
         code = 130
     finally:

@@ -41,7 +41,20 @@ def operations(folder):
     db, model = ["--db", folder / "runs.duckdb"], ["--model", folder / "tiny"]
     chosen = [*model, "--centroids", folder / "c.safetensors"]
 
-    steps = ["--steps", "4", "--seq-len", "32", "--checkpoint-every", "1", "--groups", "4", "--window", "8", "--top-k", "1"]
+    steps = [
+        "--steps",
+        "4",
+        "--seq-len",
+        "32",
+        "--checkpoint-every",
+        "1",
+        "--groups",
+        "4",
+        "--window",
+        "8",
+        "--top-k",
+        "1",
+    ]
 
     def delete():
         service = Service(folder / "runs.duckdb")

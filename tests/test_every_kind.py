@@ -237,7 +237,7 @@ def test_trainings(site, said):
     said("trainings", *site.db)
 
 
-REPORTS = ("table7", "groups", "mass", "layers", "balance")
+REPORTS = ("table6", "groups", "mass", "layers", "balance")
 
 
 def test_the_papers_reports(site, said, refused, monkeypatch):
@@ -252,7 +252,7 @@ def test_the_papers_reports(site, said, refused, monkeypatch):
         written = json.loads(said("reproduce", *REPORTS, *options, "--json"))["written"]
         assert set(written) == set(REPORTS)
         return
-    said("reproduce", "table7", *options)
+    said("reproduce", "table6", *options)
     line = refused("reproduce", "mass", *options)  # soft gates train whole layers, not windows
     assert re.search("mass: layer 0 .* attends to the last 24 tokens only, .*; choose another --model$", line), line
 

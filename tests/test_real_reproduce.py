@@ -16,18 +16,19 @@ from focus_explorer.reproduce.scale import SCALES
 def test_two_tables_are_reproduced_from_nothing(tmp_path, capsys, monkeypatch):
     few = dataclasses.replace(SCALES["tiny"], study_steps=2)  # a second for each step of each of its strategies
     monkeypatch.setitem(SCALES, "tiny", few)
-    assert main(["reproduce", "table7", "table9", "figure1", "--scale", "tiny", "--out", str(tmp_path), "--json"]) == 0
+    names = ["table6", "table8", "dominance"]
+    assert main(["reproduce", *names, "--scale", "tiny", "--out", str(tmp_path), "--json"]) == 0
     written = json.loads(capsys.readouterr().out.splitlines()[-1])["written"]
-    assert list(written) == ["table7", "table9", "figure1"]
-    with (tmp_path / "table9.csv").open() as lines:
+    assert list(written) == names
+    with (tmp_path / "table8.csv").open() as lines:
         rows = {row["mitigation"]: row for row in csv.DictReader(lines)}
     assert float(rows["sinkhorn"]["dominance"]) < 0.3 < float(rows["softmax"]["dominance"])
-    with (tmp_path / "table7.csv").open() as lines:
+    with (tmp_path / "table6.csv").open() as lines:
         rows_7 = list(csv.DictReader(lines))
     assert [row["tokens"] for row in rows_7] == ["512", "1024"]
     assert all(float(row["focus_ms8"]) > 0 for row in rows_7)
     assert (
-        json.loads((tmp_path / "figure1.json").read_text())["rows"]
-        == json.loads((tmp_path / "table9.json").read_text())["rows"]
+        json.loads((tmp_path / "dominance.json").read_text())["rows"]
+        == json.loads((tmp_path / "table8.json").read_text())["rows"]
     )
-    assert "softmax: step" in (tmp_path / "table9.log").read_text()
+    assert "softmax: step" in (tmp_path / "table8.log").read_text()

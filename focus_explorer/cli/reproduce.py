@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.reproduce.names import REPORTS
+from focus_explorer.reproduce.names import OWN, PAPER, REPORTS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=[*REPORTS, "all"],
         metavar="REPORT",
-        help="table1 to table10, figure1 to figure3, long-context, groups, mass, leak, sinks, layers, balance, "
-        "devices, or all",
+        help=f"of the paper, by its names: {', '.join(PAPER)}; of our own: {', '.join(OWN)}; or all",
     )
     parser.add_argument(
         "--scale", default="tiny", help="tiny (minutes), small (two cores, hours) or paper (GPUs); (default: tiny)"

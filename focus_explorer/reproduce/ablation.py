@@ -1,4 +1,4 @@
-"""Tables 8 and 10: what K, w, tau, N, the sinks and the routing size change in training."""
+"""Table 9 and the routing size: what K, w, tau, N, the sinks and the routing size change in training."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _row(lab: Lab, label: str, **config: Any) -> dict[str, Any]:
     }
 
 
-def table8(lab: Lab) -> Report:
+def table9(lab: Lab) -> Report:
     """One setting varied at a time."""
     base = lab.config()
     rows, series = [], {}
@@ -91,7 +91,7 @@ def table8(lab: Lab) -> Report:
         ),
     ]
     return Report(
-        "table8",
+        "table9",
         "Settings varied one at a time, trained and scored in each",
         SWEEP,
         rows,
@@ -113,7 +113,7 @@ def table8(lab: Lab) -> Report:
     )
 
 
-def table10(lab: Lab) -> Report:
+def routing_size(lab: Lab) -> Report:
     """The size of the routing space."""
     layers, width = len(lab.trained(lab.scale.seeds[0]).routers), lab.trained(lab.scale.seeds[0]).hidden_size
     rows = []
@@ -144,7 +144,7 @@ def table10(lab: Lab) -> Report:
         Column("paper_ppl", "perplexity (GPT-2)", 1, paper=True),
     ]
     return Report(
-        "table10",
+        "routing-size",
         "Size of the routing space",
         columns,
         rows,

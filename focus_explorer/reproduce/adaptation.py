@@ -1,4 +1,4 @@
-"""Tables 1 and 2: Focus compared with other sparse attentions and with LoRA: perplexity and last-word accuracy."""
+"""Tables 1 and 3: Focus compared with other sparse attentions and with LoRA: perplexity and last-word accuracy."""
 
 from __future__ import annotations
 
@@ -54,12 +54,14 @@ def _expm1(value: float) -> float:
     return _exp(value) - 1.0
 
 
-def _accuracy(lab: Lab, model: Any) -> dict[str, Any]:
+def accuracy_cells(lab: Lab, model: Any) -> dict[str, Any]:
+    """Last-word accuracy of a model as cells of a row."""
     measured = lab.accuracy(model)
     return {key: measured[key] for key in ("short", "long", "beyond", "unharmed", "tests")}
 
 
-def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
+def focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Focus with trained centroids of so many groups under the hard mask, a row for each k."""
     full, trained = lab.full(), [lab.trained(seed, num_groups=groups) for seed in lab.scale.seeds]
     rows = []
     for top_k in top_ks:
@@ -71,7 +73,7 @@ def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str
                     "method": f"Focus K={groups}, k={top_k}",
                     "trained": _size(trained[0]),
                     **cells,
-                    **_accuracy(lab, focus),
+                    **accuracy_cells(lab, focus),
                 }
             )
         finally:
@@ -83,7 +85,7 @@ def _size(centroids: Any) -> int:
     return sum(p.numel() for router in centroids.routers.values() for p in router.parameters())
 
 
-def _soft_row(lab: Lab) -> dict[str, Any]:
+def soft_row(lab: Lab) -> dict[str, Any]:
     """Focus under the soft gate that centroids are trained with: every pair is computed, nothing is sparse."""
     full, runs = lab.full(), []
     for seed in lab.scale.seeds:
@@ -116,8 +118,8 @@ def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str,
         "trained": sum(p.numel() for p in weights.parameters()),
         **plain_cells(lab.precise_full(), scores),
         "retained": 1.0 if handle is None else handle.retained_pairs(),
-        **_accuracy(lab, network),
-        **_paper(paper.RETROFIT.get(name, {})),
+        **accuracy_cells(lab, network),
+        **reported(paper.RETROFIT.get(name, {})),
     }
     if handle is not None:
         handle.detach()
@@ -133,11 +135,12 @@ def _attached(lab: Lab, name: str, method: Any, note: str = "frozen") -> dict[st
             "trained": 0,
             **plain_cells(lab.full(), scores),
             "retained": handle.retained_pairs(),
-            **_accuracy(lab, lab.model),
+            **accuracy_cells(lab, lab.model),
         }
 
 
-def _paper(values: dict[str, float]) -> dict[str, Any]:
+def reported(values: dict[str, float]) -> dict[str, Any]:
+    """The paper's numbers as cells of a row."""
     return {f"paper_{key}": value for key, value in values.items()}
 
 
@@ -154,31 +157,38 @@ def _retrofit_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
             "trained": 0,
             "ppl": lab.full().perplexity,
             "retained": 1.0,
-            **_accuracy(lab, lab.model),
-            **_paper(paper.RETROFIT["full attention"]),
+            **accuracy_cells(lab, lab.model),
+            **reported(paper.RETROFIT["full attention"]),
         }
     ]
     rows += [{"trained": 0, **row} for row in null_rows(lab)]
     rows += [_attached(lab, name, method) for name, method in sparse]
-    rows.append(
-        {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **_paper(paper.RETROFIT["SparQ"])}
-    )
-    rows.append(
-        {
-            **_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=True), "mean value"),
-            **_paper(paper.RETROFIT["SparQ, mean value"]),
-        }
-    )
-    rows.append({**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **_paper(paper.RETROFIT["MagicPIG"])})
+    rows += selecting_rows(lab, keys)
     rows += [_tuned(lab, name, method) for name, method in sparse]
     rows.append(_tuned(lab, "full fine-tuning", None))
-    rows.append({**_soft_row(lab), **_paper(paper.RETROFIT["Focus, soft gate"])})
-    rows += _focus_rows(lab, 4, (1, 2)) + _focus_rows(lab, 8, (1,))
+    rows.append({**soft_row(lab), **reported(paper.RETROFIT["Focus, soft gate"])})
+    rows += focus_rows(lab, 4, (1, 2)) + focus_rows(lab, 8, (1,))
     return rows
 
 
+def selecting_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
+    """Methods that choose `keys` keys for every query, on the frozen model."""
+    return [
+        {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **reported(paper.RETROFIT["SparQ"])},
+        {
+            **_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=True), "mean value"),
+            **reported(paper.RETROFIT["SparQ, mean value"]),
+        },
+        {**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **reported(paper.RETROFIT["MagicPIG"])},
+    ]
+
+
 def table1(lab: Lab) -> Report:
-    """Retrofitting sparse attention onto a pretrained model."""
+    """Retrofitting sparse attention onto a pretrained model; measured once for it and table 10."""
+    return lab.once("table1", _table1)
+
+
+def _table1(lab: Lab) -> Report:
     scale = lab.scale
     keys = min(SELECTED, scale.seq_len // 4)
     rows = _retrofit_rows(lab, keys)
@@ -202,7 +212,7 @@ def table1(lab: Lab) -> Report:
             "keys a query (SparQ, MagicPIG)": keys,
             "seeds": scale.seeds,
             "steps": {"centroids": scale.steps, "weights": scale.weight_steps},
-            "passages longer than the window": _beyond(rows),
+            "passages longer than the window": beyond_window(rows),
             "learning rates": {"centroids": scale.learning_rate, "weights": scale.weight_rate},
         },
         [
@@ -214,20 +224,24 @@ def table1(lab: Lab) -> Report:
             "Fine-tuning rows are of one seed, scored in fp32 and compared with full attention in fp32.",
         ],
         _retrofit_claims(rows, scale),
-        _bars(rows),
+        perplexity_bars(rows),
     )
 
 
-def _value(row: dict[str, Any], key: str = "ppl") -> float:
+def value_of(row: dict[str, Any], key: str = "ppl") -> float:
+    """A cell as a number; NaN where it was not measured."""
     cell = row.get(key)
     return math.nan if cell is None else float(getattr(cell, "value", cell))
 
 
 def _accuracies(row: dict[str, Any]) -> str:
-    return "not measured" if row.get("long") is None else f"{_value(row, 'short'):.1%} and {_value(row, 'long'):.1%}"
+    return (
+        "not measured" if row.get("long") is None else f"{value_of(row, 'short'):.1%} and {value_of(row, 'long'):.1%}"
+    )
 
 
-def _beyond(rows: list[dict[str, Any]]) -> str:
+def beyond_window(rows: list[dict[str, Any]]) -> str:
+    """How many passages of the accuracies are longer than the window, in words."""
     share = rows[0].get("beyond")
     return "not measured" if share is None else f"none of the short passages, {share:.0%} of the long ones"
 
@@ -237,7 +251,7 @@ def _sparse_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if "frozen" in row["method"] or row["method"].startswith(("SparQ", "MagicPIG"))]
 
 
-def _below(one: Interval, other: Interval) -> bool | None:
+def lies_below(one: Interval, other: Interval) -> bool | None:
     """Whether one lies below the other; None where their intervals overlap."""
     if None in (one.low, one.high, other.low, other.high):
         return None
@@ -251,12 +265,12 @@ def _compared_with_others(rows: list[dict[str, Any]], focus: dict[str, Any]) -> 
 
     A method that keeps fewer may do worse for that reason alone; Performer leaves out none, it approximates all.
     """
-    kept = _value(focus, "retained")
-    others = sorted(_sparse_rows(rows), key=_value)
-    rivals = [row for row in others if abs(_value(row, "retained") - kept) <= ALIKE]
-    listed = ", ".join(f"{row['method']} {_value(row):.2f} at {_value(row, 'retained'):.0%}" for row in others)
-    evidence = f"{focus['method']} {_value(focus):.2f} at {kept:.0%} of pairs; {listed}"
-    verdict = _below(focus["relative"], rivals[0]["relative"]) if rivals else None
+    kept = value_of(focus, "retained")
+    others = sorted(_sparse_rows(rows), key=value_of)
+    rivals = [row for row in others if abs(value_of(row, "retained") - kept) <= ALIKE]
+    listed = ", ".join(f"{row['method']} {value_of(row):.2f} at {value_of(row, 'retained'):.0%}" for row in others)
+    evidence = f"{focus['method']} {value_of(focus):.2f} at {kept:.0%} of pairs; {listed}"
+    verdict = lies_below(focus["relative"], rivals[0]["relative"]) if rivals else None
     if verdict is None:
         evidence += f"; intervals overlap with {rivals[0]['method']}" if rivals else "; none keeps as many pairs"
     return Claim(f"Focus beats other sparse attentions on the frozen model ({focus['method']})", verdict, evidence)
@@ -277,8 +291,8 @@ def _retrofit_claims(rows: list[dict[str, Any]], scale: Any) -> list[Claim]:
         _compared_with_others(rows, by["Focus K=8, k=1"]),
         Claim(
             "Focus beats full fine-tuning in the domain (36.2 against 36.4)",
-            _value(soft) < _value(tuned) if same else None,
-            f"soft gate {_value(soft):.2f} after {scale.steps} steps, full fine-tuning {_value(tuned):.2f} after "
+            value_of(soft) < value_of(tuned) if same else None,
+            f"soft gate {value_of(soft):.2f} after {scale.steps} steps, full fine-tuning {value_of(tuned):.2f} after "
             f"{scale.weight_steps}",
         ),
         Claim(
@@ -286,19 +300,20 @@ def _retrofit_claims(rows: list[dict[str, Any]], scale: Any) -> list[Claim]:
             two["unharmed"],
             "last word within the window, where every mask is full attention, and in long passages: full attention "
             f"{_accuracies(base)}, k = 2 {_accuracies(two)}, k = 1 {_accuracies(one)}; beyond the window: "
-            f"{_beyond(rows)}; no loss is one of at most {MARGIN:.0%} of items, by a paired interval",
+            f"{beyond_window(rows)}; no loss is one of at most {MARGIN:.0%} of items, by a paired interval",
         ),
     ]
 
 
-def _bars(rows: list[dict[str, Any]]) -> Figure:
-    shown = [row for row in rows if _value(row) < 5 * _value(rows[0])]
+def perplexity_bars(rows: list[dict[str, Any]]) -> Figure:
+    """Bars of perplexity, without those far beyond full attention's."""
+    shown = [row for row in rows if value_of(row) < 5 * value_of(rows[0])]
     return Figure(
         "bar",
         "",
         "perplexity",
-        [Series("ours", [r["method"] for r in shown], [_value(r) for r in shown])],
-        marks={"full attention": _value(rows[0])},
+        [Series("ours", [r["method"] for r in shown], [value_of(r) for r in shown])],
+        marks={"full attention": value_of(rows[0])},
     )
 
 
@@ -311,22 +326,28 @@ def _lora(lab: Lab, rank: int, rate: float, evaluate: Callable[[Any], dict[str, 
         return {"trained": sum(p.numel() for p in parameters), "rate": rate, **evaluate(handle.model)}
 
 
-def table2(lab: Lab) -> Report:
+def table3(lab: Lab) -> Report:
     """Centroids compared with LoRA of as many parameters."""
     scale, full = lab.scale, lab.full()
     rate = scale.lora_rates[len(scale.lora_rates) // 2]
 
     def both(model: Any) -> dict[str, Any]:
-        return {**plain_cells(full, score(model, lab.sequences())), **_accuracy(lab, model), "retained": 1.0}
+        return {**plain_cells(full, score(model, lab.sequences())), **accuracy_cells(lab, model), "retained": 1.0}
 
     rows: list[dict[str, Any]] = [
-        {"method": "frozen model", "trained": 0, "ppl": full.perplexity, "retained": 1.0, **_accuracy(lab, lab.model)}
+        {
+            "method": "frozen model",
+            "trained": 0,
+            "ppl": full.perplexity,
+            "retained": 1.0,
+            **accuracy_cells(lab, lab.model),
+        }
     ]
     for rank in (4, 16):
-        reported = paper.ADAPTATION[f"LoRA r={rank}"]
-        rows.append({"method": f"LoRA r={rank}", **_lora(lab, rank, rate, both), **_paper(reported)})
-    rows.append({**_soft_row(lab), "rate": scale.learning_rate, **_paper(paper.ADAPTATION["centroids"])})
-    rows += [{**row, "rate": scale.learning_rate} for row in _focus_rows(lab, 4, (1, 2))]
+        of_paper = reported(paper.ADAPTATION[f"LoRA r={rank}"])
+        rows.append({"method": f"LoRA r={rank}", **_lora(lab, rank, rate, both), **of_paper})
+    rows.append({**soft_row(lab), "rate": scale.learning_rate, **reported(paper.ADAPTATION["centroids"])})
+    rows += [{**row, "rate": scale.learning_rate} for row in focus_rows(lab, 4, (1, 2))]
     columns = [
         Column("method", "method"),
         Column("trained", "weights trained", 0),
@@ -341,27 +362,27 @@ def table2(lab: Lab) -> Report:
     claims = [
         Claim(
             "LoRA lowers perplexity more than centroids do (31.6 against 34.2)",
-            _below(lora["relative"], soft["relative"]),
-            f"LoRA r=4 {_value(lora):.2f}, centroids {_value(soft):.2f} under the soft gate, {_value(two):.2f} at "
-            f"k = 2, frozen {_value(base):.2f}",
+            lies_below(lora["relative"], soft["relative"]),
+            f"LoRA r=4 {value_of(lora):.2f}, centroids {value_of(soft):.2f} under the soft gate, "
+            f"{value_of(two):.2f} at k = 2, frozen {value_of(base):.2f}",
         ),
         Claim(
             "LoRA costs accuracy elsewhere, centroids none",
             None if None in (lora["unharmed"], two["unharmed"]) else two["unharmed"] and not lora["unharmed"],
             f"last word within the window and in long passages: frozen {_accuracies(base)}, LoRA r=4 "
-            f"{_accuracies(lora)}, k = 2 {_accuracies(two)}; beyond the window: {_beyond(rows)}; the text is of the "
-            "training's domain: a weak test",
+            f"{_accuracies(lora)}, k = 2 {_accuracies(two)}; beyond the window: {beyond_window(rows)}; the text is of "
+            "the training's domain: a weak test",
         ),
     ]
     return Report(
-        "table2",
+        "table3",
         "Centroids beside LoRA on the same data",
         columns,
         rows,
         {
             **lab.base_setting(),
             "steps": scale.steps,
-            "passages longer than the window": _beyond(rows),
+            "passages longer than the window": beyond_window(rows),
             "LoRA": f"query and value projections, alpha 2r, rate {rate:g}",
             "seeds": {"centroids": scale.seeds, "LoRA": [0]},
             "window": scale.window,
@@ -369,5 +390,5 @@ def table2(lab: Lab) -> Report:
         },
         [ITEMS_NOTE],
         claims,
-        _bars(rows),
+        perplexity_bars(rows),
     )

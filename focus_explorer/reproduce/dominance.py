@@ -1,4 +1,4 @@
-"""Table 9 and figure 1: what keeps one group from taking every token."""
+"""Table 8 and the largest group during training: what keeps one group from taking every token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = [
 ]
 
 
-def _table9(lab: Lab) -> Report:
+def _table8(lab: Lab) -> Report:
     """Each mitigation from the same routers on the same sequences."""
     settings = lab.plan(
         lab.scale.seeds[0], steps=lab.scale.study_steps, seq_len=lab.scale.study_len, learning_rate=RATE
@@ -60,7 +60,7 @@ def _table9(lab: Lab) -> Report:
     for row in rows:
         row["meaning"] = next(s.meaning for s in strategies if s.name == row["mitigation"])
     return Report(
-        "table9",
+        "table8",
         "What keeps groups balanced in training (K = 8, perfect balance 12.5 %)",
         COLUMNS,
         rows,
@@ -136,13 +136,13 @@ def _figure(curves: dict[str, list[dict[str, Any]]]) -> Figure:
     )
 
 
-def table9(lab: Lab) -> Report:
-    """The table; measured once for it and figure1."""
-    return lab.once("table9", _table9)
+def table8(lab: Lab) -> Report:
+    """The table; measured once for it and `dominance`."""
+    return lab.once("table8", _table8)
 
 
-def figure1(lab: Lab) -> Report:
-    """The curves of table 9."""
-    report = table9(lab)
-    report.name, report.title = "figure1", "Share of the largest group during training, K = 8"
+def dominance(lab: Lab) -> Report:
+    """The curves of table 8."""
+    report = table8(lab)
+    report.name, report.title = "dominance", "Share of the largest group during training, K = 8"
     return report

@@ -1,7 +1,7 @@
-"""Numbers the paper reports (arXiv 2604.03260), shown in columns of their own.
+"""Numbers the paper reports (arXiv 2604.03260, v1), shown in columns of their own.
 
-The table numbers of the paper are confirmed for tables 2 and 4; the other numbers of tables and figures are
-this project's reading. A missing value was not available to us.
+Tables and figures have the paper's numbers; what it does not number has a plain name, as in names.py. A missing value
+was not available to us.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table 6, figure 2 and long-context: perplexity under the hard mask, by k, by K and by length."""
+"""Table 7, its curve and long-context: perplexity under the hard mask, by k, by K and by length."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def seeds(lab: Lab, **config: Any) -> list[Centroids]:
     return [lab.trained(seed, **config) for seed in lab.scale.seeds]
 
 
-def _table6(lab: Lab) -> Report:
+def _table7(lab: Lab) -> Report:
     """Perplexity, pairs kept and speed, all at the same k."""
     full = lab.full()
     rows: list[dict[str, Any]] = [
@@ -117,7 +117,7 @@ def _table6(lab: Lab) -> Report:
         Column("paper_retained", "pairs kept", 0, paper=True, percent=True),
     ]
     return Report(
-        "table6",
+        "table7",
         "Speed and quality by number of groups a token belongs to",
         columns,
         rows,
@@ -194,15 +194,15 @@ def _trade_off(rows: list[dict[str, Any]]) -> Figure:
     )
 
 
-def table6(lab: Lab) -> Report:
-    """The table; measured once for it and figure2."""
-    return lab.once("table6", _table6)
+def table7(lab: Lab) -> Report:
+    """The table; measured once for it and `pairs-kept`."""
+    return lab.once("table7", _table7)
 
 
-def figure2(lab: Lab) -> Report:
-    """The curve of table 6."""
-    report = table6(lab)
-    report.name, report.title = "figure2", "Perplexity against pairs kept, k = 1 to 4"
+def pairs_kept(lab: Lab) -> Report:
+    """The curve of table 7."""
+    report = table7(lab)
+    report.name, report.title = "pairs-kept", "Perplexity against pairs kept, k = 1 to 4"
     return report
 
 

@@ -1,4 +1,4 @@
-"""Tables 3 and 5: frozen models of several attention kinds, and models whose weights train with Focus."""
+"""Tables 2 and 5: frozen models of several attention kinds, and models whose weights train with Focus."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _frozen_row(
     }
 
 
-def table3(lab: Lab) -> Report:
+def table2(lab: Lab) -> Report:
     """Frozen models of five attention kinds."""
     rows, reported = [], {row["kind"]: row for row in reversed(paper.FROZEN)}
     if lab.scale.name == "paper":
@@ -147,7 +147,7 @@ def table3(lab: Lab) -> Report:
                 )
             except InputError as error:
                 raise InputError(
-                    f"table3 at the scale 'paper' needs {row['hub']}, which cannot be had: {error}",
+                    f"table2 at the scale 'paper' needs {row['hub']}, which cannot be had: {error}",
                     fix="connect to the hub, or use --scale small, which trains small models of the same kinds",
                 ) from error
             rows.append(_frozen_row(lab, {"model": row["model"], "kind": row["kind"]}, model, tokenizer, row))
@@ -172,7 +172,7 @@ def table3(lab: Lab) -> Report:
         Column("paper_focus", "Focus, perplexity", 1, paper=True),
     ]
     return Report(
-        "table3",
+        "table2",
         "Centroids on frozen models of five attention kinds (K = 4, k = 2)",
         columns,
         rows,

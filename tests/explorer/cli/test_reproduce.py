@@ -21,9 +21,9 @@ def test_help_names_the_options_and_every_report(capsys):
 
 
 def test_defaults_are_those_of_the_smallest_scale():
-    arguments = parser(["reproduce"]).parse_args(["reproduce", "table7", "figure1"])
+    arguments = parser(["reproduce"]).parse_args(["reproduce", "table6", "dominance"])
     assert (arguments.names, arguments.scale, arguments.text, arguments.out) == (
-        ["table7", "figure1"],
+        ["table6", "dominance"],
         "tiny",
         [],
         None,
@@ -34,12 +34,12 @@ def test_defaults_are_those_of_the_smallest_scale():
     ("words", "message"),
     [
         (["table99"], "invalid choice: 'table99'"),
-        (["table7", "--scale", "huge"], "there is no scale 'huge'; expected tiny or small or paper"),
-        (["table7", "--scale", "small"], "needs text of your own; expected --text FOLDER --val FILE"),
-        (["table7", "--text", "{file}"], "no held-out text was given"),
-        (["table7", "--steps", "0"], "--steps is 0; expected at least 1"),
-        (["table7", "--out", "{file}/under"], "cannot write to"),
-        (["table7", "--text", "{empty}", "--val", "{file}"], "has no .txt files; expected text files"),
+        (["table6", "--scale", "huge"], "there is no scale 'huge'; expected tiny or small or paper"),
+        (["table6", "--scale", "small"], "needs text of your own; expected --text FOLDER --val FILE"),
+        (["table6", "--text", "{file}"], "no held-out text was given"),
+        (["table6", "--steps", "0"], "--steps is 0; expected at least 1"),
+        (["table6", "--out", "{file}/under"], "cannot write to"),
+        (["table6", "--text", "{empty}", "--val", "{file}"], "has no .txt files; expected text files"),
     ],
 )
 def test_bad_input_is_one_clear_line(words, message, tmp_path, capsys):
@@ -60,7 +60,7 @@ def test_the_scale_of_the_paper_says_what_it_needs(model_folder, tmp_path, capsy
     text.write_text(TEXT * 30)
     words = [
         "reproduce",
-        "table3",
+        "table2",
         "--scale",
         "paper",
         "--text",
@@ -81,5 +81,5 @@ def test_stopping_says_what_is_kept(stop, tmp_path, monkeypatch, capsys):
         raise stop
 
     monkeypatch.setattr("focus_explorer.reproduce.run.reproduce", interrupted)
-    assert main(["reproduce", "table7", "--out", str(tmp_path)]) == 130
+    assert main(["reproduce", "table6", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith("stopped; reports written so far")

@@ -8,12 +8,13 @@ from focus_runtime.version import __version__
 _TEXT = """% Check both entries against the newest version of the paper before you print them.
 
 @misc{{focus2026,
-  title         = {{{{Why Attend to Everything? Focus is the Key}}}},
+  title         = {{{{Composing Sparse Attention via Learned Grouping}}}},
   author        = {{Yao, Hengshuai and Chen, Xing and Murtadha, Ahmed and others}},
   year          = {{2026}},
   eprint        = {{2604.03260}},
   archivePrefix = {{arXiv}},
   primaryClass  = {{cs.CL}},
+  note          = {{Version 1: Why Attend to Everything? Focus is the Key. Table numbers here are those of version 1}},
   url           = {{https://arxiv.org/abs/2604.03260}}
 }}
 

@@ -56,6 +56,8 @@ def test_everything_is_listed_with_its_hash(bundles, run_id):
         assert {"README.txt", "references.bib", f"data/{run_id}/groups.parquet"} <= files.keys()
         assert (f"text/{run_id}.txt" in files) == text
         assert b"2604.03260" in files["references.bib"]
+        assert b"Composing Sparse Attention via Learned Grouping" in files["references.bib"]
+        assert b"Why Attend to Everything? Focus is the Key" in files["references.bib"]
 
 
 def test_the_manifest_says_how_the_run_came_about(bundles, service, run_id):

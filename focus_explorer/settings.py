@@ -65,6 +65,19 @@ def with_process_user(user: str | None) -> dict[str, str]:
     return os.environ | ({"FOCUS_EXPLORER_USER": user} if user else {})
 
 
+KEPT_KERNELS = 64
+
+
+def bound_caches() -> None:
+    """Let torch and its oneDNN keep few compiled products of matrices, before the first is computed.
+
+    They compile one for every shape, so for every length of a text, and keep 1,024 each: half a gigabyte after some
+    hundred texts.
+    """
+    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(KEPT_KERNELS))
+
+
 def quiet_libraries() -> None:
     """No telemetry and no progress bars of libraries between our own."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")

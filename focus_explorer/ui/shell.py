@@ -235,6 +235,7 @@ def build_app(
         hosting: where it is served and who may do what; a private page on this machine when None.
     """
     settings.quiet_libraries()
+    settings.bound_caches()
     request = request or AnalyzeRequest()
     models = ModelStore(device=request.device or "auto", dtype=request.dtype or "auto")
     hosting = hosting or Hosting()

@@ -45,7 +45,11 @@ class Page:
 
     def other_browser(self):
         """The same page in a browser without this one's cookies."""
-        return Page(self.blocks, TestClient(self.client.app, base_url=HERE))
+        client = TestClient(self.client.app, base_url=HERE)
+        client.portal = (
+            self.client.portal
+        )  # the loop that works off the page's queue: from another one it waits for 10 s
+        return Page(self.blocks, client)
 
     def server(self, component, function, data, **how):
         """Call a function of a component as the page's script does."""

@@ -39,14 +39,30 @@ def shown(stored, tmp_path_factory):
 
 
 @pytest.fixture
-def public(shown, tmp_path):
-    """A public page over a copy of that database."""
-    database, run_id, request = shown
-    own = tmp_path / "shown.duckdb"
-    shutil.copyfile(database, own)
-    with serving(own, request, public=True, visitors=VisitorLimits(tokens=400)) as page:
-        page.client.get("/")  # takes the cookie, as a browser does
-        yield SimpleNamespace(page=page, run_id=run_id, request=request, database=own)
+def copied(shown, tmp_path):
+    """A copy of that database of the test's own."""
+    shutil.copyfile(shown[0], tmp_path / "shown.duckdb")
+    return SimpleNamespace(run_id=shown[1], database=tmp_path / "shown.duckdb")
+
+
+@pytest.fixture(scope="module")
+def site(shown):
+    """A public page, which takes seconds to build."""
+    with serving(shown[0], shown[2], public=True, visitors=VisitorLimits(tokens=400, runs=60)) as page:
+        yield page
+
+
+@pytest.fixture
+def public(shown, site):
+    """That page in a new browser, which has taken the cookie."""
+    page = site.other_browser()
+    page.client.get("/")
+    return SimpleNamespace(page=page, run_id=shown[1], request=shown[2], database=shown[0])
+
+
+def folders_of(public):
+    """The folders of all visitors who have written something."""
+    return set(public.database.with_name(f"{public.database.name}.visitors").glob("*"))
 
 
 def explored(page, request, text=TEXT, **fields):
@@ -73,7 +89,7 @@ def runs_of(page):
 def test_a_visitors_runs_are_theirs_alone(public):
     page, other = public.page, public.page.other_browser()
     other.client.get("/")
-    before = public.database.read_bytes()
+    before, others = public.database.read_bytes(), folders_of(public)
     numbers, problem = explored(page, public.request)
     assert problem == ""
     own = numbers["run_id"]
@@ -92,7 +108,7 @@ def test_a_visitors_runs_are_theirs_alone(public):
     explored(other, public.request)
     assert len(runs_of(other)) == 2
     assert own not in runs_of(other)
-    folders = list(public.database.with_name("shown.duckdb.visitors").iterdir())
+    folders = folders_of(public) - others
     assert len(folders) == 2
     assert {oct(folder.stat().st_mode & 0o777) for folder in folders} == {"0o700"}
 
@@ -110,7 +126,7 @@ def test_a_visitor_may_delete_their_own_runs_and_only_their_copy_of_the_shown_on
 
 
 def test_a_visitor_is_who_holds_the_cookie(public):
-    page = public.page
+    page, others = public.page, folders_of(public)
     own = explored(page, public.request)[0]["run_id"]
     token = page.client.cookies[COOKIE]
     assert re.fullmatch("[0-9a-f]{64}", token)
@@ -118,7 +134,7 @@ def test_a_visitor_is_who_holds_the_cookie(public):
     program.client.headers[HEADER] = token
     assert own in runs_of(program)
     forged = page.other_browser()
-    folder = next(public.database.with_name("shown.duckdb.visitors").iterdir()).name
+    [folder] = (each.name for each in folders_of(public) - others)
     for header, value in ((USER_HEADER, VISITOR + folder), (HEADER, folder), (HEADER, "x"), ("cookie", f"{COOKIE}=")):
         forged.client.headers = {header: value}
         assert own not in runs_of(forged), header  # the name on the disk is not what lets in
@@ -141,10 +157,11 @@ def test_a_visitor_is_who_holds_the_cookie(public):
     ],
 )
 def test_a_visitor_gets_what_the_host_has_chosen(public, fields, part):
+    others = folders_of(public)
     answer, problem = explored(public.page, public.request, **fields)
     assert answer is None
     assert part in problem
-    assert not public.database.with_name("shown.duckdb.visitors").exists()
+    assert folders_of(public) == others
 
 
 def test_a_longer_text_is_cut_to_what_the_page_takes(public):
@@ -168,15 +185,15 @@ def test_a_public_page_has_no_sql_no_trainings_and_no_uploads(public):
     assert page.server("fe-centroid-list", "load_files", {}).json()["files"]
 
 
-def test_commands_that_are_shown_name_no_folder_of_the_machine(public, tmp_path):
+def test_commands_that_are_shown_name_no_folder_of_the_machine(public):
     request = {"what": "export_command", "run": public.run_id, "kind": "bundle"}
     answer = public.page.server("fe-runs", "ask", request).json()
-    assert str(tmp_path) not in answer["command"]
+    assert str(public.database.parent) not in answer["command"]
     assert "--db shown.duckdb" in answer["command"]
 
 
-def test_runs_and_time_are_shared_fairly(public):
-    service = VisitorService(public.database, ModelStore(), VisitorLimits(runs=2, minutes=1))
+def test_runs_and_time_are_shared_fairly(copied):
+    service = VisitorService(copied.database, ModelStore(), VisitorLimits(runs=2, minutes=1))
     service.seen("ada", "1.2.3.4")
     with acting_as(VISITOR + "ada"):
         service.admit_run()
@@ -215,17 +232,17 @@ def test_a_share_is_free_again_after_an_hour():
     assert share.used("ada") == 6
 
 
-def test_who_works_for_no_visitor_writes_nothing(public):
-    service = VisitorService(public.database, ModelStore(), VisitorLimits())
-    assert [run["run_id"] for run in all_runs(service)] == [public.run_id]
+def test_who_works_for_no_visitor_writes_nothing(copied):
+    service = VisitorService(copied.database, ModelStore(), VisitorLimits())
+    assert [run["run_id"] for run in all_runs(service)] == [copied.run_id]
     with pytest.raises(StoreError, match="cannot be changed"), service.database.write():
         pass
     with pytest.raises(StoreError, match="no visitor"):
         service.admit_run()
 
 
-def test_kept_runs_are_counted_with_the_deleted_ones(public):
-    service = VisitorService(public.database, ModelStore(), VisitorLimits(kept_runs=1, runs=50))
+def test_kept_runs_are_counted_with_the_deleted_ones(copied):
+    service = VisitorService(copied.database, ModelStore(), VisitorLimits(kept_runs=1, runs=50))
     with acting_as(VISITOR + "ada"):
         service.admit_run()
         with service.database.write() as connection:
@@ -236,7 +253,7 @@ def test_kept_runs_are_counted_with_the_deleted_ones(public):
             service.admit_run()
 
 
-def test_large_parts_are_kept_for_the_latest_visitors(public):
+def test_large_parts_are_kept_for_the_latest_visitors(copied):
     class Large:
         LARGE = True
 
@@ -246,13 +263,13 @@ def test_large_parts_are_kept_for_the_latest_visitors(public):
     class Small(Large):
         LARGE = False
 
-    service = VisitorService(public.database, ModelStore(), VisitorLimits())
+    service = VisitorService(copied.database, ModelStore(), VisitorLimits())
     made = {}
     for number in range(MOST_LARGE + 1):
         with acting_as(f"{VISITOR}{number}"):
             made[number] = service.part(Large), service.part(Small)
             assert service.part(Large) is made[number][0]
-            assert made[number][0].service.database.path == public.database  # until something is written
+            assert made[number][0].service.database.path == copied.database  # until something is written
     for number, (large, small) in made.items():
         with acting_as(f"{VISITOR}{number}"):
             assert service.part(Small) is small
@@ -263,8 +280,8 @@ def test_large_parts_are_kept_for_the_latest_visitors(public):
     assert len({id(small.service) for _, small in made.values()}) == MOST_LARGE + 1
 
 
-def test_what_a_visitor_left_is_removed_in_time(public):
-    service = VisitorService(public.database, ModelStore(), VisitorLimits(hours=2))
+def test_what_a_visitor_left_is_removed_in_time(copied):
+    service = VisitorService(copied.database, ModelStore(), VisitorLimits(hours=2))
     for visitor in ("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"):
         with acting_as(VISITOR + visitor), service.database.write():
             pass
@@ -278,12 +295,12 @@ def test_what_a_visitor_left_is_removed_in_time(public):
     service.sweep()
     assert sorted(path.name for path in service.folder.iterdir()) == ["bbbbbbbbbbbbbbbb", "not ours"]
     with acting_as(VISITOR + "aaaaaaaaaaaaaaaa"):  # who comes back begins anew
-        assert [run["run_id"] for run in all_runs(service)] == [public.run_id]
+        assert [run["run_id"] for run in all_runs(service)] == [copied.run_id]
 
 
-def test_visitors_files_take_no_more_than_there_is_room_for(public, monkeypatch):
+def test_visitors_files_take_no_more_than_there_is_room_for(copied, monkeypatch):
     monkeypatch.setattr("focus_explorer.services.visitors.service.MOST_BYTES", 1)
-    service = VisitorService(public.database, ModelStore(), VisitorLimits())
+    service = VisitorService(copied.database, ModelStore(), VisitorLimits())
     with (
         acting_as(VISITOR + "ada"),
         pytest.raises(StoreError, match="keeps as many visitors' runs as it can; try again tomorrow"),

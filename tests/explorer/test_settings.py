@@ -1,0 +1,41 @@
+"""What the application sets for the libraries it uses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+# Products of as many rows as texts have tokens: each length is another shape, of which libraries keep kernels.
+LENGTHS = """
+import ctypes, gc, json, sys
+if sys.argv[1] == "bounded":
+    from focus_explorer.settings import bound_caches
+    bound_caches()
+import psutil, torch
+torch.set_num_threads(1)
+weights, sizes = [torch.randn(*shape) for shape in ((576, 576), (1536, 576), (576, 1536))], []
+for rows in range(40, 240):
+    for weight in weights:
+        torch.ops.mkldnn._linear_pointwise(torch.randn(rows, weight.shape[1]), weight, None, "none", [], "")
+    if rows in (100, 239):
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        sizes.append(psutil.Process().memory_info().rss / 2**20)
+print(json.dumps(sizes[1] - sizes[0]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is given back by glibc alone")
+def test_memory_does_not_grow_with_every_length_of_a_text():
+    def grown(how):
+        done = subprocess.run([sys.executable, "-c", LENGTHS, how], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    assert grown("bounded") < 30
+    assert grown("as it is") > 60  # else the libraries have changed, and there is nothing to bound

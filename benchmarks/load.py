@@ -192,11 +192,16 @@ class Client:
                     yield json.loads(line.removeprefix("data: "))
 
 
-async def watched(process: psutil.Process, samples: list[tuple[float, int]]) -> None:
-    """Resident memory of the server, once a second."""
+async def watched(process: psutil.Process, database: Path, samples: list[tuple[float, int, int]]) -> None:
+    """Resident memory of the server and size of its database, which it reads from memory, once a second."""
     while True:
-        samples.append((time.monotonic(), process.memory_info().rss))
+        samples.append((time.monotonic(), process.memory_info().rss, database.stat().st_size))
         await asyncio.sleep(1)
+
+
+def a_minute(seconds: np.ndarray, mebibytes: np.ndarray) -> float:
+    """Slope of a line through samples, in MiB a minute."""
+    return round(60 * float(np.polyfit(seconds, mebibytes, 1)[0]), 2) if len(seconds) > 2 else 0.0
 
 
 def spread(times: list[float]) -> dict[str, float]:
@@ -209,19 +214,20 @@ def spread(times: list[float]) -> dict[str, float]:
     }
 
 
-async def measured(page: Served, run_id: str, layers: list[int], arguments: argparse.Namespace) -> dict[str, Any]:
+async def measured(
+    page: Served, database: Path, run_id: str, layers: list[int], arguments: argparse.Namespace
+) -> dict[str, Any]:
     """Times, failures and memory of one client and then of all."""
     async with httpx.AsyncClient(base_url=page.address, timeout=DEADLINE) as http:
         config = (await http.get("/config")).json()
-    samples: list[tuple[float, int]] = []
-    watch = asyncio.create_task(watched(psutil.Process(page.pid), samples))
+    samples: list[tuple[float, int, int]] = []
+    watch = asyncio.create_task(watched(psutil.Process(page.pid), database, samples))
     result: dict[str, Any] = {}
     for name, clients, seconds in (("one", 1, ALONE), ("all", arguments.clients, 60 * arguments.minutes)):
         load, start = Load(page.address, run_id, layers, config), time.monotonic()
         await asyncio.gather(*(Client(load, seed).stay(start + seconds) for seed in range(clients)))
-        memory = np.array([rss for at, rss in samples if at >= start]) / 2**20
-        calm = np.array([(at, rss / 2**20) for at, rss in samples if at >= start + seconds - CALM])
-        slope = float(np.polyfit(calm[:, 0], calm[:, 1], 1)[0]) if len(calm) > 2 else 0.0
+        memory = np.array([rss for at, rss, _ in samples if at >= start]) / 2**20
+        calm = np.array([(at, rss / 2**20, size / 2**20) for at, rss, size in samples if at >= start + seconds - CALM])
         result[name] = {
             "clients": clients,
             "seconds": round(time.monotonic() - start),
@@ -230,7 +236,11 @@ async def measured(page: Served, run_id: str, layers: list[int], arguments: argp
             "memory_mib": {
                 "most": round(float(memory.max())),
                 "end": round(float(memory[-1])),
-                "mib_a_minute_at_the_end": round(60 * slope, 2),
+                "mib_a_minute_at_the_end": a_minute(calm[:, 0], calm[:, 1]),
+            },
+            "database_mib": {
+                "end": round(float(calm[-1, 2]), 1),
+                "mib_a_minute_at_the_end": a_minute(calm[:, 0], calm[:, 2]),
             },
         }
         print(json.dumps(result[name], indent=2), flush=True)
@@ -246,7 +256,7 @@ def run(arguments: argparse.Namespace) -> None:
         run_id = analyze(service, all_samples(), AnalyzeRequest(max_tokens=1000, repeats=1))
         layers = load_run(service.database, run_id)["layer_ids"]
         with served(database, PORT) as page:
-            result = asyncio.run(measured(page, run_id, layers, arguments))
+            result = asyncio.run(measured(page, database, run_id, layers, arguments))
             log = page.log.read_text()
     problems = [line for line in log.splitlines() if "Error" in line or "Traceback" in line]
     print(f"server's log: {len(problems)} lines of problems", *problems[:10], sep="\n")

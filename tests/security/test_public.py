@@ -164,6 +164,12 @@ def test_a_visitor_gets_what_the_host_has_chosen(public, fields, part):
     assert folders_of(public) == others
 
 
+def test_a_text_that_is_typed_is_no_longer_either(public):
+    request = {"what": "live_groups", "run": public.run_id, "text": "word " * 2000, "session": "s"}
+    answer = public.page.server("fe-runs", "ask", request).json()
+    assert "the text has 10,000 characters" in answer["error"]
+
+
 def test_a_longer_text_is_cut_to_what_the_page_takes(public):
     numbers, problem = explored(public.page, public.request, text="a few words " * 400)
     assert problem == ""
@@ -278,6 +284,15 @@ def test_large_parts_are_kept_for_the_latest_visitors(copied):
     with acting_as(f"{VISITOR}0"):
         assert service.part(Large) is not made[0][0]
     assert len({id(small.service) for _, small in made.values()}) == MOST_LARGE + 1
+
+
+def test_who_asks_without_a_cookie_is_forgotten_first(copied, monkeypatch):
+    monkeypatch.setattr("focus_explorer.services.visitors.service.MOST_SERVICES", 3)
+    service = VisitorService(copied.database, ModelStore(), VisitorLimits())
+    for visitor in ("ada", "b", "c", "ada", "d", "e"):
+        with acting_as(VISITOR + visitor):
+            assert service.database is not None
+    assert list(service._services) == ["ada", "d", "e"]
 
 
 def test_what_a_visitor_left_is_removed_in_time(copied):

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -38,6 +38,8 @@ HELD_OUT_VALUES = tuple(HeldOutSettingPayload.__annotations__)
 @dataclass(slots=True)
 class CentroidCards:
     """Files of one service; those read last are kept, since a file's hash never changes its content."""
+
+    LARGE: ClassVar[bool] = True  # see `VisitorService.part`
 
     service: Service
     _kept: dict[str, tuple[dict[str, Any], dict[int, LayerCentroids]]] = field(default_factory=dict)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 1800.0  # after which what is kept in memory for a visitor goes
 SWEEP_SECONDS = 300.0
-MOST_LARGE = 6  # a hundred megabytes each
+MOST_LARGE = 6  # of each class; a hundred megabytes each
+MOST_SERVICES = 2000  # visitors for whom something is kept in memory
 MOST_BYTES = 8 * 2**30  # of all visitors' databases together
 _FOLDER = re.compile(r"[0-9a-f]{16,64}")
 
@@ -133,7 +134,7 @@ class VisitorService(Service):
         self.folder = self.shown.path.with_name(f"{self.shown.path.name}.visitors")
         self.addresses: OrderedDict[str, str] = OrderedDict()  # by visitor, where they were last seen
         self._services: OrderedDict[str, OwnService] = OrderedDict()
-        self._large: OrderedDict[tuple[str, type[Any]], OwnService] = OrderedDict()
+        self._large: dict[type[Any], OrderedDict[str, OwnService]] = {}
         self._own_lock = threading.Lock()
         models.meter = self
 
@@ -153,11 +154,11 @@ class VisitorService(Service):
             return super().part(kind)
         if getattr(kind, "LARGE", False):
             with self._own_lock:
-                self._large.pop((own.visitor, kind), None)
-                self._large[own.visitor, kind] = own
-                while len(self._large) > MOST_LARGE:
-                    (_, oldest), other = self._large.popitem(last=False)
-                    other.drop(oldest)
+                latest = self._large.setdefault(kind, OrderedDict())
+                latest[own.visitor] = own
+                latest.move_to_end(own.visitor)
+                while len(latest) > MOST_LARGE:
+                    latest.popitem(last=False)[1].drop(kind)
         return own.part(kind)
 
     def admit_run(self, own: OwnService | None = None) -> None:
@@ -225,9 +226,7 @@ class VisitorService(Service):
         with self._own_lock:
             for visitor, own in list(self._services.items()):
                 if own.used < time.monotonic() - IDLE_SECONDS and VISITOR + visitor not in busy:
-                    del self._services[visitor]
-                    for key in [key for key in self._large if key[0] == visitor]:
-                        del self._large[key]
+                    self._forget(visitor)
             for folder in self.folder.glob("*"):
                 old = _FOLDER.fullmatch(folder.name) and folder.name not in self._services
                 with suppress(OSError):
@@ -249,12 +248,21 @@ class VisitorService(Service):
             own = self._services.get(visitor)
             if own is None:
                 own = self._services[visitor] = OwnService(visitor, self, self.folder / visitor)
+                while len(self._services) > MOST_SERVICES:  # who asks without a cookie is another one each time
+                    self._forget(next(iter(self._services)))
+            self._services.move_to_end(visitor)
             now = time.monotonic()
             if now - own.used > 60:  # the folder's time is that of the last visit
                 own.used = now
                 if own.folder.exists():
                     own.folder.touch()
             return own
+
+    def _forget(self, visitor: str) -> None:
+        """Keep nothing in memory for a visitor; work under way goes on, and what is stored stays."""
+        del self._services[visitor]
+        for latest in self._large.values():
+            latest.pop(visitor, None)
 
     def _address(self, visitor: str) -> str:
         return self.addresses.get(visitor, visitor)

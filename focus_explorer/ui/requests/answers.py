@@ -117,8 +117,15 @@ class KeptAnswers:
 
     def _keep(self, name: str, answer: tuple[Hashable, bytes, bool]) -> None:
         with self._lock:
-            before = self._kept.pop(name, None)
-            self._bytes += len(answer[1]) - (0 if before is None else len(before[1]))
+            of_earlier = [key for key, kept in self._kept.items() if _is_earlier(kept[0], answer[0])]
+            for key in {name, *of_earlier} & self._kept.keys():  # nobody can get them any more
+                self._bytes -= len(self._kept.pop(key)[1])
+            self._bytes += len(answer[1])
             self._kept[name] = answer
             while self._bytes > self._most_bytes:
                 self._bytes -= len(self._kept.popitem(last=False)[1][1])
+
+
+def _is_earlier(state: Hashable, now: Hashable) -> bool:
+    """Whether a state of `Database.state` is another one of the same file, which begins with its device and number."""
+    return state != now and isinstance(state, tuple) and isinstance(now, tuple) and state[:2] == now[:2]

@@ -72,6 +72,8 @@ def stop_token_attention(service: Service, request: Request) -> Payload:
 def live_groups(service: Service, request: Request) -> Payload:
     """Groups of a text that is being typed: run, text, session."""
     text, session = (str(request.get(name) or "") for name in ("text", "session"))
+    if service.names is not None:
+        service.names.text(text)
     return service.part(LiveTexts).read(run_of(request), text, session)
 
 

@@ -173,7 +173,7 @@ def test_metrics_are_read_on_a_port_of_their_own(stored):
         assert counted["focus_database_bytes", frozenset()] == stored[0].stat().st_size
         assert counted["process_resident_memory_bytes", frozenset()] > 1e8
         assert httpx.get(f"{address}/metrics").status_code == 404
-        posted = httpx.post(f"{address}/gradio_api/call/analyze", json={"data": [SECRET]})  # too few: Gradio fails
+        posted = httpx.post(f"{address}/gradio_api/call/analyze", json={"data": [SECRET]})  # too few values
         httpx.get(f"{address}/gradio_api/call/analyze/{posted.json()['event_id']}")
         process.terminate()
         output = process.stdout.read()
@@ -181,7 +181,6 @@ def test_metrics_are_read_on_a_port_of_their_own(stored):
     assert "treasure" not in output
     written = [json.loads(line) for line in output.splitlines() if not line.startswith("*") and line]  # Gradio's own
     assert "/ready" in {line.get("route") for line in written}
-    assert "ValueError" in {line.get("error") for line in written}
 
 
 def test_a_port_that_is_taken_is_one_message(tmp_path):
